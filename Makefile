@@ -1,0 +1,26 @@
+# make test: everything CI runs.   make demo: the stack at work, in a few minutes.
+CARGO ?= cargo
+.PHONY: all test demo fmt lint doc unit tools clean
+
+all:
+	$(CARGO) build --release
+
+test: tools fmt lint doc unit
+
+tools:
+	@sh tests/setup-tools.sh
+
+fmt:
+	$(CARGO) fmt --all --check
+
+lint:
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+
+doc:
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps
+
+unit:
+	$(CARGO) test --workspace
+
+clean:
+	$(CARGO) clean

@@ -1,0 +1,1 @@
+//! Benchmarks: each prints both sides of a claim from one run.

@@ -1,0 +1,265 @@
+//! Which format a volume has: version and feature words, exactly as the superblock stores them.
+
+use serde::{Deserialize, Serialize};
+
+/// Major version of the format: the low nibble of `versionnum`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Version {
+    /// `crc=0`: no checksums, no self-describing headers. Read only, for old volumes.
+    V4,
+    /// Self-describing metadata with CRC32c.
+    V5,
+}
+
+/// One feature: its bit, its name as `xfs_info` and the documentation spell it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FeatureBit {
+    /// The bit, as a mask.
+    pub mask: u32,
+    /// The kernel's word for it, in lower case.
+    pub name: &'static str,
+}
+
+macro_rules! bits {
+    ($($(#[$doc:meta])* $id:ident = $mask:expr, $name:expr;)*) => {
+        $($(#[$doc])* pub const $id: u32 = $mask;)*
+        /// Every bit of this word that the format defines.
+        pub const ALL: &[super::FeatureBit] = &[$(super::FeatureBit { mask: $id, name: $name }),*];
+        /// Name of the single bit `mask`, if the format defines it.
+        pub fn name(mask: u32) -> Option<&'static str> {
+            ALL.iter().find(|b| b.mask == mask).map(|b| b.name)
+        }
+    };
+}
+
+/// Bits of `versionnum`, above the version nibble.
+pub mod versionnum {
+    bits! {
+        /// Some inode has an attribute fork.
+        ATTR = 0x0010, "attr";
+        /// 32-bit link counts.
+        NLINK = 0x0020, "nlink";
+        /// Quota was on at some time.
+        QUOTA = 0x0040, "quota";
+        /// `inoalignmt` is valid.
+        ALIGN = 0x0080, "align";
+        /// `unit` and `width` are valid.
+        DALIGN = 0x0100, "dalign";
+        /// Never used by Linux.
+        SHARED = 0x0200, "shared";
+        /// Log records of version 2.
+        LOGV2 = 0x0400, "logv2";
+        /// A sector size other than 512, of data or log.
+        SECTOR = 0x0800, "sector";
+        /// Extents carry the unwritten bit.
+        EXTFLG = 0x1000, "extflg";
+        /// Directories of version 2.
+        DIRV2 = 0x2000, "dirv2";
+        /// ASCII case-insensitive names.
+        BORG = 0x4000, "ascii-ci";
+        /// `features2` is valid.
+        MOREBITS = 0x8000, "morebits";
+    }
+}
+
+/// Bits of `features2`.
+pub mod features2 {
+    bits! {
+        /// Superblock counters are exact only after a clean unmount.
+        LAZYSBCOUNT = 0x002, "lazysbcount";
+        /// Flexible attribute fork offset.
+        ATTR2 = 0x008, "attr2";
+        /// An early design of parent pointers, never used.
+        OLD_PARENT = 0x010, "old-parent";
+        /// 32-bit project ids.
+        PROJID32 = 0x080, "projid32bit";
+        /// Checksums; set on version 5.
+        CRC = 0x100, "crc";
+        /// File types in directory entries (version 4's bit for it).
+        FTYPE = 0x200, "ftype";
+    }
+}
+
+/// Bits of `features_ro_compat`: a reader that does not know one may still read.
+pub mod ro_compat {
+    bits! {
+        /// Free-inode btree.
+        FINOBT = 0x1, "finobt";
+        /// Reverse-mapping btree.
+        RMAPBT = 0x2, "rmapbt";
+        /// Reference-count btree; shared extents.
+        REFLINK = 0x4, "reflink";
+        /// AGI counts its btrees' blocks.
+        INOBTCNT = 0x8, "inobtcount";
+    }
+}
+
+/// Bits of `features_incompat`: a reader that does not know one must refuse.
+pub mod incompat {
+    bits! {
+        /// File types in directory entries.
+        FTYPE = 0x001, "ftype";
+        /// Sparse inode chunks.
+        SPINODES = 0x002, "sparse";
+        /// `meta_uuid` identifies metadata, `uuid` is the user's.
+        META_UUID = 0x004, "meta_uuid";
+        /// 64-bit nanosecond timestamps.
+        BIGTIME = 0x008, "bigtime";
+        /// Only repair may touch the volume.
+        NEEDSREPAIR = 0x010, "needsrepair";
+        /// 64-bit extent counters.
+        NREXT64 = 0x020, "nrext64";
+        /// Exchange-range log items may be used.
+        EXCHRANGE = 0x040, "exchange";
+        /// Parent pointers.
+        PARENT = 0x080, "parent";
+        /// Metadata directory tree and realtime groups.
+        METADIR = 0x100, "metadir";
+        /// Zoned realtime allocator.
+        ZONED = 0x200, "zoned";
+        /// Realtime groups have address gaps.
+        ZONE_GAPS = 0x400, "zone_gaps";
+    }
+}
+
+/// Bits of `features_log_incompat`: they say what the journal may hold.
+pub mod log_incompat {
+    bits! {
+        /// Logged extended attributes.
+        XATTRS = 0x1, "logged-xattrs";
+    }
+}
+
+/// The feature words of one volume, as its superblock stores them, with version 4's implied by
+/// its own bits. Construct with [`Features::new`], which normalises version 4.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Features {
+    /// Major version.
+    pub version: Version,
+    /// `versionnum` without the version nibble.
+    pub versionnum: u16,
+    /// `features2`, merged with `bad_features2`; 0 when MOREBITS is clear.
+    pub features2: u32,
+    /// `features_compat`.
+    pub compat: u32,
+    /// `features_ro_compat`.
+    pub ro_compat: u32,
+    /// `features_incompat`.
+    pub incompat: u32,
+    /// `features_log_incompat`.
+    pub log_incompat: u32,
+}
+
+impl Features {
+    fn v5_or(&self, word: u32, bit: u32) -> bool {
+        self.version == Version::V5 || word & bit != 0
+    }
+
+    fn has_version_bit(&self, bit: u32) -> bool {
+        u32::from(self.versionnum) & bit != 0
+    }
+
+    /// Metadata carries CRC, LSN, UUID, address and owner: version 5.
+    pub fn crc(&self) -> bool {
+        self.version == Version::V5
+    }
+    /// Free-inode btree.
+    pub fn finobt(&self) -> bool {
+        self.ro_compat & ro_compat::FINOBT != 0
+    }
+    /// Reverse-mapping btree.
+    pub fn rmapbt(&self) -> bool {
+        self.ro_compat & ro_compat::RMAPBT != 0
+    }
+    /// Reference-count btree and shared extents.
+    pub fn reflink(&self) -> bool {
+        self.ro_compat & ro_compat::REFLINK != 0
+    }
+    /// AGI counts the blocks of its btrees.
+    pub fn inobtcount(&self) -> bool {
+        self.ro_compat & ro_compat::INOBTCNT != 0
+    }
+    /// Directory entries carry the file type: always on version 5, a bit on version 4.
+    pub fn ftype(&self) -> bool {
+        match self.version {
+            Version::V5 => self.incompat & incompat::FTYPE != 0,
+            Version::V4 => self.features2 & features2::FTYPE != 0,
+        }
+    }
+    /// Sparse inode chunks.
+    pub fn sparse(&self) -> bool {
+        self.incompat & incompat::SPINODES != 0
+    }
+    /// Metadata is identified by `meta_uuid`.
+    pub fn meta_uuid(&self) -> bool {
+        self.incompat & incompat::META_UUID != 0
+    }
+    /// Inodes may hold 64-bit nanosecond timestamps.
+    pub fn bigtime(&self) -> bool {
+        self.incompat & incompat::BIGTIME != 0
+    }
+    /// Only repair may touch the volume.
+    pub fn needsrepair(&self) -> bool {
+        self.incompat & incompat::NEEDSREPAIR != 0
+    }
+    /// Inodes may hold 64-bit extent counters.
+    pub fn nrext64(&self) -> bool {
+        self.incompat & incompat::NREXT64 != 0
+    }
+    /// The journal may hold exchange-range items.
+    pub fn exchange(&self) -> bool {
+        self.incompat & incompat::EXCHRANGE != 0
+    }
+    /// Every directory entry has a parent pointer on its child.
+    pub fn parent(&self) -> bool {
+        self.incompat & incompat::PARENT != 0
+    }
+    /// Metadata directory tree and realtime groups.
+    pub fn metadir(&self) -> bool {
+        self.incompat & incompat::METADIR != 0
+    }
+    /// Zoned realtime section.
+    pub fn zoned(&self) -> bool {
+        self.incompat & incompat::ZONED != 0
+    }
+    /// ASCII case-insensitive names.
+    pub fn ascii_ci(&self) -> bool {
+        self.has_version_bit(versionnum::BORG)
+    }
+    /// Superblock counters are exact only after a clean unmount.
+    pub fn lazysbcount(&self) -> bool {
+        self.v5_or(self.features2, features2::LAZYSBCOUNT)
+    }
+    /// Flexible attribute fork offset.
+    pub fn attr2(&self) -> bool {
+        self.v5_or(self.features2, features2::ATTR2)
+    }
+    /// 32-bit project ids.
+    pub fn projid32(&self) -> bool {
+        self.v5_or(self.features2, features2::PROJID32)
+    }
+    /// Log records of version 2.
+    pub fn logv2(&self) -> bool {
+        self.v5_or(u32::from(self.versionnum), versionnum::LOGV2)
+    }
+    /// `inoalignmt` is valid.
+    pub fn align(&self) -> bool {
+        self.v5_or(u32::from(self.versionnum), versionnum::ALIGN)
+    }
+    /// Some inode had an attribute fork at some time.
+    pub fn attr(&self) -> bool {
+        self.has_version_bit(versionnum::ATTR)
+    }
+    /// Quota was on at some time.
+    pub fn quota(&self) -> bool {
+        self.has_version_bit(versionnum::QUOTA)
+    }
+    /// A sector size other than 512.
+    pub fn sector(&self) -> bool {
+        self.has_version_bit(versionnum::SECTOR)
+    }
+    /// Extents carry the unwritten bit.
+    pub fn extflg(&self) -> bool {
+        self.v5_or(u32::from(self.versionnum), versionnum::EXTFLG)
+    }
+}

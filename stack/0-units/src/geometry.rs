@@ -1,0 +1,432 @@
+//! Sizes and counts of one volume, and every conversion between units.
+//!
+//! A [`Geometry`] is made from a superblock that passed its verifier (or from mkfs' decisions), so
+//! its shifts and divisions cannot overflow: block sizes are 512 to 65536 bytes, an allocation
+//! group has fewer than 2^32 blocks, the device fewer than 2^52. Methods that take numbers *from
+//! the disk* nevertheless check them and answer `Option`.
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::{
+    AgBlock, AgIno, AgNumber, ByteLen, ByteOffset, DaBlock, Daddr, ExtLen, Features, FileOff,
+    FsBlock, Ino, RfsBlock, Sectors, Version,
+};
+
+/// Byte offset in a directory's data fork where hash leaves begin: 32 GiB.
+pub const DIR_LEAF_OFFSET: u64 = 1 << 35;
+/// Byte offset in a directory's data fork where the free index begins: 64 GiB.
+pub const DIR_FREE_OFFSET: u64 = 1 << 36;
+
+/// What is fixed about one volume. Field names are the superblock's.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Geometry {
+    /// Feature words.
+    pub features: Features,
+    /// log2 of the filesystem block in bytes: 9 to 16 (10 to 16 on version 5).
+    pub blocklog: u8,
+    /// log2 of the sector in bytes: 9 to 15.
+    pub sectlog: u8,
+    /// log2 of the inode in bytes: 8 to 11.
+    pub inodelog: u8,
+    /// log2 of inodes in a block.
+    pub inopblog: u8,
+    /// Bits of an agbno: `ceil(log2(agblocks))`.
+    pub agblklog: u8,
+    /// log2 of blocks in a directory block.
+    pub dirblklog: u8,
+    /// Blocks of the data device.
+    pub dblocks: RfsBlock,
+    /// Blocks of the realtime device; 0 without one.
+    pub rblocks: RfsBlock,
+    /// Realtime extents.
+    pub rextents: u64,
+    /// Blocks of one realtime extent.
+    pub rextsize: u32,
+    /// Allocation groups.
+    pub agcount: u32,
+    /// Blocks of every allocation group but perhaps the last.
+    pub agblocks: u32,
+    /// First block of the internal log; `None` when the log is on a device of its own.
+    pub logstart: Option<FsBlock>,
+    /// Blocks of the log.
+    pub logblocks: u32,
+    /// log2 of the log's sector in bytes, at least 9.
+    pub logsectlog: u8,
+    /// Log stripe unit in bytes; at most 1 when there is none.
+    pub logsunit: u32,
+    /// Inode chunk alignment in blocks; 0 for none.
+    pub inoalignmt: u32,
+    /// Sparse inode alignment in blocks.
+    pub spino_align: u32,
+    /// Percentage of the volume that inodes may take; 0 for no limit.
+    pub imax_pct: u8,
+    /// Stripe unit in blocks; 0 for none.
+    pub unit: u32,
+    /// Stripe width in blocks; 0 for none.
+    pub width: u32,
+    /// Root directory.
+    pub rootino: Ino,
+    /// Realtime bitmap inode; `None` with a metadata directory.
+    pub rbmino: Option<Ino>,
+    /// Realtime summary inode; `None` with a metadata directory.
+    pub rsumino: Option<Ino>,
+    /// Root of the metadata directory tree.
+    pub metadirino: Option<Ino>,
+    /// The user-visible UUID, which the log carries.
+    pub uuid: Uuid,
+    /// The UUID that metadata blocks carry; equals `uuid` unless META_UUID is set.
+    pub meta_uuid: Uuid,
+}
+
+/// Low `bits` bits set.
+const fn low_mask(bits: u32) -> u64 {
+    if bits >= 64 { u64::MAX } else { (1 << bits) - 1 }
+}
+
+impl Geometry {
+    // ---- sizes -------------------------------------------------------------------------------
+
+    /// Filesystem block in bytes.
+    pub fn blocksize(&self) -> usize {
+        1 << self.blocklog
+    }
+    /// Sector in bytes: the size of each AG header.
+    pub fn sectsize(&self) -> usize {
+        1 << self.sectlog
+    }
+    /// Inode in bytes.
+    pub fn inodesize(&self) -> usize {
+        1 << self.inodelog
+    }
+    /// Inodes in one block.
+    pub fn inopblock(&self) -> u32 {
+        1 << self.inopblog
+    }
+    /// Directory block in bytes.
+    pub fn dirblksize(&self) -> usize {
+        1 << (self.blocklog + self.dirblklog)
+    }
+    /// Filesystem blocks in one directory block.
+    pub fn dirblkfsbs(&self) -> u32 {
+        1 << self.dirblklog
+    }
+    /// One block in 512-byte units.
+    pub fn block_sectors(&self) -> Sectors {
+        Sectors(1 << (self.blocklog - 9))
+    }
+    /// One sector in 512-byte units.
+    pub fn sect_sectors(&self) -> Sectors {
+        Sectors(1 << (self.sectlog - 9))
+    }
+    /// The log's sector in bytes.
+    pub fn logsectsize(&self) -> usize {
+        1 << self.logsectlog.max(9)
+    }
+    /// The log in 512-byte blocks.
+    pub fn log_bbs(&self) -> u32 {
+        self.logblocks << (self.blocklog - 9)
+    }
+    /// True on version 5: metadata has CRC, LSN, UUID, address and owner.
+    pub fn v5(&self) -> bool {
+        self.features.version == Version::V5
+    }
+
+    /// Length of group `agno`, in blocks; 0 for a group that does not exist.
+    pub fn ag_length(&self, agno: AgNumber) -> u32 {
+        let Some(last) = self.agcount.checked_sub(1) else { return 0 };
+        match agno.0 {
+            n if n < last => self.agblocks,
+            n if n == last => {
+                let before = u64::from(last) * u64::from(self.agblocks);
+                u32::try_from(self.dblocks.0.saturating_sub(before)).unwrap_or(0)
+            }
+            _ => 0,
+        }
+    }
+
+    /// Every group number of the volume.
+    pub fn ags(&self) -> impl DoubleEndedIterator<Item = AgNumber> + use<> {
+        (0..self.agcount).map(AgNumber)
+    }
+
+    /// Last block that holds any AG header: `AGFLB`. Blocks from the next one on may be allocated.
+    pub fn ag_header_last(&self) -> AgBlock {
+        AgBlock(u32::try_from(3 * self.sectsize() / self.blocksize()).unwrap_or(0))
+    }
+
+    // ---- inode chunks ------------------------------------------------------------------------
+
+    /// Blocks of one inode chunk: 64 inodes, or one block where a block holds more.
+    pub fn chunk_blocks(&self) -> u32 {
+        (64 / self.inopblock()).max(1)
+    }
+
+    /// Blocks of one inode cluster, the unit of inode I/O and logging.
+    pub fn cluster_blocks(&self) -> u32 {
+        let raw = match self.features.version {
+            Version::V5 => 8192 * (self.inodesize() / 256),
+            Version::V4 => 8192,
+        };
+        let blocks = |bytes: usize| u32::try_from(bytes >> self.blocklog).unwrap_or(0).max(1);
+        let raw_blocks = u32::try_from(raw >> self.blocklog).unwrap_or(0);
+        if self.inoalignmt >= raw_blocks { blocks(raw) } else { blocks(8192) }
+    }
+
+    /// Alignment of inode clusters, in blocks, at least 1.
+    pub fn cluster_align(&self) -> u32 {
+        let blocks = self.cluster_blocks();
+        if self.inoalignmt >= blocks { self.inoalignmt } else { 1 }
+    }
+
+    /// First and last valid inode number of group `agno` (`None` for a group too short to hold
+    /// any).
+    pub fn agino_range(&self, agno: AgNumber) -> Option<(AgIno, AgIno)> {
+        let align = self.cluster_align().max(1);
+        let first = (self.ag_header_last().0 + 1).next_multiple_of(align);
+        let end = self.ag_length(agno) / align * align;
+        if end <= first {
+            return None;
+        }
+        let last = (u64::from(end) << self.inopblog) - 1;
+        Some((AgIno(first << self.inopblog), AgIno(u32::try_from(last).unwrap_or(u32::MAX))))
+    }
+
+    // ---- is it valid? ------------------------------------------------------------------------
+
+    /// True where `agbno` lies inside group `agno` and behind its headers.
+    pub fn valid_agbno(&self, agno: AgNumber, agbno: AgBlock) -> bool {
+        agbno > self.ag_header_last() && agbno.0 < self.ag_length(agno)
+    }
+
+    /// True where all of `[agbno, agbno + len)` is valid and `len` is not 0.
+    pub fn valid_agb_extent(&self, agno: AgNumber, agbno: AgBlock, len: ExtLen) -> bool {
+        let Some(end) = agbno.0.checked_add(len.0) else { return false };
+        len.0 > 0 && agbno > self.ag_header_last() && end <= self.ag_length(agno)
+    }
+
+    /// True where `fsbno` names an existing block that is not an AG header.
+    pub fn valid_fsbno(&self, fsbno: FsBlock) -> bool {
+        self.fsb_split(fsbno).is_some_and(|(agno, agbno)| self.valid_agbno(agno, agbno))
+    }
+
+    /// True where `[fsbno, fsbno + len)` lies in one group, behind its headers, and is not empty.
+    pub fn valid_fsb_extent(&self, fsbno: FsBlock, len: u64) -> bool {
+        let Some((agno, agbno)) = self.fsb_split(fsbno) else { return false };
+        u32::try_from(len).is_ok_and(|len| self.valid_agb_extent(agno, agbno, ExtLen(len)))
+    }
+
+    /// True where `agino` can be an inode of group `agno`.
+    pub fn valid_agino(&self, agno: AgNumber, agino: AgIno) -> bool {
+        self.agino_range(agno).is_some_and(|(first, last)| first <= agino && agino <= last)
+    }
+
+    /// True where `ino` can be an inode of this volume.
+    pub fn valid_ino(&self, ino: Ino) -> bool {
+        self.ino_split(ino).is_some_and(|(agno, agino)| self.valid_agino(agno, agino))
+    }
+
+    // ---- blocks ------------------------------------------------------------------------------
+
+    /// Group and block of `fsbno`; `None` where the group does not exist or the block lies in the
+    /// gap behind it.
+    pub fn fsb_split(&self, fsbno: FsBlock) -> Option<(AgNumber, AgBlock)> {
+        let agno = AgNumber(u32::try_from(fsbno.0 >> self.agblklog).ok()?);
+        let agbno = u32::try_from(fsbno.0 & low_mask(self.agblklog.into())).ok()?;
+        (agbno < self.ag_length(agno)).then_some((agno, AgBlock(agbno)))
+    }
+
+    /// The volume-wide address of block `agbno` of group `agno`.
+    pub fn agb_to_fsb(&self, agno: AgNumber, agbno: AgBlock) -> FsBlock {
+        FsBlock((u64::from(agno.0) << self.agblklog) | u64::from(agbno.0))
+    }
+
+    /// The gapless number of block `agbno` of group `agno`.
+    pub fn agb_to_rfs(&self, agno: AgNumber, agbno: AgBlock) -> RfsBlock {
+        RfsBlock(u64::from(agno.0) * u64::from(self.agblocks) + u64::from(agbno.0))
+    }
+
+    /// Where `agbno` of group `agno` lives on the data device, in 512-byte sectors.
+    pub fn agb_to_daddr(&self, agno: AgNumber, agbno: AgBlock) -> Daddr {
+        Daddr(self.agb_to_rfs(agno, agbno).0 << (self.blocklog - 9))
+    }
+
+    /// Where `fsbno` lives on the data device; `None` where no such block exists.
+    pub fn fsb_to_daddr(&self, fsbno: FsBlock) -> Option<Daddr> {
+        self.fsb_split(fsbno).map(|(agno, agbno)| self.agb_to_daddr(agno, agbno))
+    }
+
+    /// Where `fsbno` lives on the data device, in bytes; `None` where no such block exists.
+    pub fn fsb_to_byte(&self, fsbno: FsBlock) -> Option<ByteOffset> {
+        self.fsb_to_daddr(fsbno).map(Daddr::byte_offset)
+    }
+
+    /// Group and block that hold the 512-byte address `daddr`; `None` behind the last block.
+    pub fn daddr_to_agb(&self, daddr: Daddr) -> Option<(AgNumber, AgBlock)> {
+        let rfs = daddr.0 >> (self.blocklog - 9);
+        if rfs >= self.dblocks.0 || self.agblocks == 0 {
+            return None;
+        }
+        let agno = u32::try_from(rfs / u64::from(self.agblocks)).ok()?;
+        let agbno = u32::try_from(rfs % u64::from(self.agblocks)).ok()?;
+        Some((AgNumber(agno), AgBlock(agbno)))
+    }
+
+    /// Address of the header in sector `index` (0 superblock, 1 AGF, 2 AGI, 3 AGFL) of `agno`.
+    pub fn ag_header_daddr(&self, agno: AgNumber, index: u32) -> Daddr {
+        let start = self.agb_to_daddr(agno, AgBlock(0));
+        Daddr(start.0 + (u64::from(index) << (self.sectlog - 9)))
+    }
+
+    /// Size of the data device that the volume needs, in bytes.
+    pub fn data_bytes(&self) -> ByteLen {
+        ByteLen(self.dblocks.0 << self.blocklog)
+    }
+
+    /// First 512-byte unit of the internal log on the data device; `None` for an external log.
+    pub fn log_daddr(&self) -> Option<Daddr> {
+        self.logstart.and_then(|fsb| self.fsb_to_daddr(fsb))
+    }
+
+    // ---- inodes ------------------------------------------------------------------------------
+
+    /// Group and inode-in-group of `ino`; `None` where the group does not exist.
+    pub fn ino_split(&self, ino: Ino) -> Option<(AgNumber, AgIno)> {
+        let bits = u32::from(self.agblklog + self.inopblog);
+        let agno = AgNumber(u32::try_from(ino.0.checked_shr(bits)?).ok()?);
+        let agino = AgIno(u32::try_from(ino.0 & low_mask(bits)).ok()?);
+        (agno.0 < self.agcount).then_some((agno, agino))
+    }
+
+    /// The volume-wide number of `agino` of group `agno`.
+    pub fn agino_to_ino(&self, agno: AgNumber, agino: AgIno) -> Ino {
+        Ino((u64::from(agno.0) << (self.agblklog + self.inopblog)) | u64::from(agino.0))
+    }
+
+    /// Block that holds `agino`.
+    pub fn agino_to_agb(&self, agino: AgIno) -> AgBlock {
+        AgBlock(agino.0 >> self.inopblog)
+    }
+
+    /// First inode of block `agbno`.
+    pub fn agb_to_agino(&self, agbno: AgBlock) -> AgIno {
+        AgIno(agbno.0 << self.inopblog)
+    }
+
+    /// Byte offset of `agino` within its block.
+    pub fn agino_block_offset(&self, agino: AgIno) -> usize {
+        ((agino.0 & (self.inopblock() - 1)) as usize) << self.inodelog
+    }
+
+    /// Where inode `ino` lives on the data device, in bytes; `None` where it cannot exist.
+    pub fn ino_to_byte(&self, ino: Ino) -> Option<ByteOffset> {
+        let (agno, agino) = self.ino_split(ino)?;
+        let agbno = self.agino_to_agb(agino);
+        if agbno.0 >= self.ag_length(agno) {
+            return None;
+        }
+        let block = self.agb_to_daddr(agno, agbno).byte_offset();
+        Some(ByteOffset(block.0 + self.agino_block_offset(agino) as u64))
+    }
+
+    // ---- files and directories ---------------------------------------------------------------
+
+    /// Bytes in whole blocks, rounded up.
+    pub fn bytes_to_blocks(&self, bytes: ByteLen) -> u64 {
+        bytes.0.div_ceil(1 << self.blocklog)
+    }
+
+    /// First hash-leaf block of a directory, in filesystem blocks of its data fork.
+    pub fn dir_leafblk(&self) -> DaBlock {
+        DaBlock(u32::try_from(DIR_LEAF_OFFSET >> self.blocklog).unwrap_or(u32::MAX))
+    }
+
+    /// First free-index block of a directory, in filesystem blocks of its data fork.
+    pub fn dir_freeblk(&self) -> DaBlock {
+        DaBlock(u32::try_from(DIR_FREE_OFFSET >> self.blocklog).unwrap_or(u32::MAX))
+    }
+
+    /// The file position, in blocks, of byte `offset`.
+    pub fn byte_to_fileoff(&self, offset: ByteOffset) -> FileOff {
+        FileOff(offset.0 >> self.blocklog)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The 300 MiB example of the format notes: 4 KiB blocks, 512-byte inodes, 4 AGs of 19200.
+    fn small() -> Geometry {
+        Geometry {
+            features: Features {
+                version: Version::V5,
+                versionnum: 0xb4a0,
+                features2: 0x18a,
+                compat: 0,
+                ro_compat: 0xd,
+                incompat: 0xb,
+                log_incompat: 0,
+            },
+            blocklog: 12,
+            sectlog: 9,
+            inodelog: 9,
+            inopblog: 3,
+            agblklog: 15,
+            dirblklog: 0,
+            dblocks: RfsBlock(76800),
+            rblocks: RfsBlock(0),
+            rextents: 0,
+            rextsize: 1,
+            agcount: 4,
+            agblocks: 19200,
+            logstart: Some(FsBlock(0x10006)),
+            logblocks: 16384,
+            logsectlog: 9,
+            logsunit: 1,
+            inoalignmt: 8,
+            spino_align: 4,
+            imax_pct: 25,
+            unit: 0,
+            width: 0,
+            rootino: Ino(128),
+            rbmino: Some(Ino(129)),
+            rsumino: Some(Ino(130)),
+            metadirino: None,
+            uuid: Uuid::nil(),
+            meta_uuid: Uuid::nil(),
+        }
+    }
+
+    #[test]
+    fn addresses_agree_with_the_worked_example() {
+        let geo = small();
+        assert_eq!(geo.fsb_split(FsBlock(65542)), Some((AgNumber(2), AgBlock(6))));
+        assert_eq!(geo.fsb_to_daddr(FsBlock(65542)), Some(Daddr(307_248)));
+        assert_eq!(geo.ino_split(Ino(524_293)), Some((AgNumber(2), AgIno(5))));
+        assert_eq!(geo.agino_to_ino(AgNumber(2), AgIno(5)), Ino(524_293));
+        assert_eq!(geo.ino_to_byte(Ino(128)), Some(ByteOffset(16 * 4096)));
+        assert_eq!(geo.daddr_to_agb(Daddr(307_248)), Some((AgNumber(2), AgBlock(6))));
+    }
+
+    #[test]
+    fn numbers_in_the_gap_behind_a_group_do_not_exist() {
+        let geo = small();
+        assert_eq!(geo.fsb_split(FsBlock(19200)), None);
+        assert_eq!(geo.fsb_split(FsBlock(4 << 15)), None);
+        assert!(!geo.valid_fsbno(FsBlock(0)), "the AG headers are nobody's data");
+        assert!(geo.valid_fsb_extent(FsBlock(19199), 1));
+        assert!(!geo.valid_fsb_extent(FsBlock(19199), 2));
+        assert!(!geo.valid_fsb_extent(FsBlock(u64::MAX), u64::MAX));
+        assert!(!geo.valid_ino(Ino(u64::MAX)));
+    }
+
+    #[test]
+    fn inode_clusters_follow_size_and_alignment() {
+        let geo = small();
+        assert_eq!(geo.cluster_blocks(), 4);
+        assert_eq!(geo.chunk_blocks(), 8);
+        assert_eq!(geo.agino_range(AgNumber(0)), Some((AgIno(64), AgIno(153_599))));
+        assert_eq!(geo.ag_header_last(), AgBlock(0));
+    }
+}

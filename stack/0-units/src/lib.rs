@@ -1,0 +1,27 @@
+//! Floor 0: the units of the storage stack, as types.
+//!
+//! Every number on an XFS volume counts something: bytes, 512-byte sectors, filesystem blocks
+//! within one allocation group, filesystem blocks with the group encoded in the high bits. Mixing
+//! two of them is the classic bug of this trade, so here each is a type of its own and only the
+//! named methods of [`Geometry`] cross from one to another.
+//!
+//! | module | what |
+//! | --- | --- |
+//! | [`number`] | the newtypes: [`Daddr`], [`AgBlock`], [`FsBlock`], [`Ino`], … |
+//! | [`lsn`] | [`Lsn`]: cycle and block of the journal |
+//! | [`features`] | [`Features`]: which format a volume has |
+//! | [`geometry`] | [`Geometry`]: sizes and counts of one volume, and every conversion |
+
+pub mod features;
+pub mod geometry;
+pub mod lsn;
+pub mod number;
+
+pub use features::{Features, Version};
+pub use geometry::Geometry;
+pub use lsn::Lsn;
+pub use number::{
+    AgBlock, AgIno, AgNumber, ByteLen, ByteOffset, DaBlock, Daddr, ExtLen, FilBlks, FileOff,
+    FsBlock, Ino, LogBlock, RfsBlock, Sectors,
+};
+pub use uuid::Uuid;

@@ -1,0 +1,200 @@
+//! The one device trait.
+
+use std::fmt;
+use std::sync::Arc;
+
+use xfskit_units::{ByteLen, ByteOffset};
+
+/// What can go wrong with a device.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The device below failed.
+    #[error("{op} of {len} bytes at byte {offset} failed: {source}")]
+    Io {
+        /// "read", "write", "flush", …
+        op: &'static str,
+        /// Where, in bytes from the start of the device that reports.
+        offset: ByteOffset,
+        /// How much was asked for, in bytes.
+        len: ByteLen,
+        /// The operating system's answer.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The range does not lie within the device.
+    #[error("{op} of {len} bytes at byte {offset} goes beyond the device's {size} bytes")]
+    BeyondEnd {
+        /// "read", "write", …
+        op: &'static str,
+        /// Where, in bytes.
+        offset: ByteOffset,
+        /// How much was asked for, in bytes.
+        len: ByteLen,
+        /// Size of the device, in bytes.
+        size: ByteLen,
+    },
+    /// The device was opened for reading only.
+    #[error("the device is open for reading only")]
+    ReadOnly,
+    /// The device has no such alternative copy of the range.
+    #[error("there is no alternative {0} of this range")]
+    NoAlternative(usize),
+}
+
+/// A device's answer.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// One read of a batch.
+#[derive(Debug)]
+pub struct IoRead<'a> {
+    /// Where to read, in bytes from the start of the device.
+    pub offset: ByteOffset,
+    /// Where the bytes go; its length is the length of the read.
+    pub buf: &'a mut [u8],
+}
+
+/// Anything that holds blocks: a file, a block device, memory, an array of them.
+///
+/// Offsets and lengths are in bytes and need no alignment; a device that wants alignment (O_DIRECT)
+/// takes care of it. All methods may be called from many threads at once. A write is durable only
+/// after a [`flush`](Self::flush) that began after it had returned.
+pub trait BlockDevice: Send + Sync + fmt::Debug {
+    /// Size of the device in bytes. Fixed while the device is open.
+    fn size(&self) -> ByteLen;
+
+    /// Smallest unit the device reads and writes in one piece, in bytes: at least 512.
+    fn logical_block_size(&self) -> u32 {
+        512
+    }
+
+    /// The unit in which a write does not force the device to read first, in bytes.
+    fn physical_block_size(&self) -> u32 {
+        self.logical_block_size()
+    }
+
+    /// True where writes are refused.
+    fn is_read_only(&self) -> bool {
+        false
+    }
+
+    /// Fills `buf` from `offset`, in bytes.
+    ///
+    /// # Errors
+    /// [`Error::BeyondEnd`] where the range leaves the device, [`Error::Io`] where the device
+    /// fails; then the content of `buf` is undefined.
+    fn read_at(&self, offset: ByteOffset, buf: &mut [u8]) -> Result<()>;
+
+    /// Carries out many reads, in any order and as many at once as the device likes. Entry `i` of
+    /// the answer belongs to `batch[i]`.
+    fn read_batch(&self, batch: &mut [IoRead<'_>]) -> Vec<Result<()>> {
+        batch.iter_mut().map(|io| self.read_at(io.offset, io.buf)).collect()
+    }
+
+    /// Writes all of `buf` at `offset`, in bytes.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`], [`Error::BeyondEnd`] or [`Error::Io`]; in the last case any part of
+    /// the range may have been written.
+    fn write_at(&self, offset: ByteOffset, buf: &[u8]) -> Result<()>;
+
+    /// Carries out many writes, in any order. Entry `i` of the answer belongs to `batch[i]`.
+    fn write_batch(&self, batch: &[(ByteOffset, &[u8])]) -> Vec<Result<()>> {
+        batch.iter().map(|(offset, buf)| self.write_at(*offset, buf)).collect()
+    }
+
+    /// Makes every write that has returned durable.
+    fn flush(&self) -> Result<()>;
+
+    /// Writes `buf` at `offset` and makes it durable, without a promise about other writes.
+    fn write_fua(&self, offset: ByteOffset, buf: &[u8]) -> Result<()> {
+        self.write_at(offset, buf)?;
+        self.flush()
+    }
+
+    /// Tells the device that the range is no longer needed. Its content becomes undefined. A hint:
+    /// devices without the ability do nothing.
+    fn discard(&self, _offset: ByteOffset, _len: ByteLen) -> Result<()> {
+        Ok(())
+    }
+
+    /// Makes the range read as zeroes, in the cheapest way the device has.
+    fn write_zeroes(&self, offset: ByteOffset, len: ByteLen) -> Result<()> {
+        let zeroes = vec![0u8; usize::try_from(len.0.min(1 << 20)).unwrap_or(1 << 20)];
+        let mut done = 0u64;
+        while done < len.0 {
+            let n = (len.0 - done).min(zeroes.len() as u64);
+            let part = &zeroes[..usize::try_from(n).unwrap_or(zeroes.len())];
+            self.write_at(ByteOffset(offset.0 + done), part)?;
+            done += n;
+        }
+        Ok(())
+    }
+
+    /// How many independent ways there are to obtain the bytes of this range: 1 for a plain disk,
+    /// one per copy for a mirror, the data and its reconstruction for parity.
+    fn alternatives(&self, _offset: ByteOffset, _len: ByteLen) -> usize {
+        1
+    }
+
+    /// Reads the range in way `k` of [`alternatives`](Self::alternatives), counted from 0.
+    fn read_alternative(&self, offset: ByteOffset, buf: &mut [u8], k: usize) -> Result<()> {
+        if k == 0 { self.read_at(offset, buf) } else { Err(Error::NoAlternative(k)) }
+    }
+}
+
+/// Checks that `[offset, offset + len)` lies within `size` bytes.
+///
+/// # Errors
+/// [`Error::BeyondEnd`] where it does not.
+pub fn check_range(op: &'static str, size: ByteLen, offset: ByteOffset, len: usize) -> Result<()> {
+    let len = ByteLen(len as u64);
+    match offset.0.checked_add(len.0) {
+        Some(end) if end <= size.0 => Ok(()),
+        _ => Err(Error::BeyondEnd { op, offset, len, size }),
+    }
+}
+
+impl<D: BlockDevice + ?Sized> BlockDevice for Arc<D> {
+    fn size(&self) -> ByteLen {
+        (**self).size()
+    }
+    fn logical_block_size(&self) -> u32 {
+        (**self).logical_block_size()
+    }
+    fn physical_block_size(&self) -> u32 {
+        (**self).physical_block_size()
+    }
+    fn is_read_only(&self) -> bool {
+        (**self).is_read_only()
+    }
+    fn read_at(&self, offset: ByteOffset, buf: &mut [u8]) -> Result<()> {
+        (**self).read_at(offset, buf)
+    }
+    fn read_batch(&self, batch: &mut [IoRead<'_>]) -> Vec<Result<()>> {
+        (**self).read_batch(batch)
+    }
+    fn write_at(&self, offset: ByteOffset, buf: &[u8]) -> Result<()> {
+        (**self).write_at(offset, buf)
+    }
+    fn write_batch(&self, batch: &[(ByteOffset, &[u8])]) -> Vec<Result<()>> {
+        (**self).write_batch(batch)
+    }
+    fn flush(&self) -> Result<()> {
+        (**self).flush()
+    }
+    fn write_fua(&self, offset: ByteOffset, buf: &[u8]) -> Result<()> {
+        (**self).write_fua(offset, buf)
+    }
+    fn discard(&self, offset: ByteOffset, len: ByteLen) -> Result<()> {
+        (**self).discard(offset, len)
+    }
+    fn write_zeroes(&self, offset: ByteOffset, len: ByteLen) -> Result<()> {
+        (**self).write_zeroes(offset, len)
+    }
+    fn alternatives(&self, offset: ByteOffset, len: ByteLen) -> usize {
+        (**self).alternatives(offset, len)
+    }
+    fn read_alternative(&self, offset: ByteOffset, buf: &mut [u8], k: usize) -> Result<()> {
+        (**self).read_alternative(offset, buf, k)
+    }
+}

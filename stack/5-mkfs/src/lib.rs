@@ -1,0 +1,1 @@
+//! (this floor is being built)

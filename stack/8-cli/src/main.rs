@@ -1,0 +1,4 @@
+//! The command `xfskit`.
+fn main() {
+    println!("xfskit {}", env!("CARGO_PKG_VERSION"));
+}

@@ -1,0 +1,1 @@
+//! The layering test lives in `tests/layering.rs`.

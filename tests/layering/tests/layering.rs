@@ -1,0 +1,48 @@
+//! The tree is the stack: a crate in `stack/N-name` names only crates on floors below N.
+
+use std::collections::HashMap;
+use std::process::Command;
+
+use serde_json::Value;
+
+/// `stack/4-core/Cargo.toml` is on floor 4; anything outside `stack/` is on none.
+fn floor(manifest: &str) -> Option<u32> {
+    let (_, rest) = manifest.rsplit_once("/stack/")?;
+    rest.split_once('-')?.0.parse().ok()
+}
+
+fn metadata() -> Value {
+    let out = Command::new(env!("CARGO"))
+        .args(["metadata", "--no-deps", "--format-version", "1"])
+        .output()
+        .expect("cargo metadata runs");
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    serde_json::from_slice(&out.stdout).expect("cargo metadata speaks JSON")
+}
+
+#[test]
+fn a_crate_names_only_crates_on_lower_floors() {
+    let metadata = metadata();
+    let packages = metadata["packages"].as_array().expect("packages");
+    let floors: HashMap<&str, u32> = packages
+        .iter()
+        .filter_map(|p| Some((p["name"].as_str()?, floor(p["manifest_path"].as_str()?)?)))
+        .collect();
+    assert!(floors.len() > 10, "the stack was not found");
+    let mut wrong = Vec::new();
+    for package in packages {
+        let name = package["name"].as_str().expect("name");
+        let Some(&own) = floors.get(name) else { continue };
+        for dep in package["dependencies"].as_array().expect("dependencies") {
+            let dep_name = dep["name"].as_str().expect("name");
+            let is_dev = dep["kind"].as_str() == Some("dev");
+            if let Some(&below) = floors.get(dep_name)
+                && below >= own
+                && !is_dev
+            {
+                wrong.push(format!("{name} (floor {own}) names {dep_name} (floor {below})"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
