@@ -22,6 +22,6 @@ pub use geometry::Geometry;
 pub use lsn::Lsn;
 pub use number::{
     AgBlock, AgIno, AgNumber, ByteLen, ByteOffset, DaBlock, Daddr, ExtLen, FilBlks, FileOff,
-    FsBlock, Ino, LogBlock, RfsBlock, Sectors,
+    FsBlock, Ino, LogBlock, RfsBlock, Sectors, index,
 };
 pub use uuid::Uuid;

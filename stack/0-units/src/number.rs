@@ -158,3 +158,12 @@ impl ByteLen {
         Sectors(self.0.div_ceil(BASIC_BLOCK))
     }
 }
+
+// The stack addresses bytes of devices and buffers alike with 64 bits.
+const _: () = assert!(usize::BITS == 64, "xfskit needs a 64-bit target");
+
+/// A 64-bit count as an index. Lossless, because only 64-bit targets are built.
+#[allow(clippy::cast_possible_truncation)] // asserted above
+pub const fn index(n: u64) -> usize {
+    n as usize
+}

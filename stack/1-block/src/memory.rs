@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{PoisonError, RwLock};
 
-use xfskit_units::{ByteLen, ByteOffset};
+use xfskit_units::{ByteLen, ByteOffset, index};
 
 use crate::device::{BlockDevice, Result, check_range};
 
@@ -30,7 +30,6 @@ struct Part {
 }
 
 /// Splits `[offset, offset + len)` at page boundaries.
-#[allow(clippy::cast_possible_truncation)] // page offsets are below PAGE, buffer offsets below len
 fn parts(offset: ByteOffset, len: usize) -> impl Iterator<Item = Part> {
     let mut done = 0usize;
     std::iter::from_fn(move || {
@@ -38,8 +37,8 @@ fn parts(offset: ByteOffset, len: usize) -> impl Iterator<Item = Part> {
             return None;
         }
         let at = offset.0 + done as u64;
-        let start = (at % PAGE) as usize;
-        let n = (PAGE as usize - start).min(len - done);
+        let start = index(at % PAGE);
+        let n = (index(PAGE) - start).min(len - done);
         let part = Part { page: at / PAGE, in_page: start..start + n, in_buf: done..done + n };
         done += n;
         Some(part)
@@ -62,9 +61,8 @@ impl MemDevice {
         ByteLen(pages as u64 * PAGE)
     }
 
-    #[allow(clippy::cast_possible_truncation)] // the remainder is below SHARDS
     fn shard(&self, page: u64) -> &RwLock<Pages> {
-        &self.shards[(page % SHARDS as u64) as usize]
+        &self.shards[index(page % SHARDS as u64)]
     }
 }
 
@@ -90,7 +88,7 @@ impl BlockDevice for MemDevice {
         for part in parts(offset, buf.len()) {
             let mut shard = self.shard(part.page).write().unwrap_or_else(PoisonError::into_inner);
             let page =
-                shard.entry(part.page).or_insert_with(|| vec![0; PAGE as usize].into_boxed_slice());
+                shard.entry(part.page).or_insert_with(|| vec![0; index(PAGE)].into_boxed_slice());
             page[part.in_page].copy_from_slice(&buf[part.in_buf]);
         }
         Ok(())
@@ -114,7 +112,7 @@ impl BlockDevice for MemDevice {
         check_range("write", self.size, offset, usize::try_from(len.0).unwrap_or(usize::MAX))?;
         self.discard(offset, len)?;
         let end = offset.0 + len.0;
-        let zeroes = [0u8; PAGE as usize];
+        let zeroes = vec![0u8; index(PAGE)];
         // What discard left: the partial pages at both ends.
         for (from, to) in [
             (offset.0, end.min(offset.0.next_multiple_of(PAGE))),
