@@ -1,15 +1,39 @@
 #!/bin/sh
-# Installs what `make test` compares against (xfsprogs, attr, acl) where it is missing and we may.
+# Makes ready what `make test` compares xfskit with: Linux' own tools.
+#   * Debian packages that are missing are installed, when this is root.
+#   * xfsprogs 6.13 is unpacked (not installed) into .cache/xfsprogs-6.13, beside the machine's own,
+#     because the defaults of mkfs.xfs and the judgement of xfs_repair changed in between.
+# What cannot be had is named; the tests that need it skip, by name (under .ci/run they fail).
 set -eu
+cd "$(dirname "$0")/.."
+
 missing=""
-command -v mkfs.xfs >/dev/null 2>&1 || missing="$missing xfsprogs"
-command -v setfattr >/dev/null 2>&1 || missing="$missing attr"
-command -v setfacl >/dev/null 2>&1 || missing="$missing acl"
-[ -z "$missing" ] && exit 0
-if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
-    echo "make test compares with Linux' own tools; installing:$missing"
-    apt-get update -qq
-    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >/dev/null
-else
-    echo "missing:$missing (tests that need them will be skipped, by name)"
+need() { command -v "$1" >/dev/null 2>&1 || missing="$missing $2"; }
+need mkfs.xfs xfsprogs
+need setfattr attr
+need setfacl acl
+need setcap libcap2-bin
+need xz xz-utils
+need zstd zstd
+need sfdisk fdisk
+need lvcreate lvm2
+if [ -n "$missing" ]; then
+    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
+        echo "make test compares with Linux' own tools; installing:$missing"
+        apt-get update -qq
+        # shellcheck disable=SC2086 # a list of words
+        DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing \
+            >/dev/null || echo "apt-get could not install all of:$missing"
+    else
+        echo "missing:$missing (tests that need them will be skipped, by name)"
+    fi
+fi
+
+newer=.cache/xfsprogs-6.13
+if ! "$newer/bin/mkfs.xfs" -V >/dev/null 2>&1; then
+    echo "unpacking xfsprogs 6.13 (Debian trixie) into $newer"
+    if ! log=$(bash tests/tools/newer-xfsprogs.sh "$newer" trixie 2>&1); then
+        printf '%s\n' "$log" | tail -3
+        echo "missing: xfsprogs 6.13 (tests that need it will be skipped, by name)"
+    fi
 fi
