@@ -1,1 +1,42 @@
-//! (this floor is being built)
+//! Floor 1: every byte of XFS, as structs and verifiers. No I/O, no `unsafe`.
+//!
+//! This is the trust boundary: bytes go in, a `Result` comes out. Each on-disk structure has a
+//! module of its own, in the same order everywhere: what it is, the struct (its fields spelled as
+//! `xfs_db` prints them), compile-time checks of size and offsets, the verifier, tests.
+//!
+//! | read in this order | what |
+//! | --- | --- |
+//! | [`fault`] | [`Corruption`]: which check failed, where, expected, found |
+//! | [`ctx`] | [`Ctx`]: what a verifier knows about the block it judges, and its tools |
+//! | [`layout`] | [`Layout`]: the sizes and offsets in which version 4 and 5 differ |
+//! | [`sb`] | the superblock, and the [`Geometry`](xfskit_units::Geometry) it describes |
+//! | [`agf`], [`agi`], [`agfl`] | the three headers of an allocation group |
+//! | [`agbtree`] | one block of a per-AG btree; [`alloc`], [`inobt`], [`rmap`], [`refcount`] its records |
+//!
+//! A verifier checks the CRC first, then magic, identity (uuid, address, owner), then structure,
+//! cheapest and most depended upon first, and answers with the first [`Fault`]. The same verifier
+//! runs after every read and before every write; then the writer stamps LSN and CRC.
+
+#![warn(clippy::indexing_slicing, clippy::unwrap_used, clippy::arithmetic_side_effects)]
+#![cfg_attr(
+    test,
+    allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::arithmetic_side_effects)
+)]
+
+pub mod agbtree;
+pub mod agf;
+pub mod agfl;
+pub mod agi;
+pub mod alloc;
+pub mod bytes;
+pub mod ctx;
+pub mod fault;
+pub mod inobt;
+pub mod layout;
+pub mod refcount;
+pub mod rmap;
+pub mod sb;
+
+pub use ctx::Ctx;
+pub use fault::{Corruption, Expected, Fault, Fork, Location, Value, Verdict};
+pub use layout::Layout;

@@ -1,0 +1,149 @@
+//! AGF: free space of one allocation group. Sector 1 of the group, `sectsize` bytes.
+//!
+//! It holds the roots of the free-space btrees (and of the reverse-mapping and reference-count
+//! btrees), the window of the free list in the AGFL, and the group's free-space counters. Version
+//! 4 ends behind `btreeblks`.
+
+use xfskit_units::{AgNumber, Geometry, Lsn};
+use zerocopy::big_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::agfl;
+use crate::bytes;
+use crate::ctx::Ctx;
+use crate::fault::{Location, Verdict};
+use crate::{alloc, refcount, rmap};
+
+/// "XAGF".
+pub const MAGIC: u32 = 0x5841_4746;
+
+/// The header, as it stands on disk.
+#[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct Agf {
+    /// [`MAGIC`].
+    pub magicnum: U32,
+    /// Always 1.
+    pub versionnum: U32,
+    /// Number of this group.
+    pub seqno: U32,
+    /// Size of this group, in filesystem blocks. The last group may be short.
+    pub length: U32,
+    /// Root of the by-block free-space btree (agbno).
+    pub bnoroot: U32,
+    /// Root of the by-size free-space btree (agbno).
+    pub cntroot: U32,
+    /// Root of the reverse-mapping btree (agbno); 0 without RMAPBT.
+    pub rmaproot: U32,
+    /// Levels of the bnobt; 1 when the root is a leaf.
+    pub bnolevel: U32,
+    /// Levels of the cntbt.
+    pub cntlevel: U32,
+    /// Levels of the rmapbt; 0 without RMAPBT.
+    pub rmaplevel: U32,
+    /// First active slot of the AGFL.
+    pub flfirst: U32,
+    /// Last active slot of the AGFL.
+    pub fllast: U32,
+    /// Active slots of the AGFL.
+    pub flcount: U32,
+    /// Free blocks in the btrees; the AGFL's are not counted.
+    pub freeblks: U32,
+    /// Longest free extent, in blocks.
+    pub longest: U32,
+    /// Blocks of bnobt, cntbt and rmapbt without their roots.
+    pub btreeblks: U32,
+    /// UUID of the volume's metadata.
+    pub uuid: [u8; 16],
+    /// Blocks of the rmapbt with its root.
+    pub rmapblocks: U32,
+    /// Blocks of the refcountbt with its root.
+    pub refcntblocks: U32,
+    /// Root of the reference-count btree (agbno); 0 without REFLINK.
+    pub refcntroot: U32,
+    /// Levels of the refcountbt; 0 without REFLINK.
+    pub refcntlevel: U32,
+    /// Zero; kept as found.
+    pub spare64: [U64; 14],
+    /// [`Lsn`] of the last write.
+    pub lsn: U64,
+    /// CRC32c of the sector, little-endian.
+    pub crc: [u8; 4],
+    /// Zero.
+    pub spare2: U32,
+}
+
+/// Byte of the CRC field.
+pub const CRC_OFFSET: usize = std::mem::offset_of!(Agf, crc);
+const _: () = assert!(size_of::<Agf>() == 224 && CRC_OFFSET == 216);
+
+/// Where the AGF of group `agno` lies.
+pub fn location(geo: &Geometry, agno: AgNumber) -> Location {
+    Location::of("AGF").ag(agno).daddr(geo.ag_header_daddr(agno, 1), geo.sect_sectors())
+}
+
+impl Agf {
+    /// Judges the sector `block` as the AGF of group `agno`.
+    ///
+    /// # Errors
+    /// The first check that fails.
+    pub fn verify<'a>(block: &'a [u8], ctx: &Ctx<'_>, agno: AgNumber) -> Verdict<&'a Self> {
+        ctx.crc("agf.crc", block, CRC_OFFSET)?;
+        let Ok((agf, _)) = Self::ref_from_prefix(block) else {
+            return Err(ctx.short("agf.magicnum", block.len()));
+        };
+        ctx.eq_hex("agf.magicnum", MAGIC, agf.magicnum.get())?;
+        ctx.uuid("agf.uuid", agf.uuid)?;
+        ctx.lsn("agf.lsn", Lsn(agf.lsn.get()))?;
+        ctx.eq("agf.versionnum", 1, agf.versionnum.get())?;
+        ctx.eq("agf.seqno", agno.0, agf.seqno.get())?;
+        ctx.eq("agf.length", ctx.geo.ag_length(agno), agf.length.get())?;
+        agf.verify_free_list(ctx)?;
+        agf.verify_counters(ctx)?;
+        agf.verify_roots(ctx, agno)?;
+        Ok(agf)
+    }
+
+    fn verify_free_list(&self, ctx: &Ctx<'_>) -> Verdict {
+        let slots = agfl::slots(ctx.geo);
+        ctx.at_most("agf.flfirst", slots.saturating_sub(1), self.flfirst.get())?;
+        ctx.at_most("agf.fllast", slots.saturating_sub(1), self.fllast.get())?;
+        ctx.at_most("agf.flcount", slots, self.flcount.get())
+    }
+
+    fn verify_counters(&self, ctx: &Ctx<'_>) -> Verdict {
+        let length = self.length.get();
+        ctx.at_most("agf.freeblks", length, self.freeblks.get())?;
+        ctx.at_most("agf.longest", self.freeblks.get(), self.longest.get())?;
+        ctx.at_most("agf.btreeblks", length, self.btreeblks.get())?;
+        if ctx.geo.features.rmapbt() {
+            ctx.at_most("agf.rmapblocks", length, self.rmapblocks.get())?;
+        }
+        if ctx.geo.features.reflink() {
+            ctx.at_most("agf.refcntblocks", length, self.refcntblocks.get())?;
+        }
+        Ok(())
+    }
+
+    fn verify_roots(&self, ctx: &Ctx<'_>, agno: AgNumber) -> Verdict {
+        let geo = ctx.geo;
+        ctx.agbno("agf.bnoroot", agno, self.bnoroot.get())?;
+        ctx.agbno("agf.cntroot", agno, self.cntroot.get())?;
+        ctx.within("agf.bnolevel", 1..=alloc::max_levels(geo), self.bnolevel.get())?;
+        ctx.within("agf.cntlevel", 1..=alloc::max_levels(geo), self.cntlevel.get())?;
+        if geo.features.rmapbt() {
+            ctx.agbno("agf.rmaproot", agno, self.rmaproot.get())?;
+            ctx.within("agf.rmaplevel", 1..=rmap::max_levels(geo), self.rmaplevel.get())?;
+        }
+        if geo.features.reflink() {
+            ctx.agbno("agf.refcntroot", agno, self.refcntroot.get())?;
+            ctx.within("agf.refcntlevel", 1..=refcount::max_levels(geo), self.refcntlevel.get())?;
+        }
+        Ok(())
+    }
+}
+
+/// True where `block` starts with the AGF's magic.
+pub fn is_agf(block: &[u8]) -> bool {
+    bytes::be32(block, 0) == Some(MAGIC)
+}

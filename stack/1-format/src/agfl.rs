@@ -1,0 +1,100 @@
+//! AGFL: the free list of one allocation group. Sector 3 of the group, `sectsize` bytes.
+//!
+//! A ring of block numbers kept back so that the free-space btrees can always grow. The AGF says
+//! which slots are active: `flfirst` to `fllast`, wrapping, `flcount` of them. Other slots hold
+//! stale numbers. Version 4 has no head: slots from byte 0.
+
+use xfskit_units::{AgBlock, AgNumber, Geometry, Lsn};
+use zerocopy::big_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::agf::Agf;
+use crate::ctx::Ctx;
+use crate::fault::{Location, Verdict};
+use crate::layout::Layout;
+
+/// "XAFL".
+pub const MAGIC: u32 = 0x5841_464c;
+/// What mkfs writes into a slot that was never used.
+pub const NULLAGBLOCK: u32 = u32::MAX;
+
+/// The head of the sector on version 5; the slots follow.
+#[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct AgflHeader {
+    /// [`MAGIC`].
+    pub magicnum: U32,
+    /// Number of this group.
+    pub seqno: U32,
+    /// UUID of the volume's metadata.
+    pub uuid: [u8; 16],
+    /// [`Lsn`] of the last write.
+    pub lsn: U64,
+    /// CRC32c of the sector, little-endian.
+    pub crc: [u8; 4],
+}
+
+/// Byte of the CRC field.
+pub const CRC_OFFSET: usize = std::mem::offset_of!(AgflHeader, crc);
+const _: () = assert!(size_of::<AgflHeader>() == 36 && CRC_OFFSET == 32);
+
+/// Bytes of one slot.
+const SLOT: usize = size_of::<U32>();
+
+/// Slots of an AGFL: 119 with 512-byte sectors on version 5.
+pub fn slots(geo: &Geometry) -> u32 {
+    let room = geo.sectsize().saturating_sub(Layout::of(geo).agfl_first);
+    u32::try_from(room / SLOT).unwrap_or(0)
+}
+
+/// Where the AGFL of group `agno` lies.
+pub fn location(geo: &Geometry, agno: AgNumber) -> Location {
+    Location::of("AGFL").ag(agno).daddr(geo.ag_header_daddr(agno, 3), geo.sect_sectors())
+}
+
+/// The free list of one group, verified.
+#[derive(Clone, Copy, Debug)]
+pub struct Agfl<'a> {
+    /// Every slot, active or not.
+    pub bno: &'a [U32],
+}
+
+impl<'a> Agfl<'a> {
+    /// Judges the sector `block` as the AGFL of group `agno`.
+    ///
+    /// # Errors
+    /// The first check that fails.
+    pub fn verify(block: &'a [u8], ctx: &Ctx<'_>, agno: AgNumber) -> Verdict<Self> {
+        if ctx.geo.v5() {
+            ctx.crc("agfl.crc", block, CRC_OFFSET)?;
+            let Ok((head, _)) = AgflHeader::ref_from_prefix(block) else {
+                return Err(ctx.short("agfl.magicnum", block.len()));
+            };
+            ctx.eq_hex("agfl.magicnum", MAGIC, head.magicnum.get())?;
+            ctx.uuid("agfl.uuid", head.uuid)?;
+            ctx.lsn("agfl.lsn", Lsn(head.lsn.get()))?;
+            ctx.eq("agfl.seqno", agno.0, head.seqno.get())?;
+        }
+        let list = block.get(Layout::of(ctx.geo).agfl_first..).unwrap_or(&[]);
+        let count = slots(ctx.geo) as usize;
+        let Ok((bno, _)) = <[U32]>::ref_from_prefix_with_elems(list, count) else {
+            return Err(ctx.short("agfl.bno", block.len()));
+        };
+        if ctx.geo.v5() {
+            for (i, slot) in bno.iter().enumerate() {
+                let valid = slot.get() == NULLAGBLOCK || slot.get() < ctx.geo.agblocks;
+                ctx.entry(i).require("agfl.bno", valid, "a block of the group", slot.get())?;
+            }
+        }
+        Ok(Self { bno })
+    }
+
+    /// The active blocks, in the order in which they will be taken. At most as many as there are
+    /// slots, whatever `agf` says.
+    pub fn active(&self, agf: &Agf) -> impl Iterator<Item = AgBlock> + use<'a> {
+        let bno = self.bno;
+        let first = agf.flfirst.get() as usize;
+        let count = (agf.flcount.get() as usize).min(bno.len());
+        bno.iter().cycle().skip(first).take(count).map(|slot| AgBlock(slot.get()))
+    }
+}

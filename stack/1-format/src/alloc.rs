@@ -1,0 +1,47 @@
+//! Free space: the records of bnobt and cntbt.
+//!
+//! Both trees hold the same extents, the first by block, the second by size and then block. Free
+//! extents never touch: neighbours are always merged.
+
+use xfskit_units::{AgBlock, ExtLen, Geometry};
+use zerocopy::big_endian::U32;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::agbtree::Tree;
+
+/// A free extent; a node's key looks the same.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+)]
+#[repr(C)]
+pub struct Rec {
+    /// First free block (agbno).
+    pub startblock: U32,
+    /// Length in blocks, at least 1.
+    pub blockcount: U32,
+}
+const _: () = assert!(size_of::<Rec>() == 8);
+
+impl Rec {
+    /// A record of this extent.
+    pub fn new(start: AgBlock, len: ExtLen) -> Self {
+        Self { startblock: start.0.into(), blockcount: len.0.into() }
+    }
+    /// First free block.
+    pub fn start(&self) -> AgBlock {
+        AgBlock(self.startblock.get())
+    }
+    /// Length.
+    pub fn len(&self) -> ExtLen {
+        ExtLen(self.blockcount.get())
+    }
+    /// True for the impossible record of no blocks.
+    pub fn is_empty(&self) -> bool {
+        self.blockcount.get() == 0
+    }
+}
+
+/// Most levels of bnobt and cntbt: every second block free, every btree block half full.
+pub fn max_levels(geo: &Geometry) -> u32 {
+    Tree::Bno.levels_for(geo, u64::from(geo.agblocks).saturating_add(1) / 2)
+}

@@ -1,0 +1,52 @@
+//! Shared extents: the records of the refcountbt.
+//!
+//! Bit 31 of the start block puts a record into the domain of copy-on-write staging extents, which
+//! therefore sort behind all shared ones. Blocks with a single owner have no record.
+
+use xfskit_units::{AgBlock, ExtLen, Geometry};
+use zerocopy::big_endian::U32;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::agbtree::Tree;
+
+/// Bit 31 of `startblock`: a staging extent.
+pub const COW_FLAG: u32 = 1 << 31;
+
+/// A record, as it stands on disk. A node's key is the first field alone.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+)]
+#[repr(C)]
+pub struct Rec {
+    /// First block (agbno), with [`COW_FLAG`].
+    pub startblock: U32,
+    /// Length in blocks, at least 1.
+    pub blockcount: U32,
+    /// How many files map the extent: at least 2 for shared extents, 1 for staging extents.
+    pub refcount: U32,
+}
+const _: () = assert!(size_of::<Rec>() == 12);
+
+impl Rec {
+    /// True for a staging extent of copy-on-write.
+    pub fn is_cow(&self) -> bool {
+        self.startblock.get() & COW_FLAG != 0
+    }
+    /// First block.
+    pub fn start(&self) -> AgBlock {
+        AgBlock(self.startblock.get() & !COW_FLAG)
+    }
+    /// Length.
+    pub fn len(&self) -> ExtLen {
+        ExtLen(self.blockcount.get())
+    }
+    /// True for the impossible record of no blocks.
+    pub fn is_empty(&self) -> bool {
+        self.blockcount.get() == 0
+    }
+}
+
+/// Most levels of the refcountbt.
+pub fn max_levels(geo: &Geometry) -> u32 {
+    Tree::Refcount.levels_for(geo, geo.agblocks.into())
+}
