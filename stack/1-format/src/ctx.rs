@@ -16,17 +16,24 @@ pub struct Ctx<'a> {
     pub at: Location,
     /// The journal's head; a block must not be newer. `None` when the head is not known.
     pub log_head: Option<Lsn>,
+    /// The block's CRC was found right when it was read, and need not be summed again.
+    pub crc_known: bool,
 }
 
 impl<'a> Ctx<'a> {
     /// A block at `at` of the volume `geo`, with the journal's head unknown.
     pub fn new(geo: &'a Geometry, at: Location) -> Self {
-        Self { geo, at, log_head: None }
+        Self { geo, at, log_head: None, crc_known: false }
     }
 
     /// The same block, where LSNs must not lie ahead of `head`.
     pub fn log_head(self, head: Option<Lsn>) -> Self {
         Self { log_head: head, ..self }
+    }
+
+    /// The same block, read through a cache that summed its CRC.
+    pub fn crc_known(self) -> Self {
+        Self { crc_known: true, ..self }
     }
 
     /// The same surroundings at another place.
@@ -135,7 +142,7 @@ impl<'a> Ctx<'a> {
     /// Fails where `block` does not carry its right CRC at byte `field`. Version 4 has none.
     #[inline]
     pub fn crc(&self, check: &'static str, block: &[u8], field: usize) -> Verdict {
-        if !self.geo.v5() || xfskit_crc::verify(block, field) {
+        if !self.geo.v5() || self.crc_known || xfskit_crc::verify(block, field) {
             return Ok(());
         }
         let expected = xfskit_crc::expected(block, field).unwrap_or(0);

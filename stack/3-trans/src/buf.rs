@@ -1,0 +1,459 @@
+//! The buffer cache: metadata blocks, verified once when read, shared by all who need them.
+//!
+//! A buffer is one metadata block as a whole: an AG header, a btree block, an inode cluster, a
+//! directory block, which may consist of several pieces on disk ([`BufMap`]). Buffers are found by
+//! the address and length of their first piece.
+//!
+//! 1. A buffer that a caller gets has passed the caller's verifier since it was read.
+//! 2. Memory stays below the limit given at [`BufCache::new`], apart from buffers in use.
+//! 3. Nothing on a hit is shared by all threads: shards have their own locks, the device is read
+//!    outside of them. (Two threads that miss the same block both read it; one copy stays.)
+//!
+//! Where a block fails its verifier, the device is asked for its alternatives (mirrors, parity);
+//! the first that passes is used, and counted in [`Stats::healed`].
+
+use std::collections::HashMap;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use xfskit_block::{BlockDevice, IoRead};
+use xfskit_format::{Ctx, Fault, Verdict};
+use xfskit_units::{ByteOffset, Daddr, Sectors, index};
+
+use crate::lock::{LockRank, RankedMutex};
+
+/// Shards of the cache.
+const SHARDS: usize = 64;
+/// Read-ahead joins blocks that lie at most this far apart, in bytes: reading the gap is cheaper
+/// than another request.
+const JOIN_GAP: u64 = 16 * 1024;
+/// Longest single read of a read-ahead, in bytes.
+const JOIN_MAX: u64 = 1 << 20;
+
+/// Where a buffer lives: its pieces on the device, in order. Nearly always one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BufMap {
+    pieces: Vec<(Daddr, Sectors)>,
+}
+
+impl BufMap {
+    /// A buffer in one piece.
+    pub fn single(daddr: Daddr, len: Sectors) -> Self {
+        Self { pieces: vec![(daddr, len)] }
+    }
+
+    /// A buffer of several pieces; `None` for no pieces or an empty one.
+    pub fn pieces(pieces: Vec<(Daddr, Sectors)>) -> Option<Self> {
+        let whole = !pieces.is_empty() && pieces.iter().all(|(_, len)| len.0 > 0);
+        whole.then_some(Self { pieces })
+    }
+
+    /// Length of the whole buffer in bytes.
+    pub fn byte_len(&self) -> usize {
+        index(self.pieces.iter().map(|(_, len)| len.byte_len().0).sum())
+    }
+
+    fn key(&self) -> Key {
+        (self.pieces[0].0, self.byte_len())
+    }
+}
+
+type Key = (Daddr, usize);
+
+/// One metadata block in memory.
+#[derive(Debug)]
+pub struct Buf {
+    bytes: Box<[u8]>,
+    verified: AtomicBool,
+}
+
+impl Deref for Buf {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// Why a buffer could not be had.
+#[derive(Debug, thiserror::Error)]
+pub enum BufError {
+    /// The device failed.
+    #[error(transparent)]
+    Device(#[from] xfskit_block::Error),
+    /// The block, and every alternative of it, failed its verifier.
+    #[error(transparent)]
+    Corrupt(#[from] Fault),
+}
+
+/// What the cache has done so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Buffers asked for.
+    pub lookups: u64,
+    /// Found in memory.
+    pub hits: u64,
+    /// Bytes read from the device, read-ahead included.
+    pub bytes_read: u64,
+    /// Blocks that failed their verifier and were had in another way.
+    pub healed: u64,
+}
+
+#[derive(Debug, Default)]
+struct Counters {
+    lookups: AtomicU64,
+    hits: AtomicU64,
+    bytes_read: AtomicU64,
+    healed: AtomicU64,
+}
+
+/// One cached buffer and its second chance.
+#[derive(Debug)]
+struct Slot {
+    key: Key,
+    buf: Arc<Buf>,
+    used: bool,
+}
+
+/// A part of the cache: a table into a ring that the clock hand goes around.
+#[derive(Debug, Default)]
+struct Shard {
+    table: HashMap<Key, usize>,
+    ring: Vec<Slot>,
+    hand: usize,
+    bytes: usize,
+}
+
+impl Shard {
+    fn get(&mut self, key: Key) -> Option<Arc<Buf>> {
+        let slot = &mut self.ring[*self.table.get(&key)?];
+        slot.used = true;
+        Some(Arc::clone(&slot.buf))
+    }
+
+    /// Keeps `buf`, unless another thread was first: then answers that one's.
+    fn insert(&mut self, key: Key, buf: Arc<Buf>, limit: usize) -> Arc<Buf> {
+        if let Some(first) = self.get(key) {
+            return first;
+        }
+        while self.bytes.saturating_add(buf.len()) > limit && !self.ring.is_empty() {
+            self.evict_one();
+        }
+        self.bytes += buf.len();
+        self.table.insert(key, self.ring.len());
+        self.ring.push(Slot { key, buf: Arc::clone(&buf), used: false });
+        buf
+    }
+
+    /// Advances the hand to the first buffer that was not used since the hand last passed it, and
+    /// drops it.
+    fn evict_one(&mut self) {
+        loop {
+            self.hand %= self.ring.len();
+            let slot = &mut self.ring[self.hand];
+            if !slot.used {
+                break;
+            }
+            slot.used = false;
+            self.hand += 1;
+        }
+        let gone = self.ring.swap_remove(self.hand);
+        self.bytes -= gone.buf.len();
+        self.table.remove(&gone.key);
+        // The newest buffer takes the place, and the hand passes it.
+        if let Some(moved) = self.ring.get(self.hand) {
+            self.table.insert(moved.key, self.hand);
+        }
+        self.hand += 1;
+    }
+}
+
+/// The cache of one device. Shared by all threads.
+#[derive(Debug)]
+pub struct BufCache {
+    dev: Arc<dyn BlockDevice>,
+    /// Each covers its table and ring; rank [`LockRank::Leaf`].
+    shards: Vec<RankedMutex<Shard>>,
+    shard_limit: usize,
+    counters: Counters,
+}
+
+impl BufCache {
+    /// A cache of blocks of `dev` that keeps at most `limit` bytes.
+    pub fn new(dev: Arc<dyn BlockDevice>, limit: usize) -> Self {
+        let shard = || RankedMutex::new(LockRank::Leaf, Shard::default());
+        Self {
+            dev,
+            shards: (0..SHARDS).map(|_| shard()).collect(),
+            shard_limit: limit / SHARDS,
+            counters: Counters::default(),
+        }
+    }
+
+    /// The device below.
+    pub fn device(&self) -> &Arc<dyn BlockDevice> {
+        &self.dev
+    }
+
+    /// What the cache has done so far.
+    pub fn stats(&self) -> Stats {
+        let c = &self.counters;
+        Stats {
+            lookups: c.lookups.load(Ordering::Relaxed),
+            hits: c.hits.load(Ordering::Relaxed),
+            bytes_read: c.bytes_read.load(Ordering::Relaxed),
+            healed: c.healed.load(Ordering::Relaxed),
+        }
+    }
+
+    fn shard(&self, key: Key) -> &RankedMutex<Shard> {
+        // Blocks are powers of two apart: mix, then take high bits.
+        let mixed = key.0.0.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        &self.shards[index(mixed >> 58)]
+    }
+
+    /// The buffer at `map`, judged by `verify` with `ctx` (once per time it is read).
+    ///
+    /// A caller that parses the bytes again may do so with [`Ctx::crc_known`].
+    ///
+    /// # Errors
+    /// [`BufError::Device`] where the device fails, [`BufError::Corrupt`] where no copy of the
+    /// block passes.
+    pub fn read(
+        &self,
+        map: &BufMap,
+        ctx: &Ctx<'_>,
+        verify: &dyn Fn(&[u8], &Ctx<'_>) -> Verdict,
+    ) -> Result<Arc<Buf>, BufError> {
+        self.counters.lookups.fetch_add(1, Ordering::Relaxed);
+        let key = map.key();
+        let cached = self.shard(key).lock().get(key);
+        if let Some(buf) = cached {
+            self.counters.hits.fetch_add(1, Ordering::Relaxed);
+            if buf.verified.load(Ordering::Acquire) {
+                return Ok(buf);
+            }
+            if verify(&buf, ctx).is_ok() {
+                buf.verified.store(true, Ordering::Release);
+                return Ok(buf);
+            }
+        }
+        let bytes = self.read_verified(map, ctx, verify)?;
+        let buf = Arc::new(Buf { bytes, verified: AtomicBool::new(true) });
+        Ok(self.shard(key).lock().insert(key, buf, self.shard_limit))
+    }
+
+    /// Reads `map` in the first way that passes `verify`.
+    fn read_verified(
+        &self,
+        map: &BufMap,
+        ctx: &Ctx<'_>,
+        verify: &dyn Fn(&[u8], &Ctx<'_>) -> Verdict,
+    ) -> Result<Box<[u8]>, BufError> {
+        let mut bytes = vec![0; map.byte_len()].into_boxed_slice();
+        self.read_pieces(map, &mut bytes, 0)?;
+        let first = match verify(&bytes, ctx) {
+            Ok(()) => return Ok(bytes),
+            Err(fault) => fault,
+        };
+        let ways =
+            map.pieces.iter().map(|(d, s)| self.dev.alternatives(d.byte_offset(), s.byte_len()));
+        for way in 1..ways.min().unwrap_or(1) {
+            if self.read_pieces(map, &mut bytes, way).is_ok() && verify(&bytes, ctx).is_ok() {
+                self.counters.healed.fetch_add(1, Ordering::Relaxed);
+                tracing::warn!(fault = %first, way, "bad copy; another one is used");
+                return Ok(bytes);
+            }
+        }
+        Err(BufError::Corrupt(first))
+    }
+
+    fn read_pieces(&self, map: &BufMap, bytes: &mut [u8], way: usize) -> Result<(), BufError> {
+        self.counters.bytes_read.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        let mut rest = bytes;
+        for (daddr, len) in &map.pieces {
+            let (piece, behind) = rest.split_at_mut(index(len.byte_len().0));
+            match way {
+                0 => self.dev.read_at(daddr.byte_offset(), piece)?,
+                k => self.dev.read_alternative(daddr.byte_offset(), piece, k)?,
+            }
+            rest = behind;
+        }
+        Ok(())
+    }
+
+    /// Reads blocks that will be wanted soon, near ones together, without judging them yet.
+    /// A hint: what cannot be read now will be tried again, and reported, by [`read`](Self::read).
+    pub fn read_ahead(&self, wanted: &[(Daddr, Sectors)]) {
+        let mut missing: Vec<(Daddr, Sectors)> = wanted
+            .iter()
+            .filter(|(daddr, len)| {
+                let key = (*daddr, index(len.byte_len().0));
+                len.0 > 0 && !self.shard(key).lock().table.contains_key(&key)
+            })
+            .copied()
+            .collect();
+        missing.sort_unstable();
+        missing.dedup();
+        let runs = join_near(&missing);
+        let mut bufs: Vec<Vec<u8>> = runs.iter().map(|run| vec![0; index(run.len)]).collect();
+        let mut batch: Vec<IoRead<'_>> = runs
+            .iter()
+            .zip(&mut bufs)
+            .map(|(run, buf)| IoRead { offset: ByteOffset(run.start), buf })
+            .collect();
+        let answers = self.dev.read_batch(&mut batch);
+        for ((run, buf), answer) in runs.iter().zip(&bufs).zip(answers) {
+            if answer.is_err() {
+                continue;
+            }
+            self.counters.bytes_read.fetch_add(run.len, Ordering::Relaxed);
+            for (daddr, len) in &missing[run.blocks.clone()] {
+                let from = index(daddr.byte_offset().0 - run.start);
+                let bytes: Box<[u8]> = buf[from..from + index(len.byte_len().0)].into();
+                let key = (*daddr, bytes.len());
+                let new = Arc::new(Buf { bytes, verified: AtomicBool::new(false) });
+                self.shard(key).lock().insert(key, new, self.shard_limit);
+            }
+        }
+    }
+
+    /// Forgets everything: for a device whose content changed underneath.
+    pub fn clear(&self) {
+        for shard in &self.shards {
+            *shard.lock() = Shard::default();
+        }
+    }
+}
+
+/// One joined read: bytes `[start, start + len)` hold the blocks with these indexes.
+struct Run {
+    start: u64,
+    len: u64,
+    blocks: std::ops::Range<usize>,
+}
+
+/// Joins sorted blocks that lie close together.
+fn join_near(blocks: &[(Daddr, Sectors)]) -> Vec<Run> {
+    let mut runs: Vec<Run> = Vec::new();
+    for (i, (daddr, len)) in blocks.iter().enumerate() {
+        let start = daddr.byte_offset().0;
+        let end = start.saturating_add(len.byte_len().0);
+        match runs.last_mut() {
+            Some(run)
+                if start <= (run.start + run.len).saturating_add(JOIN_GAP)
+                    && end - run.start <= JOIN_MAX =>
+            {
+                run.len = run.len.max(end - run.start);
+                run.blocks.end = i + 1;
+            }
+            _ => runs.push(Run { start, len: end - start, blocks: i..i + 1 }),
+        }
+    }
+    runs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use xfskit_block::MemDevice;
+    use xfskit_format::Location;
+    use xfskit_units::{ByteLen, Features, Geometry, Ino, RfsBlock, Uuid, Version};
+
+    fn geo() -> Geometry {
+        Geometry {
+            features: Features {
+                version: Version::V5,
+                versionnum: 0xb4a0,
+                features2: 0x18a,
+                compat: 0,
+                ro_compat: 0,
+                incompat: 1,
+                log_incompat: 0,
+            },
+            blocklog: 12,
+            sectlog: 9,
+            inodelog: 9,
+            inopblog: 3,
+            agblklog: 12,
+            dirblklog: 0,
+            dblocks: RfsBlock(4096),
+            rblocks: RfsBlock(0),
+            rextents: 0,
+            rextsize: 1,
+            agcount: 1,
+            agblocks: 4096,
+            logstart: None,
+            logblocks: 512,
+            logsectlog: 9,
+            logsunit: 1,
+            inoalignmt: 4,
+            spino_align: 0,
+            imax_pct: 25,
+            unit: 0,
+            width: 0,
+            rootino: Ino(64),
+            rbmino: None,
+            rsumino: None,
+            metadirino: None,
+            uuid: Uuid::nil(),
+            meta_uuid: Uuid::nil(),
+        }
+    }
+
+    fn device() -> Arc<MemDevice> {
+        let dev = MemDevice::new(ByteLen(16 << 20));
+        for block in 0..4096u64 {
+            dev.write_at(ByteOffset(block * 4096), &block.to_be_bytes()).unwrap();
+        }
+        Arc::new(dev)
+    }
+
+    fn is_block(n: u64) -> impl Fn(&[u8], &Ctx<'_>) -> Verdict {
+        move |bytes, ctx| {
+            ctx.eq("test.block", n, u64::from_be_bytes(bytes[..8].try_into().unwrap()))
+        }
+    }
+
+    #[test]
+    fn a_block_is_read_once_and_verified() {
+        let (geo, cache) = (geo(), BufCache::new(device(), 1 << 20));
+        let ctx = Ctx::new(&geo, Location::of("test"));
+        let map = BufMap::single(Daddr(8 * 7), Sectors(8));
+        for _ in 0..3 {
+            assert_eq!(cache.read(&map, &ctx, &is_block(7)).unwrap()[7], 7);
+        }
+        assert_eq!(cache.stats(), Stats { lookups: 3, hits: 2, bytes_read: 4096, healed: 0 });
+        let other = BufMap::single(Daddr(8 * 9), Sectors(8));
+        assert!(matches!(cache.read(&other, &ctx, &is_block(7)), Err(BufError::Corrupt(_))));
+    }
+
+    #[test]
+    fn memory_stays_bounded_and_read_ahead_is_found() {
+        let (geo, cache) = (geo(), BufCache::new(device(), 64 * 8 * 4096));
+        let ctx = Ctx::new(&geo, Location::of("test"));
+        for round in 0..2 {
+            for n in 0..4096u64 {
+                if n % 64 == 0 {
+                    let ahead: Vec<_> = (n..n + 64).map(|b| (Daddr(b * 8), Sectors(8))).collect();
+                    cache.read_ahead(&ahead);
+                }
+                let map = BufMap::single(Daddr(n * 8), Sectors(8));
+                cache.read(&map, &ctx, &is_block(n)).unwrap();
+            }
+            let held: usize = cache.shards.iter().map(|s| s.lock().bytes).sum();
+            assert!(held <= 64 * 8 * 4096, "round {round}: {held} bytes held");
+        }
+        assert!(cache.stats().hits > 4000, "{:?}", cache.stats());
+    }
+
+    #[test]
+    fn a_block_in_pieces_is_one_buffer() {
+        let (geo, cache) = (geo(), BufCache::new(device(), 1 << 20));
+        let ctx = Ctx::new(&geo, Location::of("test"));
+        let map =
+            BufMap::pieces(vec![(Daddr(8 * 5), Sectors(8)), (Daddr(8 * 3), Sectors(8))]).unwrap();
+        let buf = cache.read(&map, &ctx, &is_block(5)).unwrap();
+        assert_eq!((buf.len(), buf[7], buf[4096 + 7]), (8192, 5, 3));
+    }
+}

@@ -1,0 +1,61 @@
+//! What can go wrong. A device's failure, a failed check, a refusal and a caller's mistake are four
+//! things, and stay four things up to the edge where one becomes an errno.
+
+use xfskit_format::Fault;
+use xfskit_format::sb::SbError;
+use xfskit_trans::BufError;
+use xfskit_units::Ino;
+
+/// What can go wrong with a volume.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The device failed.
+    #[error(transparent)]
+    Device(#[from] xfskit_block::Error),
+    /// The superblock says that this is no volume for us.
+    #[error(transparent)]
+    Superblock(#[from] SbError),
+    /// A check failed.
+    #[error(transparent)]
+    Corrupt(#[from] Fault),
+    /// The journal cannot be read or replayed.
+    #[error("the journal: {0}")]
+    Journal(String),
+    /// No inode has this number, or it is free.
+    #[error("inode {0} is not in use")]
+    NoInode(Ino),
+    /// A directory was needed.
+    #[error("inode {0} is not a directory")]
+    NotDirectory(Ino),
+    /// A symbolic link was needed.
+    #[error("inode {0} is not a symbolic link")]
+    NotSymlink(Ino),
+    /// A regular file was needed.
+    #[error("inode {0} is not a regular file")]
+    NotFile(Ino),
+    /// Something the format has and this code does not support yet, by name.
+    #[error("{0} is not supported")]
+    Unsupported(String),
+}
+
+/// A volume's answer.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl From<BufError> for Error {
+    fn from(err: BufError) -> Self {
+        match err {
+            BufError::Device(err) => Self::Device(err),
+            BufError::Corrupt(fault) => Self::Corrupt(fault),
+        }
+    }
+}
+
+impl Error {
+    /// The failed check, where this is one.
+    pub fn fault(&self) -> Option<&xfskit_format::Corruption> {
+        match self {
+            Self::Corrupt(fault) | Self::Superblock(SbError::Corrupt(fault)) => Some(fault),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! A volume: open, geometry, AG headers, counters.
+
+use std::sync::Arc;
+
+use xfskit_block::BlockDevice;
+use xfskit_format::agf::Agf;
+use xfskit_format::agi::Agi;
+use xfskit_format::sb::{self, SbError, Superblock};
+use xfskit_format::{Ctx, Location, Verdict, agf, agi};
+use xfskit_trans::{Buf, BufCache, BufMap};
+use xfskit_units::{AgNumber, ByteOffset, Geometry, Lsn};
+
+use crate::error::{Error, Result};
+
+/// How a volume is opened.
+#[derive(Clone, Debug)]
+pub struct OpenOptions {
+    /// Replay a dirty journal (in memory). Off: what stands on disk is shown as it is.
+    pub recovery: bool,
+    /// The device of an external log.
+    pub log_dev: Option<Arc<dyn BlockDevice>>,
+    /// Memory for metadata blocks, in bytes.
+    pub cache_bytes: usize,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self { recovery: true, log_dev: None, cache_bytes: 256 << 20 }
+    }
+}
+
+/// An XFS filesystem, open for reading. Shared by all threads.
+#[derive(Debug)]
+pub struct Volume {
+    geo: Geometry,
+    sb: Superblock,
+    cache: BufCache,
+    log_head: Option<Lsn>,
+}
+
+impl Volume {
+    /// Opens the volume on `dev`, which is never written to.
+    ///
+    /// # Errors
+    /// [`Error::Superblock`] for what is no XFS or needs a newer reader, [`Error::Device`], and
+    /// [`Error::Journal`] where the journal cannot be replayed.
+    pub fn open(dev: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Self> {
+        let sb = read_superblock(&*dev)?;
+        let geo = sb.geometry();
+        if geo.data_bytes() > dev.size() {
+            return Err(Error::Corrupt(truncated(&geo, dev.size().0)));
+        }
+        let cache = BufCache::new(dev, options.cache_bytes);
+        Ok(Self { geo, sb, cache, log_head: None })
+    }
+
+    /// Sizes and conversions.
+    pub fn geo(&self) -> &Geometry {
+        &self.geo
+    }
+
+    /// The primary superblock, as it is after recovery.
+    pub fn superblock(&self) -> &Superblock {
+        &self.sb
+    }
+
+    /// The buffer cache, and the device below it.
+    pub fn cache(&self) -> &BufCache {
+        &self.cache
+    }
+
+    /// The data device, seen through the replayed journal.
+    pub fn device(&self) -> &Arc<dyn BlockDevice> {
+        self.cache.device()
+    }
+
+    /// What a verifier needs to know about a block at `at`.
+    pub fn ctx(&self, at: Location) -> Ctx<'_> {
+        Ctx::new(&self.geo, at).log_head(self.log_head)
+    }
+
+    /// The metadata block at `at` (its `daddr` and `sectors`), judged by `verify`.
+    ///
+    /// # Errors
+    /// [`Error::Device`], [`Error::Corrupt`].
+    pub fn read_buf(
+        &self,
+        at: Location,
+        verify: &dyn Fn(&[u8], &Ctx<'_>) -> Verdict,
+    ) -> Result<Arc<Buf>> {
+        let daddr = at.daddr.ok_or_else(|| Error::Unsupported(format!("{at}: no address")))?;
+        Ok(self.cache.read(&BufMap::single(daddr, at.sectors), &self.ctx(at), verify)?)
+    }
+
+    /// The AGF of group `agno`, verified.
+    ///
+    /// # Errors
+    /// [`Error::Device`], [`Error::Corrupt`].
+    pub fn agf(&self, agno: AgNumber) -> Result<Agf> {
+        let at = agf::location(&self.geo, agno);
+        let buf = self.read_buf(at, &|bytes, ctx| Agf::verify(bytes, ctx, agno).map(|_| ()))?;
+        Ok(Agf::verify(&buf, &self.ctx(at).crc_known(), agno)?.clone())
+    }
+
+    /// The AGI of group `agno`, verified.
+    ///
+    /// # Errors
+    /// [`Error::Device`], [`Error::Corrupt`].
+    pub fn agi(&self, agno: AgNumber) -> Result<Agi> {
+        let at = agi::location(&self.geo, agno);
+        let buf = self.read_buf(at, &|bytes, ctx| Agi::verify(bytes, ctx, agno).map(|_| ()))?;
+        Ok(Agi::verify(&buf, &self.ctx(at).crc_known(), agno)?.clone())
+    }
+}
+
+/// Reads and judges the primary superblock. Its sector size is only known after a first look.
+///
+/// # Errors
+/// [`Error::Device`] and [`Error::Superblock`].
+pub fn read_superblock(dev: &dyn BlockDevice) -> Result<Superblock> {
+    let mut first = vec![0; 512];
+    dev.read_at(ByteOffset(0), &mut first)?;
+    let sb = Superblock::parse(&first).ok_or(SbError::NotXfs { found: 0 })?;
+    sb.check_readable()?;
+    let mut sector = vec![0; usize::from(sb.sectsize.get()).clamp(512, 32768)];
+    dev.read_at(ByteOffset(0), &mut sector)?;
+    let verified = Superblock::verify(&sector, AgNumber(0))?;
+
+    Ok(verified.clone())
+}
+
+fn truncated(geo: &Geometry, size: u64) -> xfskit_format::Fault {
+    let at = sb::location(geo, AgNumber(0));
+    let need = xfskit_format::Expected::AtLeast(geo.data_bytes().0.into());
+    Ctx::new(geo, at).fault("sb.device-size", need, size)
+}
