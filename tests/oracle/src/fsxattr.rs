@@ -1,0 +1,62 @@
+//! `FS_IOC_FSGETXATTR` and `FS_IOC_FSSETXATTR`: inode flags, project and extent size hints, which
+//! no plain system call shows.
+#![expect(unsafe_code, reason = "two ioctls that no crate wraps")]
+
+use std::os::fd::BorrowedFd;
+
+use rustix::io::Result;
+use rustix::ioctl::{Getter, Setter, ioctl, opcode};
+
+/// `struct fsxattr` of `linux/fs.h`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FsXattr {
+    /// `FS_XFLAG_*`.
+    pub xflags: u32,
+    /// Extent size hint, bytes.
+    pub extsize: u32,
+    /// Extents of the data fork; ignored when set.
+    pub nextents: u32,
+    /// Project.
+    pub projid: u32,
+    /// Extent size hint for copy on write, bytes.
+    pub cowextsize: u32,
+    pad: [u8; 8],
+}
+
+/// `FS_XFLAG_IMMUTABLE`.
+pub const IMMUTABLE: u32 = 0x8;
+/// `FS_XFLAG_APPEND`.
+pub const APPEND: u32 = 0x10;
+/// `FS_XFLAG_SYNC`.
+pub const SYNC: u32 = 0x20;
+/// `FS_XFLAG_NOATIME`.
+pub const NOATIME: u32 = 0x40;
+/// `FS_XFLAG_NODUMP`.
+pub const NODUMP: u32 = 0x80;
+/// `FS_XFLAG_PROJINHERIT`.
+pub const PROJINHERIT: u32 = 0x200;
+/// `FS_XFLAG_NOSYMLINKS`.
+pub const NOSYMLINKS: u32 = 0x400;
+/// `FS_XFLAG_EXTSIZE`.
+pub const EXTSIZE: u32 = 0x800;
+/// `FS_XFLAG_EXTSZINHERIT`.
+pub const EXTSZINHERIT: u32 = 0x1000;
+/// `FS_XFLAG_NODEFRAG`.
+pub const NODEFRAG: u32 = 0x2000;
+/// `FS_XFLAG_COWEXTSIZE`.
+pub const COWEXTSIZE: u32 = 0x10000;
+
+/// Reads the record of an open file.
+pub fn get(fd: BorrowedFd) -> Result<FsXattr> {
+    const GET: u32 = opcode::read::<FsXattr>(b'X', 31);
+    // SAFETY: the opcode's kernel side writes exactly one `struct fsxattr`, which `FsXattr` is.
+    unsafe { ioctl(fd, Getter::<GET, FsXattr>::new()) }
+}
+
+/// Writes the record of an open file.
+pub fn set(fd: BorrowedFd, value: FsXattr) -> Result<()> {
+    const SET: u32 = opcode::write::<FsXattr>(b'X', 32);
+    // SAFETY: the opcode's kernel side reads exactly one `struct fsxattr`, which `FsXattr` is.
+    unsafe { ioctl(fd, Setter::<SET, FsXattr>::new(value)) }
+}

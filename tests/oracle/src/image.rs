@@ -1,0 +1,193 @@
+//! Scratch directories, sparse images and mounts. Each ends with its guard, also when a test
+//! panics; the guards drop in the order mount, image, scratch because they borrow in that order.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use crate::tools::run;
+
+/// A directory of one test, removed with everything in it at the end.
+#[derive(Debug)]
+pub struct Scratch(PathBuf);
+
+impl Scratch {
+    /// A fresh directory; `purpose` is part of its name.
+    pub fn new(purpose: &str) -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("xfskit-oracle.{}.{number}.{purpose}", std::process::id());
+        let path = Self::root().join(name);
+        fs::create_dir_all(&path).expect("scratch directory");
+        Self(path)
+    }
+
+    /// Memory where there is plenty of it (images are sparse), else the temporary directory.
+    fn root() -> PathBuf {
+        if let Some(chosen) = std::env::var_os("XFSKIT_SCRATCH") {
+            return PathBuf::from(chosen);
+        }
+        let memory = Path::new("/dev/shm");
+        let roomy = rustix::fs::statvfs(memory)
+            .is_ok_and(|vfs| vfs.f_bavail.saturating_mul(vfs.f_frsize) >= 6 << 30);
+        if roomy { memory.to_path_buf() } else { std::env::temp_dir() }
+    }
+
+    /// Where the directory is.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if std::env::var_os("XFSKIT_KEEP").is_none() {
+            // What cannot be removed (a mount that would not end) is left for the reader.
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+}
+
+/// A file that holds a volume, sparse.
+#[derive(Debug)]
+pub struct Image<'scratch> {
+    path: PathBuf,
+    scratch: &'scratch Scratch,
+    /// External log, for `-l logdev=`.
+    log: Option<PathBuf>,
+}
+
+impl<'scratch> Image<'scratch> {
+    /// An all-hole file of `bytes` bytes.
+    pub fn sparse(scratch: &'scratch Scratch, name: &str, bytes: u64) -> Self {
+        let path = scratch.path().join(name);
+        File::create(&path).and_then(|file| file.set_len(bytes)).expect("sparse image");
+        Self { path, scratch, log: None }
+    }
+
+    /// The same with a second file of `log_bytes` bytes for the log; [`Self::log`] names it.
+    pub fn with_external_log(mut self, log_bytes: u64) -> Self {
+        let path = self.path.with_extension("log");
+        File::create(&path).and_then(|file| file.set_len(log_bytes)).expect("sparse log");
+        self.log = Some(path);
+        self
+    }
+
+    /// A copy of the bytes as they are now, holes kept.
+    pub fn copy(&self, name: &str) -> Self {
+        let path = self.scratch.path().join(name);
+        run(Command::new("cp").arg("--sparse=always").arg(&self.path).arg(&path)).expect("copy");
+        Self { path, scratch: self.scratch, log: None }
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The file of the external log, if there is one.
+    pub fn log(&self) -> Option<&Path> {
+        self.log.as_deref()
+    }
+}
+
+/// A loop device over a file, for what `mount -o loop` does not attach by itself.
+#[derive(Debug)]
+struct Loop(PathBuf);
+
+impl Loop {
+    fn attach(file: &Path) -> Result<Self, String> {
+        let device = run(Command::new("losetup").args(["--find", "--show"]).arg(file))?;
+        Ok(Self(PathBuf::from(device.trim())))
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").arg("--detach").arg(&self.0).status();
+    }
+}
+
+/// A mounted image; unmounted when dropped.
+#[derive(Debug)]
+pub struct Mount {
+    path: PathBuf,
+    _log: Option<Loop>,
+}
+
+impl Mount {
+    /// Mounts to change the tree.
+    pub fn read_write(image: &Image, scratch: &Scratch) -> Result<Self, String> {
+        Self::with_options(image, scratch, "loop,nouuid")
+    }
+
+    /// Mounts to look: nothing is changed but what log recovery does.
+    pub fn read_only(image: &Image, scratch: &Scratch) -> Result<Self, String> {
+        Self::with_options(image, scratch, "loop,nouuid,ro,noatime")
+    }
+
+    fn with_options(image: &Image, scratch: &Scratch, options: &str) -> Result<Self, String> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let path = scratch.path().join(format!("mnt{}", NEXT.fetch_add(1, Ordering::Relaxed)));
+        fs::create_dir(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let log = image.log().map(Loop::attach).transpose()?;
+        let mut options = options.to_owned();
+        if let Some(Loop(device)) = &log {
+            options = format!("{options},logdev={}", device.display());
+        }
+        run(Command::new("mount")
+            .args(["-t", "xfs", "-o", &options])
+            .arg(image.path())
+            .arg(&path))?;
+        Ok(Self { path, _log: log })
+    }
+
+    /// Where the volume's root directory is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Stops the volume at once, as a crash would, with its log flushed first or not.
+    pub fn shutdown(&self, flush_log: bool) -> Result<(), String> {
+        let command = if flush_log { "shutdown -f" } else { "shutdown" };
+        run(Command::new("xfs_io").args(["-x", "-c", command]).arg(&self.path)).map(drop)
+    }
+
+    /// Unmounts and says whether that went well, which `drop` cannot.
+    pub fn unmount(mut self) -> Result<(), String> {
+        self.leave()
+    }
+
+    fn leave(&mut self) -> Result<(), String> {
+        if self.path.as_os_str().is_empty() {
+            return Ok(());
+        }
+        let path = std::mem::take(&mut self.path);
+        let mut refusal = String::new();
+        // Somebody (a desktop's indexer, a dying child) may hold it for a moment.
+        for _ in 0..50 {
+            match run(Command::new("umount").arg(&path)) {
+                Ok(_) => {
+                    let _ = fs::remove_dir(&path);
+                    return Ok(());
+                }
+                Err(why) => refusal = why,
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        let _ = Command::new("umount").arg("--lazy").arg(&path).status();
+        Err(refusal)
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        if let Err(why) = self.leave()
+            && !std::thread::panicking()
+        {
+            panic!("{why}");
+        }
+    }
+}

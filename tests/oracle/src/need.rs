@@ -1,0 +1,85 @@
+//! What a test needs of the machine. A test that lacks it says so by name and counts as skipped;
+//! where skips are not allowed (`XFSKIT_REQUIRE_ORACLE=1`, as in CI) it fails instead.
+
+use std::io::Write;
+use std::sync::OnceLock;
+
+use crate::image::{Image, Mount, Scratch};
+use crate::tools::Xfsprogs;
+
+/// One thing a test cannot do without.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// `mkfs.xfs`, `xfs_repair` and `xfs_db` of the machine.
+    Xfsprogs,
+    /// xfsprogs 6.13, unpacked by `tests/setup-tools.sh`.
+    NewerXfsprogs,
+    /// Root, loop devices and a kernel with XFS.
+    Mount,
+}
+
+impl Need {
+    /// Why the need is not met, or nothing when it is.
+    fn lacking(self) -> Option<String> {
+        match self {
+            Self::Xfsprogs => Xfsprogs::installed().is_none().then(|| {
+                "mkfs.xfs, xfs_repair, xfs_db (Debian package xfsprogs) on the PATH".to_owned()
+            }),
+            Self::NewerXfsprogs => Xfsprogs::newer().is_none().then(|| {
+                "xfsprogs 6.13 in .cache/xfsprogs-6.13 (run tests/setup-tools.sh)".to_owned()
+            }),
+            Self::Mount => mount_refusal(),
+        }
+    }
+}
+
+/// True when all of `wanted` is there. Otherwise says what is missing and returns false; the test
+/// returns at once and counts as skipped.
+pub fn needs(wanted: &[Need]) -> bool {
+    let missing: Vec<String> = wanted.iter().filter_map(|need| need.lacking()).collect();
+    if missing.is_empty() {
+        return true;
+    }
+    skip(&missing.join("; "));
+    false
+}
+
+/// Says, past the test runner's capture, that the running test is skipped and why.
+pub fn skip(reason: &str) {
+    let thread = std::thread::current();
+    let message = format!("SKIPPED {}: needs {reason}\n", thread.name().unwrap_or("a test"));
+    assert!(
+        std::env::var_os("XFSKIT_REQUIRE_ORACLE").is_none_or(|value| value != "1"),
+        "{message}"
+    );
+    // A closed stderr is no reason to fail a test that was skipped.
+    let _ = std::io::stderr().write_all(message.as_bytes());
+}
+
+/// Says, past the test runner's capture, that a part of the running test does not apply here (a
+/// form of volume this kernel does not know, say): worth knowing, never a failure.
+pub fn note(text: &str) {
+    let thread = std::thread::current();
+    let message = format!("NOTE {}: {text}\n", thread.name().unwrap_or("a test"));
+    let _ = std::io::stderr().write_all(message.as_bytes());
+}
+
+/// Tries the whole thing once: a small volume, mounted and unmounted.
+fn mount_refusal() -> Option<String> {
+    static REFUSAL: OnceLock<Option<String>> = OnceLock::new();
+    REFUSAL
+        .get_or_init(|| {
+            if !rustix::process::geteuid().is_root() {
+                return Some("root, to mount".to_owned());
+            }
+            let tools = Xfsprogs::installed()?;
+            let attempt = || -> Result<(), String> {
+                let scratch = Scratch::new("probe");
+                let image = Image::sparse(&scratch, "probe.img", 300 << 20);
+                tools.mkfs(&image, &[])?;
+                Mount::read_write(&image, &scratch).map(drop)
+            };
+            attempt().err().map(|why| format!("a kernel that mounts XFS on loop devices ({why})"))
+        })
+        .clone()
+}

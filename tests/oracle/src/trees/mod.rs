@@ -1,0 +1,72 @@
+//! Makers of trees. Each takes an empty directory of a mounted volume and has the kernel build one
+//! family of on-disk forms there; [`corners`] builds them all.
+
+pub mod attributes;
+pub mod directories;
+pub mod files;
+pub mod inodes;
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// What a volume can hold, and how much of it a test wants.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    /// Bytes of a filesystem block.
+    pub block: u64,
+    /// Bytes of a directory block.
+    pub dir_block: u64,
+    /// Whether blocks can be shared between files.
+    pub reflink: bool,
+    /// Whether to build the forms that take seconds (several free-index blocks, tall trees).
+    pub tall: bool,
+}
+
+impl Shape {
+    /// The default volume.
+    pub const DEFAULT: Self = Self { block: 4096, dir_block: 4096, reflink: true, tall: false };
+}
+
+/// Every corner of every form, below `root`.
+pub fn corners(root: &Path, shape: &Shape) -> io::Result<()> {
+    inodes::all(&fresh(root, "inodes")?)?;
+    directories::all(&fresh(root, "directories")?, shape)?;
+    files::all(&fresh(root, "files")?, shape)?;
+    attributes::all(&fresh(root, "attributes")?)
+}
+
+/// A new directory `name` in `parent`.
+pub fn fresh(parent: &Path, name: &str) -> io::Result<PathBuf> {
+    let path = parent.join(name);
+    fs::create_dir(&path)?;
+    Ok(path)
+}
+
+/// `length` bytes that depend on `seed` and do not repeat soon.
+pub fn bytes(seed: u64, length: usize) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut made = Vec::with_capacity(length + 8);
+    while made.len() < length {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        made.extend_from_slice(&state.to_le_bytes());
+    }
+    made.truncate(length);
+    made
+}
+
+/// Removes everything below `root`, flags that forbid it included.
+pub fn empty(root: &Path) -> io::Result<()> {
+    inodes::clear_flags(root)?;
+    for entry in fs::read_dir(root)? {
+        let path = entry?.path();
+        if path.symlink_metadata()?.is_dir() {
+            fs::remove_dir_all(&path)?;
+        } else {
+            fs::remove_file(&path)?;
+        }
+    }
+    Ok(())
+}
