@@ -36,6 +36,8 @@ pub mod layout;
 pub mod refcount;
 pub mod rmap;
 pub mod sb;
+#[cfg(test)]
+mod testing;
 
 pub use ctx::Ctx;
 pub use fault::{Corruption, Expected, Fault, Fork, Location, Value, Verdict};

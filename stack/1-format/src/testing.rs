@@ -1,0 +1,130 @@
+//! Shared by the tests of this crate: example volumes, golden bytes, and the loop that breaks one
+//! field after the other.
+
+use xfskit_units::{Features, FsBlock, Geometry, Ino, RfsBlock, Uuid, Version};
+
+use crate::fault::{Corruption, Fault};
+
+/// The UUID of every example volume.
+pub(crate) const UUID: &str = "11111111-2222-3333-4444-555555555555";
+
+/// 1 GiB as mkfs.xfs 6.13 makes it: 4 KiB blocks, 512-byte inodes and sectors, 4 groups of 65536
+/// blocks, every default feature (rmapbt, reflink, finobt, sparse, bigtime, nrext64).
+pub(crate) fn geo_v5() -> Geometry {
+    let uuid = Uuid::parse_str(UUID).unwrap();
+    Geometry {
+        features: Features {
+            version: Version::V5,
+            versionnum: 0xb4a0,
+            features2: 0x18a,
+            compat: 0,
+            ro_compat: 0xf,
+            incompat: 0x2b,
+            log_incompat: 0,
+        },
+        blocklog: 12,
+        sectlog: 9,
+        inodelog: 9,
+        inopblog: 3,
+        agblklog: 16,
+        dirblklog: 0,
+        dblocks: RfsBlock(262_144),
+        rblocks: RfsBlock(0),
+        rextents: 0,
+        rextsize: 1,
+        agcount: 4,
+        agblocks: 65536,
+        logstart: Some(FsBlock(0x2_0007)),
+        logblocks: 16384,
+        logsectlog: 9,
+        logsunit: 1,
+        inoalignmt: 8,
+        spino_align: 4,
+        imax_pct: 25,
+        unit: 0,
+        width: 0,
+        rootino: Ino(128),
+        rbmino: Some(Ino(129)),
+        rsumino: Some(Ino(130)),
+        metadirino: None,
+        uuid,
+        meta_uuid: uuid,
+    }
+}
+
+/// 320 MiB as `mkfs.xfs -m crc=0` 6.1 makes it: 4 KiB blocks, 256-byte inodes, 4 groups of 20480.
+pub(crate) fn geo_v4() -> Geometry {
+    Geometry {
+        features: Features {
+            version: Version::V4,
+            versionnum: 0xb4a0,
+            features2: 0x28a,
+            compat: 0,
+            ro_compat: 0,
+            incompat: 0,
+            log_incompat: 0,
+        },
+        inodelog: 8,
+        inopblog: 4,
+        agblklog: 15,
+        dblocks: RfsBlock(81_920),
+        agblocks: 20_480,
+        logstart: Some(FsBlock(0x1_0004)),
+        inoalignmt: 2,
+        spino_align: 0,
+        ..geo_v5()
+    }
+}
+
+/// Bytes from rows of `offset: hex hex …`; rows that are not given, and the rest up to `len`, are
+/// zero. Anything behind `|` or `#` in a row is a comment.
+pub(crate) fn golden(len: usize, rows: &str) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    for row in rows.lines().map(str::trim).filter(|row| !row.is_empty()) {
+        let (offset, hex) = row.split_once(':').expect("offset: bytes");
+        let hex = hex.split(['|', '#']).next().unwrap_or("");
+        let digits: Vec<u8> = hex.bytes().filter(u8::is_ascii_hexdigit).collect();
+        let at = usize::from_str_radix(offset.trim(), 16).expect("a hexadecimal offset");
+        for (i, pair) in digits.chunks(2).enumerate() {
+            let pair = std::str::from_utf8(pair).unwrap();
+            bytes[at + i] = u8::from_str_radix(pair, 16).unwrap();
+        }
+    }
+    bytes
+}
+
+/// `good` with `bytes` at `offset`, and its CRC (at `crc`, where it has one) made right again.
+pub(crate) fn broken(good: &[u8], offset: usize, bytes: &[u8], crc: Option<usize>) -> Vec<u8> {
+    let mut bad = good.to_vec();
+    bad[offset..offset + bytes.len()].copy_from_slice(bytes);
+    if let Some(field) = crc {
+        xfskit_crc::update(&mut bad, field);
+    }
+    bad
+}
+
+/// Breaks one field after the other: each case is the check that must fail, the field's offset and
+/// the bytes to put there. `verify` judges the whole block.
+pub(crate) fn each_check_fails(
+    good: &[u8],
+    crc: Option<usize>,
+    cases: &[(&str, usize, &[u8])],
+    verify: impl Fn(&[u8]) -> Result<(), Fault>,
+) {
+    verify(good).expect("the golden bytes pass");
+    for (id, offset, bytes) in cases {
+        let bad = broken(good, *offset, bytes, crc);
+        let fault: Corruption =
+            *verify(&bad).expect_err(&format!("{id}: byte {offset:#x} broken, nothing noticed"));
+        assert_eq!(fault.check.0, *id, "byte {offset:#x} broken: {fault}");
+    }
+    if let Some(field) = crc {
+        let mut bad = good.to_vec();
+        bad[field] ^= 1;
+        let fault = *verify(&bad).expect_err("a wrong CRC");
+        assert!(fault.check.0.ends_with(".crc"), "{fault}");
+    }
+    for len in [0, 1, good.len() / 2] {
+        assert!(verify(&good[..len]).is_err(), "a block cut to {len} bytes");
+    }
+}
