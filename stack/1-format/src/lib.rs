@@ -12,6 +12,7 @@
 //! | [`sb`] | the superblock, and the [`Geometry`](xfskit_units::Geometry) it describes |
 //! | [`agf`], [`agi`], [`agfl`] | the three headers of an allocation group |
 //! | [`agbtree`] | one block of a per-AG btree; [`alloc`], [`inobt`], [`rmap`], [`refcount`] its records |
+//! | [`log`] | the journal: records, operations, items |
 //!
 //! A verifier checks the CRC first, then magic, identity (uuid, address, owner), then structure,
 //! cheapest and most depended upon first, and answers with the first [`Fault`]. The same verifier
@@ -33,6 +34,7 @@ pub mod ctx;
 pub mod fault;
 pub mod inobt;
 pub mod layout;
+pub mod log;
 pub mod refcount;
 pub mod rmap;
 pub mod sb;

@@ -1,0 +1,202 @@
+//! The record header: 512 bytes, big-endian but for the checksum.
+//!
+//! A record is one header block, more header blocks when records may be longer than 32 KiB, then
+//! the payload. So that a torn write can be seen, every block of the record begins with the cycle
+//! number of this lap around the journal; the four bytes that stood there are kept in the header
+//! ([`pack`] and [`unpack`]). Where a record runs over the end of the journal, its blocks at the
+//! start carry the next cycle.
+
+use xfskit_units::{Lsn, Uuid};
+use zerocopy::big_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::bytes;
+
+/// First word of a record. No cycle ever has this number.
+pub const MAGIC: u32 = 0xfeed_babe;
+/// Bytes of one block of the journal.
+pub const BLOCK: usize = 512;
+/// Payload whose first words one header block can keep, in bytes; also the default record size.
+pub const HEADER_COVERS: usize = 32 * 1024;
+/// Largest record buffer that any writer uses, in bytes.
+pub const SIZE_MAX: u32 = 256 * 1024;
+/// Payload blocks whose first words one header block keeps.
+const SLOTS: usize = HEADER_COVERS / BLOCK;
+/// `fmt`: items are little-endian.
+pub const FMT_LINUX_LE: u32 = 1;
+
+/// The header, as it stands on disk. `xfs_logprint` prints the names with `h_` before them.
+#[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct RecordHeader {
+    /// [`MAGIC`].
+    pub magicno: U32,
+    /// Cycle of this block: the high half of `lsn`.
+    pub cycle: U32,
+    /// 1, or 2 on a volume with LOGV2.
+    pub version: U32,
+    /// Payload in bytes. Version 2 rounds it up to the log stripe unit, version 1 does not.
+    pub len: U32,
+    /// Position of this header.
+    pub lsn: U64,
+    /// Oldest position that recovery must start from.
+    pub tail_lsn: U64,
+    /// CRC32c of the record, little-endian; 0 where the writer made none.
+    pub crc: [u8; 4],
+    /// Block of the record before this one; all ones for the first. Informational.
+    pub prev_block: U32,
+    /// Operations in the payload.
+    pub num_logops: U32,
+    /// The displaced first words of the first 64 payload blocks.
+    pub cycle_data: [[u8; 4]; SLOTS],
+    /// [`FMT_LINUX_LE`].
+    pub fmt: U32,
+    /// UUID of the volume, the user-visible one.
+    pub fs_uuid: [u8; 16],
+    /// Size of the writer's record buffer, in bytes. Tells how many header blocks there are.
+    pub size: U32,
+    /// Zero.
+    pub pad0: [u8; 4],
+    /// Zero.
+    pub reserved: [u8; 184],
+}
+
+const CRC_OFFSET: usize = std::mem::offset_of!(RecordHeader, crc);
+const CYCLE_DATA_OFFSET: usize = std::mem::offset_of!(RecordHeader, cycle_data);
+const _: () = assert!(size_of::<RecordHeader>() == BLOCK && CRC_OFFSET == 32);
+const _: () = assert!(std::mem::offset_of!(RecordHeader, fmt) == 300);
+
+/// Bytes of the first header block that the checksum covers; 32-bit x86 writers stop before
+/// `pad0`.
+const CRC_HEADER_LENS: [usize; 2] = [328, 324];
+/// Bytes of each further header block that the checksum covers.
+const CRC_EXTENDED_LEN: usize = 260;
+/// Where a further header block keeps displaced words; the word before is its cycle.
+const EXTENDED_DATA_OFFSET: usize = 4;
+
+impl RecordHeader {
+    /// The header at the start of `block`, if its magic is there.
+    pub fn parse(block: &[u8]) -> Option<&Self> {
+        let (header, _) = Self::ref_from_prefix(block).ok()?;
+        (header.magicno.get() == MAGIC).then_some(header)
+    }
+
+    /// Where this record lies in the history of the journal.
+    pub fn lsn(&self) -> Lsn {
+        Lsn(self.lsn.get())
+    }
+
+    /// Where recovery must start.
+    pub fn tail_lsn(&self) -> Lsn {
+        Lsn(self.tail_lsn.get())
+    }
+
+    /// UUID of the volume that the record was written for.
+    pub fn fs_uuid(&self) -> Uuid {
+        Uuid::from_bytes(self.fs_uuid)
+    }
+
+    /// True where the record has the second version's layout.
+    pub fn v2(&self) -> bool {
+        self.version.get() & 2 != 0
+    }
+
+    /// Header blocks of the record: 1 on version 1, else one per started 32 KiB of `size`.
+    pub fn header_blocks(&self) -> usize {
+        if self.v2() { header_blocks(self.size.get()) } else { 1 }
+    }
+
+    /// Payload blocks of the record.
+    pub fn payload_blocks(&self) -> usize {
+        (self.len.get() as usize).div_ceil(BLOCK)
+    }
+
+    /// Blocks of the whole record.
+    pub fn blocks(&self) -> usize {
+        self.header_blocks().saturating_add(self.payload_blocks())
+    }
+
+    /// The stored checksum; 0 where the writer made none.
+    pub fn crc(&self) -> u32 {
+        u32::from_le_bytes(self.crc)
+    }
+}
+
+/// Header blocks of a version 2 record whose writer used buffers of `size` bytes.
+pub fn header_blocks(size: u32) -> usize {
+    (size as usize).div_ceil(HEADER_COVERS).max(1)
+}
+
+/// The cycle that `block` of the journal carries: its first word, or its second where the first is
+/// a record's magic.
+pub fn cycle_of(block: &[u8]) -> u32 {
+    match bytes::be32(block, 0) {
+        Some(MAGIC) => bytes::be32(block, 4).unwrap_or(0),
+        cycle => cycle.unwrap_or(0),
+    }
+}
+
+/// The cycle that follows `cycle`, which is never [`MAGIC`].
+pub fn next_cycle(cycle: u32) -> u32 {
+    match cycle.wrapping_add(1) {
+        MAGIC => MAGIC.wrapping_add(1),
+        next => next,
+    }
+}
+
+/// Stamps `cycle` over the first word of every payload block of `record`, keeping the words in its
+/// first `headers` blocks, and over the further header blocks. The record must not wrap.
+pub fn pack(record: &mut [u8], headers: usize, cycle: u32) {
+    let (head, payload) = record.split_at_mut(headers.saturating_mul(BLOCK).min(record.len()));
+    for block in head.chunks_exact_mut(BLOCK).skip(1) {
+        if let Some(word) = block.first_chunk_mut::<4>() {
+            *word = cycle.to_be_bytes();
+        }
+    }
+    for (i, block) in payload.chunks_exact_mut(BLOCK).enumerate() {
+        let slot = head.get_mut(slot_range(i));
+        if let (Some(slot), Some(word)) = (slot, block.first_chunk_mut::<4>()) {
+            slot.copy_from_slice(word);
+            *word = cycle.to_be_bytes();
+        }
+    }
+}
+
+/// Where the headers keep the first word of payload block `i`.
+fn slot_range(i: usize) -> std::ops::Range<usize> {
+    let (header, slot) = (i / SLOTS, i % SLOTS);
+    let data = if header == 0 { CYCLE_DATA_OFFSET } else { EXTENDED_DATA_OFFSET };
+    let start = header.saturating_mul(BLOCK).saturating_add(data).saturating_add(4 * slot);
+    start..start.saturating_add(4)
+}
+
+/// Puts the first words back: `payload` becomes what the writer had in mind. `headers` are the
+/// record's header blocks.
+pub fn unpack(headers: &[u8], payload: &mut [u8]) {
+    for (i, block) in payload.chunks_mut(BLOCK).enumerate() {
+        if let (Some(slot), Some(word)) = (headers.get(slot_range(i)), block.first_chunk_mut::<4>())
+        {
+            word.copy_from_slice(slot);
+        }
+    }
+}
+
+/// The checksums that a record of these header blocks and this payload may carry, as it stands on
+/// disk: of 64-bit writers first, then of 32-bit x86.
+///
+/// `payload` is exactly `len` bytes. How many header blocks count follows from `len`, not from how
+/// many there are.
+pub fn checksums(headers: &[u8], payload: &[u8]) -> [u32; 2] {
+    CRC_HEADER_LENS.map(|len| {
+        let before = headers.get(..CRC_OFFSET).unwrap_or(&[]);
+        let behind = headers.get(CRC_OFFSET.saturating_add(4)..len).unwrap_or(&[]);
+        let mut crc = xfskit_crc::crc32c(before);
+        crc = xfskit_crc::append(crc, &[0; 4]);
+        crc = xfskit_crc::append(crc, behind);
+        let covering = payload.len().div_ceil(HEADER_COVERS).max(1);
+        for extended in headers.chunks_exact(BLOCK).take(covering).skip(1) {
+            crc = xfskit_crc::append(crc, extended.get(..CRC_EXTENDED_LEN).unwrap_or(&[]));
+        }
+        xfskit_crc::append(crc, payload)
+    })
+}

@@ -1,0 +1,85 @@
+//! The unmount record: one operation that says "everything before this is in place".
+//!
+//! mkfs writes one as the first record of a new journal, without a checksum; unmounting writes one
+//! with. A journal whose last record is such a record is clean.
+
+use xfskit_units::{LogBlock, Lsn, Uuid};
+use zerocopy::big_endian::{U32, U64};
+use zerocopy::{FromZeros, IntoBytes};
+
+use super::op::{CLIENT_LOG, LEN, OpHeader, UNMOUNT};
+use super::record::{self, BLOCK, FMT_LINUX_LE, MAGIC, RecordHeader};
+
+/// What the unmount operation carries: "Un" in the writer's byte order, then zeroes.
+const BODY: [u8; 8] = [0x6e, 0x55, 0, 0, 0, 0, 0, 0];
+/// The transaction id of mkfs' unmount operation.
+const SEED_TID: u32 = 0xb0c0_d0d0;
+
+/// The record with which mkfs starts a journal of the volume `uuid`: whole, to be written at block
+/// 0 of a zeroed journal. `logsunit` is the superblock's field, in bytes (0 and 1 mean none).
+///
+/// mkfs leaves the checksum zero, and so do we: these bytes are compared with its own.
+pub fn seed_record(uuid: Uuid, logsunit: u32, logv2: bool) -> Vec<u8> {
+    let sunit = if logv2 && logsunit > 1 { logsunit } else { 0 };
+    let size = sunit.max(32 * 1024);
+    let headers = if logv2 { record::header_blocks(size) } else { 1 };
+    let total = (sunit as usize).max(2 * BLOCK).next_multiple_of(BLOCK);
+    let payload = total.saturating_sub(headers.saturating_mul(BLOCK));
+
+    let op = OpHeader {
+        tid: SEED_TID.into(),
+        len: 8.into(),
+        clientid: CLIENT_LOG,
+        flags: UNMOUNT,
+        res2: 0.into(),
+    };
+    let cycle = U32::new(1);
+    let start = U64::new(Lsn::new(cycle.get(), LogBlock(0)).0);
+    let mut header = RecordHeader::new_zeroed();
+    header.magicno = MAGIC.into();
+    header.cycle = cycle;
+    header.version = if logv2 { 2 } else { 1 }.into();
+    header.len = u32::try_from(payload).unwrap_or(0).into();
+    header.lsn = start;
+    header.tail_lsn = start;
+    header.prev_block = u32::MAX.into();
+    header.num_logops = 1.into();
+    header.fmt = FMT_LINUX_LE.into();
+    header.fs_uuid = *uuid.as_bytes();
+    header.size = size.into();
+
+    let mut bytes = vec![0; total];
+    let (head, body) = bytes.split_at_mut(headers.saturating_mul(BLOCK));
+    if let Some(first) = body.first_chunk_mut::<{ LEN + BODY.len() }>() {
+        let (op_at, body_at) = first.split_at_mut(LEN);
+        op_at.copy_from_slice(op.as_bytes());
+        body_at.copy_from_slice(&BODY);
+    }
+    if let Some(block) = head.first_chunk_mut::<BLOCK>() {
+        block.copy_from_slice(header.as_bytes());
+    }
+    record::pack(&mut bytes, headers, cycle.get());
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_seed_record_is_what_mkfs_writes() {
+        let uuid = Uuid::parse_str("11111111-2222-3333-4444-555555555555").unwrap();
+        // Length and CRC32c of the records that mkfs.xfs 6.1 wrote for this uuid.
+        for (logsunit, logv2, len, crc) in [
+            (0, false, 1024, 0x6a22_1017),
+            (1, true, 1024, 0xfe1f_8f30),
+            (4096, true, 4096, 0x28cf_f821),
+            (65536, true, 65536, 0xe9d9_9fdb),
+            (262_144, true, 262_144, 0x7e49_6564),
+        ] {
+            let record = seed_record(uuid, logsunit, logv2);
+            assert_eq!(record.len(), len, "logsunit {logsunit}");
+            assert_eq!(xfskit_crc::crc32c(&record), crc, "logsunit {logsunit}");
+        }
+    }
+}
