@@ -1,6 +1,7 @@
 //! The one device trait.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use xfskit_units::{ByteLen, ByteOffset};
@@ -20,6 +21,21 @@ pub enum Error {
         /// The operating system's answer.
         #[source]
         source: std::io::Error,
+    },
+    /// The file or device could not be opened or made.
+    #[error("cannot open {path}: {source}", path = path.display())]
+    Open {
+        /// What was to be opened.
+        path: PathBuf,
+        /// The operating system's answer.
+        #[source]
+        source: std::io::Error,
+    },
+    /// Somebody else has the file or device open for writing, or has it mounted.
+    #[error("{path} is in use by another writer", path = path.display())]
+    InUse {
+        /// What was to be opened.
+        path: PathBuf,
     },
     /// The range does not lie within the device.
     #[error("{op} of {len} bytes at byte {offset} goes beyond the device's {size} bytes")]
@@ -130,6 +146,9 @@ pub trait BlockDevice: Send + Sync + fmt::Debug {
         Ok(())
     }
 
+    /// Tells the device that the range will be read soon. A hint: nothing waits, nothing fails.
+    fn will_need(&self, _offset: ByteOffset, _len: ByteLen) {}
+
     /// How many independent ways there are to obtain the bytes of this range: 1 for a plain disk,
     /// one per copy for a mirror, the data and its reconstruction for parity.
     fn alternatives(&self, _offset: ByteOffset, _len: ByteLen) -> usize {
@@ -147,7 +166,14 @@ pub trait BlockDevice: Send + Sync + fmt::Debug {
 /// # Errors
 /// [`Error::BeyondEnd`] where it does not.
 pub fn check_range(op: &'static str, size: ByteLen, offset: ByteOffset, len: usize) -> Result<()> {
-    let len = ByteLen(len as u64);
+    check_span(op, size, offset, ByteLen(len as u64))
+}
+
+/// [`check_range`] for a length in bytes.
+///
+/// # Errors
+/// [`Error::BeyondEnd`] where the range leaves the device.
+pub fn check_span(op: &'static str, size: ByteLen, offset: ByteOffset, len: ByteLen) -> Result<()> {
     match offset.0.checked_add(len.0) {
         Some(end) if end <= size.0 => Ok(()),
         _ => Err(Error::BeyondEnd { op, offset, len, size }),
@@ -190,6 +216,9 @@ impl<D: BlockDevice + ?Sized> BlockDevice for Arc<D> {
     }
     fn write_zeroes(&self, offset: ByteOffset, len: ByteLen) -> Result<()> {
         (**self).write_zeroes(offset, len)
+    }
+    fn will_need(&self, offset: ByteOffset, len: ByteLen) {
+        (**self).will_need(offset, len);
     }
     fn alternatives(&self, offset: ByteOffset, len: ByteLen) -> usize {
         (**self).alternatives(offset, len)

@@ -2,15 +2,36 @@
 //!
 //! Everything above sees [`BlockDevice`] and nothing else: not files, not arrays, not networks.
 //! Wrappers compose: a window into a device, a copy-on-write overlay, a recorder of writes and
-//! flush barriers, a counter, an injector of faults.
+//! flush barriers, a counter, an injector of faults. Each holds the device below it as an
+//! `Arc<dyn BlockDevice>` and is one itself.
 //!
 //! | module | what |
 //! | --- | --- |
 //! | [`device`] | the trait, its errors |
+//! | [`file`] | an image file or a block device of the machine |
 //! | [`memory`] | a sparse device in memory |
+//! | [`window`] | a byte range of another device: a partition |
+//! | [`overlay`] | copy-on-write in memory over a device that is never written |
+//! | [`count`] | counts reads, writes, bytes and flushes |
+//! | [`record`] | keeps every write with its flush barriers, and replays them |
+//! | [`fault`] | fails, delays, tears, misplaces and rots, all from one seed |
 
+pub mod count;
 pub mod device;
+pub mod fault;
+pub mod file;
+mod ioctl;
 pub mod memory;
+pub mod overlay;
+mod pages;
+pub mod record;
+pub mod window;
 
+pub use count::{CountingDevice, Counts};
 pub use device::{BlockDevice, Error, IoRead, Result};
+pub use fault::{FaultDevice, FaultPlan};
+pub use file::{FileDevice, OpenMode};
 pub use memory::MemDevice;
+pub use overlay::OverlayDevice;
+pub use record::{Event, RecordingDevice};
+pub use window::WindowDevice;

@@ -1,68 +1,29 @@
 //! A device in memory that stores only what was written: `mem:500T` costs nothing until used.
 
-use std::collections::HashMap;
-use std::sync::{PoisonError, RwLock};
-
 use xfskit_units::{ByteLen, ByteOffset, index};
 
-use crate::device::{BlockDevice, Result, check_range};
+use crate::device::{BlockDevice, Result, check_range, check_span};
+use crate::pages::Pages;
 
 /// Bytes of one page, the unit in which memory is taken.
 const PAGE: u64 = 64 * 1024;
-/// Shards of the page table, so that threads in different places do not meet.
-const SHARDS: usize = 64;
 
-type Pages = HashMap<u64, Box<[u8]>>;
-
-/// A sparse device in memory. Pages that were never written read as zeroes. Each shard of the page
-/// table has its own lock (a leaf: nothing else is taken under it).
+/// A sparse device in memory. Pages that were never written read as zeroes.
 #[derive(Debug)]
 pub struct MemDevice {
     size: ByteLen,
-    shards: Vec<RwLock<Pages>>,
-}
-
-/// The part of one page that an access touches.
-struct Part {
-    page: u64,
-    in_page: std::ops::Range<usize>,
-    in_buf: std::ops::Range<usize>,
-}
-
-/// Splits `[offset, offset + len)` at page boundaries.
-fn parts(offset: ByteOffset, len: usize) -> impl Iterator<Item = Part> {
-    let mut done = 0usize;
-    std::iter::from_fn(move || {
-        if done == len {
-            return None;
-        }
-        let at = offset.0 + done as u64;
-        let start = index(at % PAGE);
-        let n = (index(PAGE) - start).min(len - done);
-        let part = Part { page: at / PAGE, in_page: start..start + n, in_buf: done..done + n };
-        done += n;
-        Some(part)
-    })
+    pages: Pages,
 }
 
 impl MemDevice {
     /// A device of `size` bytes, all zero.
     pub fn new(size: ByteLen) -> Self {
-        Self { size, shards: (0..SHARDS).map(|_| RwLock::default()).collect() }
+        Self { size, pages: Pages::new(PAGE) }
     }
 
     /// Bytes of memory taken by written pages.
     pub fn resident(&self) -> ByteLen {
-        let pages: usize = self
-            .shards
-            .iter()
-            .map(|s| s.read().unwrap_or_else(PoisonError::into_inner).len())
-            .sum();
-        ByteLen(pages as u64 * PAGE)
-    }
-
-    fn shard(&self, page: u64) -> &RwLock<Pages> {
-        &self.shards[index(page % SHARDS as u64)]
+        self.pages.resident()
     }
 }
 
@@ -73,25 +34,14 @@ impl BlockDevice for MemDevice {
 
     fn read_at(&self, offset: ByteOffset, buf: &mut [u8]) -> Result<()> {
         check_range("read", self.size, offset, buf.len())?;
-        for part in parts(offset, buf.len()) {
-            let shard = self.shard(part.page).read().unwrap_or_else(PoisonError::into_inner);
-            match shard.get(&part.page) {
-                Some(page) => buf[part.in_buf].copy_from_slice(&page[part.in_page]),
-                None => buf[part.in_buf].fill(0),
-            }
-        }
+        buf.fill(0);
+        self.pages.read_over(offset, buf);
         Ok(())
     }
 
     fn write_at(&self, offset: ByteOffset, buf: &[u8]) -> Result<()> {
         check_range("write", self.size, offset, buf.len())?;
-        for part in parts(offset, buf.len()) {
-            let mut shard = self.shard(part.page).write().unwrap_or_else(PoisonError::into_inner);
-            let page =
-                shard.entry(part.page).or_insert_with(|| vec![0; index(PAGE)].into_boxed_slice());
-            page[part.in_page].copy_from_slice(&buf[part.in_buf]);
-        }
-        Ok(())
+        self.pages.write(offset, buf, |_, _| Ok(()))
     }
 
     fn flush(&self) -> Result<()> {
@@ -99,17 +49,12 @@ impl BlockDevice for MemDevice {
     }
 
     fn discard(&self, offset: ByteOffset, len: ByteLen) -> Result<()> {
-        let end = offset.0.saturating_add(len.0).min(self.size.0);
-        let (first, last) = (offset.0.div_ceil(PAGE), end / PAGE);
-        for shard in &self.shards {
-            let mut pages = shard.write().unwrap_or_else(PoisonError::into_inner);
-            pages.retain(|page, _| !(first..last).contains(page));
-        }
+        check_span("discard", self.size, offset, len)?;
+        self.pages.drop_within(offset.0..offset.0 + len.0);
         Ok(())
     }
 
     fn write_zeroes(&self, offset: ByteOffset, len: ByteLen) -> Result<()> {
-        check_range("write", self.size, offset, usize::try_from(len.0).unwrap_or(usize::MAX))?;
         self.discard(offset, len)?;
         let end = offset.0 + len.0;
         let zeroes = vec![0u8; index(PAGE)];
@@ -118,8 +63,9 @@ impl BlockDevice for MemDevice {
             (offset.0, end.min(offset.0.next_multiple_of(PAGE))),
             (offset.0.max(end / PAGE * PAGE), end),
         ] {
-            if let Some(n) = to.checked_sub(from).and_then(|n| usize::try_from(n).ok()) {
-                self.write_at(ByteOffset(from), &zeroes[..n])?;
+            let part = ByteLen(to.saturating_sub(from));
+            if self.pages.touches(ByteOffset(from), part) {
+                self.write_at(ByteOffset(from), &zeroes[..index(part.0)])?;
             }
         }
         Ok(())

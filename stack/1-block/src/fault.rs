@@ -1,0 +1,263 @@
+//! Fails, delays, tears, misplaces, loses and rots: what disks do, on demand and replayable.
+//!
+//! Every decision is a function of the seed and of the number of the I/O (or, for rot, of the
+//! sector), so a run on one thread with the same seed meets the same faults.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use xfskit_units::number::BASIC_BLOCK;
+use xfskit_units::{ByteLen, ByteOffset, index};
+
+use crate::device::{BlockDevice, Error, Result};
+
+/// Which faults to inject. `one_in` fields: one of so many on average, 0 for never.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FaultPlan {
+    /// All chance comes from here.
+    pub seed: u64,
+    /// Fail the I/O of this number, counted from 1, and no other. Reads, writes, flushes and
+    /// ranges of zeroes count.
+    pub fail_nth: Option<u64>,
+    /// Fail one I/O in so many.
+    pub fail_one_in: u64,
+    /// Every I/O takes at least this long.
+    pub latency: Duration,
+    /// One 512-byte sector in so many has one bit wrong whenever it is read, always the same bit.
+    pub rot_one_in: u64,
+    /// One write in so many stops after some of its 512-byte sectors, and says that all is well.
+    pub torn_one_in: u64,
+    /// One write in so many lands up to 64 KiB from where it was sent, and says that all is well.
+    pub misdirected_one_in: u64,
+    /// One write in so many never happens, and says that all is well.
+    pub lost_one_in: u64,
+}
+
+/// A device that misbehaves according to a [`FaultPlan`].
+#[derive(Debug)]
+pub struct FaultDevice {
+    base: Arc<dyn BlockDevice>,
+    plan: FaultPlan,
+    ios: AtomicU64,
+}
+
+/// What chance is asked about; each draws from numbers of its own.
+#[derive(Clone, Copy)]
+enum Draw {
+    Fail = 1,
+    Rot,
+    Torn,
+    Misdirected,
+    Lost,
+}
+
+/// SplitMix64's finisher: a good hash of one 64-bit number.
+fn mix(n: u64) -> u64 {
+    let n = (n ^ (n >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let n = (n ^ (n >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    n ^ (n >> 31)
+}
+
+impl FaultDevice {
+    /// `base`, with the faults of `plan`.
+    pub fn new(base: Arc<dyn BlockDevice>, plan: FaultPlan) -> Self {
+        Self { base, plan, ios: AtomicU64::new(0) }
+    }
+
+    /// How many I/Os were asked so far: a run that asked fewer than `fail_nth` met no failure.
+    pub fn io_count(&self) -> u64 {
+        self.ios.load(Ordering::Relaxed)
+    }
+
+    /// The random number for `draw` about I/O or sector `n`.
+    fn random(&self, draw: Draw, n: u64) -> u64 {
+        mix(self.plan.seed ^ mix(n.wrapping_add(mix(draw as u64))))
+    }
+
+    /// A random number where the fault strikes.
+    fn strikes(&self, draw: Draw, n: u64, one_in: u64) -> Option<u64> {
+        let random = self.random(draw, n);
+        // The quotient is as good as fresh chance for what the fault does next.
+        random.checked_rem(one_in).filter(|rest| *rest == 0).map(|_| random / one_in)
+    }
+
+    /// Counts one I/O, waits, and fails where the plan says so. Answers the I/O's number.
+    fn begin(&self, op: &'static str, offset: ByteOffset, len: usize) -> Result<u64> {
+        let n = self.ios.fetch_add(1, Ordering::Relaxed) + 1;
+        if !self.plan.latency.is_zero() {
+            std::thread::sleep(self.plan.latency);
+        }
+        let failed = self.plan.fail_nth == Some(n)
+            || self.strikes(Draw::Fail, n, self.plan.fail_one_in).is_some();
+        if failed {
+            let source = io::Error::other(format!("injected failure of I/O {n}"));
+            return Err(Error::Io { op, offset, len: ByteLen(len as u64), source });
+        }
+        Ok(n)
+    }
+
+    /// Flips the rotten bits among the bytes of `buf`, which begin at `offset`.
+    fn rot(&self, offset: ByteOffset, buf: &mut [u8]) {
+        if self.plan.rot_one_in == 0 || buf.is_empty() {
+            return;
+        }
+        let last = (offset.0 + buf.len() as u64 - 1) / BASIC_BLOCK;
+        for sector in offset.0 / BASIC_BLOCK..=last {
+            if let Some(random) = self.strikes(Draw::Rot, sector, self.plan.rot_one_in) {
+                let at = sector * BASIC_BLOCK + random / 8 % BASIC_BLOCK;
+                if let Some(byte) = at.checked_sub(offset.0).and_then(|i| buf.get_mut(index(i))) {
+                    *byte ^= 1 << (random % 8);
+                }
+            }
+        }
+    }
+}
+
+impl BlockDevice for FaultDevice {
+    fn size(&self) -> ByteLen {
+        self.base.size()
+    }
+    fn logical_block_size(&self) -> u32 {
+        self.base.logical_block_size()
+    }
+    fn physical_block_size(&self) -> u32 {
+        self.base.physical_block_size()
+    }
+    fn is_read_only(&self) -> bool {
+        self.base.is_read_only()
+    }
+    fn read_at(&self, offset: ByteOffset, buf: &mut [u8]) -> Result<()> {
+        self.begin("read", offset, buf.len())?;
+        self.base.read_at(offset, buf)?;
+        self.rot(offset, buf);
+        Ok(())
+    }
+    fn write_at(&self, offset: ByteOffset, buf: &[u8]) -> Result<()> {
+        let n = self.begin("write", offset, buf.len())?;
+        if self.strikes(Draw::Lost, n, self.plan.lost_one_in).is_some() {
+            return Ok(());
+        }
+        if let Some(random) = self.strikes(Draw::Misdirected, n, self.plan.misdirected_one_in) {
+            let away = (1 + random % 128) * BASIC_BLOCK;
+            let elsewhere = ByteOffset(offset.0.saturating_add(away));
+            return self.base.write_at(elsewhere, buf).or(Ok(())); // off the device: lost
+        }
+        if let Some(random) = self.strikes(Draw::Torn, n, self.plan.torn_one_in) {
+            let sectors = (buf.len() as u64).div_ceil(BASIC_BLOCK).max(1);
+            let kept = index(random % sectors * BASIC_BLOCK);
+            return self.base.write_at(offset, &buf[..kept.min(buf.len())]);
+        }
+        self.base.write_at(offset, buf)
+    }
+    fn flush(&self) -> Result<()> {
+        self.begin("flush", ByteOffset(0), 0)?;
+        self.base.flush()
+    }
+    fn discard(&self, offset: ByteOffset, len: ByteLen) -> Result<()> {
+        self.base.discard(offset, len)
+    }
+    fn write_zeroes(&self, offset: ByteOffset, len: ByteLen) -> Result<()> {
+        self.begin("write zeroes", offset, usize::try_from(len.0).unwrap_or(usize::MAX))?;
+        self.base.write_zeroes(offset, len)
+    }
+    fn alternatives(&self, offset: ByteOffset, len: ByteLen) -> usize {
+        self.base.alternatives(offset, len)
+    }
+    fn read_alternative(&self, offset: ByteOffset, buf: &mut [u8], k: usize) -> Result<()> {
+        self.begin("read", offset, buf.len())?;
+        self.base.read_alternative(offset, buf, k)?;
+        if k == 0 {
+            self.rot(offset, buf);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::MemDevice;
+
+    const SIZE: usize = 1 << 20;
+
+    fn faulty(plan: FaultPlan) -> (Arc<MemDevice>, FaultDevice) {
+        let base = Arc::new(MemDevice::new(ByteLen(SIZE as u64)));
+        (Arc::clone(&base), FaultDevice::new(base, plan))
+    }
+
+    fn content(device: &dyn BlockDevice) -> Vec<u8> {
+        let mut all = vec![0; SIZE];
+        device.read_at(ByteOffset(0), &mut all).unwrap();
+        all
+    }
+
+    #[test]
+    fn exactly_the_nth_io_fails() {
+        let (_, device) = faulty(FaultPlan { fail_nth: Some(3), ..FaultPlan::default() });
+        let mut buf = [0; 8];
+        assert!(device.read_at(ByteOffset(0), &mut buf).is_ok());
+        assert!(device.write_at(ByteOffset(0), &buf).is_ok());
+        assert!(matches!(device.flush(), Err(Error::Io { op: "flush", .. })));
+        assert!(device.flush().is_ok());
+        assert_eq!(device.io_count(), 4);
+    }
+
+    #[test]
+    fn rot_is_the_same_at_every_read_and_leaves_the_base_alone() {
+        let (base, device) = faulty(FaultPlan { seed: 7, rot_one_in: 50, ..FaultPlan::default() });
+        let all = content(&device);
+        let wrong: Vec<usize> = (0..SIZE).filter(|&i| all[i] != 0).collect();
+        assert!((10..100).contains(&wrong.len()), "{} bytes of 2048 sectors", wrong.len());
+        assert!(wrong.iter().all(|&i| all[i].is_power_of_two()));
+        let mut one = [0];
+        for &i in &wrong {
+            device.read_at(ByteOffset(i as u64), &mut one).unwrap();
+            assert_eq!(one[0], all[i]);
+        }
+        assert!(content(&*base).iter().all(|&b| b == 0));
+    }
+
+    #[test]
+    fn torn_writes_keep_whole_sectors_from_the_front() {
+        let (base, device) = faulty(FaultPlan { seed: 1, torn_one_in: 1, ..FaultPlan::default() });
+        for i in 0..16u64 {
+            device.write_at(ByteOffset(i * 4096), &[1; 4096]).unwrap();
+        }
+        let all = content(&*base);
+        for write in all.chunks(4096).take(16) {
+            let kept = write.iter().take_while(|&&b| b == 1).count();
+            assert!(kept < 4096 && kept % 512 == 0);
+            assert!(write[kept..].iter().all(|&b| b == 0));
+        }
+    }
+
+    #[test]
+    fn misdirected_and_lost_writes_do_not_arrive_and_say_nothing() {
+        let (base, device) =
+            faulty(FaultPlan { seed: 2, misdirected_one_in: 1, ..FaultPlan::default() });
+        device.write_at(ByteOffset(0), &[1; 512]).unwrap();
+        let all = content(&*base);
+        assert!(all[..512].iter().all(|&b| b == 0));
+        assert_eq!(all.iter().map(|&b| u32::from(b)).sum::<u32>(), 512);
+        let (base, device) = faulty(FaultPlan { lost_one_in: 1, ..FaultPlan::default() });
+        device.write_at(ByteOffset(0), &[1; 512]).unwrap();
+        assert!(content(&*base).iter().all(|&b| b == 0));
+    }
+
+    #[test]
+    fn the_same_seed_meets_the_same_faults_and_another_seed_others() {
+        let run = |seed| {
+            let plan = FaultPlan { seed, fail_one_in: 5, torn_one_in: 5, ..FaultPlan::default() };
+            let (base, device) = faulty(plan);
+            let failed: Vec<bool> = (0..100u64)
+                .map(|i| device.write_at(ByteOffset(i * 4096), &[3; 4096]).is_err())
+                .collect();
+            (failed, content(&*base))
+        };
+        assert_eq!(run(11), run(11));
+        assert_ne!(run(11).0, run(12).0);
+        assert_ne!(run(11).1, run(12).1);
+    }
+}

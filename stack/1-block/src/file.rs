@@ -1,0 +1,453 @@
+//! An image file or a block device of the machine.
+//!
+//! I/O is positioned and goes through the page cache. A batch of reads is sorted, and neighbours
+//! become one `preadv`. Then, instead of a pool of threads:
+//!
+//! 1. every run of neighbours is read with `RWF_NOWAIT`, which takes what the page cache holds and
+//!    never waits: a batch of hot data is finished here, without a thread or a queue;
+//! 2. what was not there is announced (`POSIX_FADV_WILLNEED`), so that the kernel has all of it in
+//!    flight at once;
+//! 3. and then read, waiting.
+//!
+//! A device opened for writing is locked (`flock`) against a second writer that also asks, and a
+//! block device is opened exclusively, so that a mounted one is refused.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, IoSliceMut, Seek, SeekFrom as StdSeekFrom};
+use std::num::NonZeroU64;
+use std::ops::Range;
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::path::Path;
+
+use rustix::fs::{Advice, FallocateFlags, FlockOperation, OFlags, SeekFrom};
+use rustix::io::{Errno, ReadWriteFlags};
+use xfskit_units::{ByteLen, ByteOffset};
+
+use crate::device::{BlockDevice, Error, IoRead, Result, check_range, check_span};
+use crate::ioctl;
+
+/// Most buffers one `preadv` takes (`IOV_MAX`).
+const IOV_MAX: usize = 1024;
+/// Longest range announced at once, in bytes: the kernel cuts one announcement off at the device's
+/// read-ahead size.
+const ANNOUNCE: u64 = 128 * 1024;
+
+/// What a device is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpenMode {
+    /// Nothing will be written; no lock is taken.
+    ReadOnly,
+    /// Reading and writing, to the exclusion of other writers.
+    ReadWrite,
+}
+
+/// An image file or a block device.
+#[derive(Debug)]
+pub struct FileDevice {
+    file: File,
+    size: ByteLen,
+    logical: u32,
+    physical: u32,
+    is_block_device: bool,
+    mode: OpenMode,
+}
+
+impl FileDevice {
+    /// Opens an existing image file or block device.
+    ///
+    /// # Errors
+    /// [`Error::InUse`] where another writer has it, [`Error::Open`] for everything else.
+    pub fn open(path: impl AsRef<Path>, mode: OpenMode) -> Result<Self> {
+        let path = path.as_ref();
+        let fail = |source| Error::Open { path: path.into(), source };
+        let kind = std::fs::metadata(path).map_err(fail)?.file_type();
+        if !kind.is_file() && !kind.is_block_device() {
+            return Err(fail(io::Error::other("neither a file nor a block device")));
+        }
+        let mut options = OpenOptions::new();
+        options.read(true).write(mode == OpenMode::ReadWrite);
+        if mode == OpenMode::ReadWrite && kind.is_block_device() {
+            options.custom_flags(OFlags::EXCL.bits().cast_signed()); // not while mounted
+        }
+        let file = options.open(path).map_err(|e| in_use_or(path, e, Errno::BUSY))?;
+        Self::from_open(file, path, mode)
+    }
+
+    /// Makes an image file of `size` bytes that takes no space yet; what a file of that name held
+    /// is gone.
+    ///
+    /// # Errors
+    /// [`Error::InUse`] where another writer has the file, [`Error::Open`] for everything else,
+    /// also where the filesystem cannot hold a file of that size.
+    pub fn create(path: impl AsRef<Path>, size: ByteLen) -> Result<Self> {
+        let path = path.as_ref();
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false) // not before the lock is ours
+            .open(path)
+            .map_err(|source| Error::Open { path: path.into(), source })?;
+        let mut device = Self::from_open(file, path, OpenMode::ReadWrite)?;
+        device.resize(ByteLen(0)).and_then(|()| device.resize(size)).map_err(|e| match e {
+            Error::Io { source, .. } => Error::Open { path: path.into(), source },
+            other => other,
+        })?;
+        Ok(device)
+    }
+
+    fn from_open(mut file: File, path: &Path, mode: OpenMode) -> Result<Self> {
+        let fail = |source| Error::Open { path: path.into(), source };
+        if mode == OpenMode::ReadWrite {
+            rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)
+                .map_err(|e| in_use_or(path, e.into(), Errno::WOULDBLOCK))?;
+        }
+        let is_block_device = file.metadata().map_err(fail)?.file_type().is_block_device();
+        let size = ByteLen(file.seek(StdSeekFrom::End(0)).map_err(fail)?);
+        let (logical, physical) = if is_block_device {
+            let logical = rustix::fs::ioctl_blksszget(&file).map_err(|e| fail(e.into()))?;
+            let physical = rustix::fs::ioctl_blkpbszget(&file).map_err(|e| fail(e.into()))?;
+            (logical.max(512), physical.max(logical))
+        } else {
+            (512, 512)
+        };
+        Ok(Self { file, size, logical, physical, is_block_device, mode })
+    }
+
+    /// Makes the image file `size` bytes long; new bytes read as zeroes.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where the filesystem refuses, and for a block device.
+    pub fn resize(&mut self, size: ByteLen) -> Result<()> {
+        self.check_writable()?;
+        self.file.set_len(size.0).map_err(|e| io_error("resize", ByteOffset(0), size, e))?;
+        self.size = size;
+        Ok(())
+    }
+
+    /// True for a block device, false for an image file.
+    pub fn is_block_device(&self) -> bool {
+        self.is_block_device
+    }
+
+    /// The next range at or behind `offset` that may hold something other than zeroes; `None` where
+    /// only a hole follows. Where the file cannot tell, everything is data.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where the filesystem fails.
+    pub fn next_data(&self, offset: ByteOffset) -> Result<Option<Range<ByteOffset>>> {
+        if offset.0 >= self.size.0 {
+            return Ok(None);
+        }
+        let end_of_device = ByteOffset(self.size.0);
+        let fail = |e: Errno| io_error("seek", offset, ByteLen(0), e.into());
+        let start = match rustix::fs::seek(&self.file, SeekFrom::Data(offset.0)) {
+            Ok(start) => ByteOffset(start),
+            Err(Errno::NXIO) => return Ok(None),
+            Err(Errno::INVAL) => return Ok(Some(offset..end_of_device)),
+            Err(e) => return Err(fail(e)),
+        };
+        let end = rustix::fs::seek(&self.file, SeekFrom::Hole(start.0)).map_err(fail)?;
+        Ok(Some(start..ByteOffset(end).min(end_of_device)))
+    }
+
+    /// All ranges that may hold something other than zeroes, in order.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where the filesystem fails.
+    pub fn allocated_ranges(&self) -> Result<Vec<Range<ByteOffset>>> {
+        let mut ranges = Vec::new();
+        let mut at = ByteOffset(0);
+        while let Some(range) = self.next_data(at)? {
+            if range.end <= at {
+                break; // the file changes under us
+            }
+            at = range.end;
+            ranges.push(range);
+        }
+        Ok(ranges)
+    }
+
+    fn check_writable(&self) -> Result<()> {
+        if self.mode == OpenMode::ReadOnly { Err(Error::ReadOnly) } else { Ok(()) }
+    }
+
+    /// `fallocate` of a range; false where the file or device lacks the ability.
+    fn fallocate(
+        &self,
+        op: &'static str,
+        flags: FallocateFlags,
+        offset: ByteOffset,
+        len: ByteLen,
+    ) -> Result<bool> {
+        match rustix::fs::fallocate(&self.file, flags | FallocateFlags::KEEP_SIZE, offset.0, len.0)
+        {
+            Ok(()) => Ok(true),
+            Err(Errno::OPNOTSUPP | Errno::INVAL | Errno::NOSYS | Errno::NODEV) => Ok(false),
+            Err(e) => Err(io_error(op, offset, len, e.into())),
+        }
+    }
+
+    /// One `preadv2` of a run of neighbours; true where all of it came.
+    fn read_run(&self, run: &mut [(usize, &mut IoRead<'_>)], flags: ReadWriteFlags) -> bool {
+        let Some(start) = run.first().map(|(_, io)| io.offset.0) else { return true };
+        let want: usize = run.iter().map(|(_, io)| io.buf.len()).sum();
+        let mut slices: Vec<_> = run.iter_mut().map(|(_, io)| IoSliceMut::new(io.buf)).collect();
+        rustix::io::preadv2(&self.file, &mut slices, start, flags).is_ok_and(|got| got == want)
+    }
+}
+
+/// [`Error::InUse`] where the system says `busy`, else [`Error::Open`].
+fn in_use_or(path: &Path, source: io::Error, busy: Errno) -> Error {
+    if Errno::from_io_error(&source) == Some(busy) {
+        Error::InUse { path: path.into() }
+    } else {
+        Error::Open { path: path.into(), source }
+    }
+}
+
+fn io_error(op: &'static str, offset: ByteOffset, len: ByteLen, source: io::Error) -> Error {
+    Error::Io { op, offset, len, source }
+}
+
+/// True where `next` begins where `io` ends.
+fn adjacent(io: &IoRead<'_>, next: &IoRead<'_>) -> bool {
+    io.offset.0.checked_add(io.buf.len() as u64) == Some(next.offset.0)
+}
+
+impl BlockDevice for FileDevice {
+    fn size(&self) -> ByteLen {
+        self.size
+    }
+
+    fn logical_block_size(&self) -> u32 {
+        self.logical
+    }
+
+    fn physical_block_size(&self) -> u32 {
+        self.physical
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.mode == OpenMode::ReadOnly
+    }
+
+    fn read_at(&self, offset: ByteOffset, buf: &mut [u8]) -> Result<()> {
+        check_range("read", self.size, offset, buf.len())?;
+        let len = ByteLen(buf.len() as u64);
+        self.file.read_exact_at(buf, offset.0).map_err(|e| io_error("read", offset, len, e))
+    }
+
+    fn read_batch(&self, batch: &mut [IoRead<'_>]) -> Vec<Result<()>> {
+        let mut answers: Vec<Result<()>> = batch
+            .iter()
+            .map(|io| check_range("read", self.size, io.offset, io.buf.len()))
+            .collect();
+        let mut sorted: Vec<_> =
+            batch.iter_mut().enumerate().filter(|(i, _)| answers[*i].is_ok()).collect();
+        sorted.sort_by_key(|(_, io)| io.offset);
+        let mut runs: Vec<_> = sorted
+            .chunk_by_mut(|(_, io), (_, next)| adjacent(io, next))
+            .flat_map(|run| run.chunks_mut(IOV_MAX))
+            .collect();
+        if runs.len() > 1 {
+            runs.retain_mut(|run| !self.read_run(run, ReadWriteFlags::NOWAIT));
+            for run in &runs {
+                let len: usize = run.iter().map(|(_, io)| io.buf.len()).sum();
+                self.will_need(run[0].1.offset, ByteLen(len as u64));
+            }
+        }
+        for run in runs {
+            if !self.read_run(run, ReadWriteFlags::empty()) {
+                // Something failed or came short: piece by piece tells which.
+                for (i, io) in run {
+                    answers[*i] = self.read_at(io.offset, io.buf);
+                }
+            }
+        }
+        answers
+    }
+
+    fn write_at(&self, offset: ByteOffset, buf: &[u8]) -> Result<()> {
+        self.check_writable()?;
+        check_range("write", self.size, offset, buf.len())?;
+        let len = ByteLen(buf.len() as u64);
+        self.file.write_all_at(buf, offset.0).map_err(|e| io_error("write", offset, len, e))
+    }
+
+    fn flush(&self) -> Result<()> {
+        if self.mode == OpenMode::ReadOnly {
+            return Ok(());
+        }
+        self.file.sync_data().map_err(|e| io_error("flush", ByteOffset(0), self.size, e))
+    }
+
+    fn discard(&self, offset: ByteOffset, len: ByteLen) -> Result<()> {
+        self.check_writable()?;
+        check_span("discard", self.size, offset, len)?;
+        if len.0 == 0 {
+            return Ok(());
+        }
+        if self.is_block_device {
+            return match ioctl::discard(&self.file, offset.0, len.0) {
+                Err(e)
+                    if e.kind() != io::ErrorKind::Unsupported
+                        && e.kind() != io::ErrorKind::InvalidInput =>
+                {
+                    Err(io_error("discard", offset, len, e))
+                }
+                _ => Ok(()), // a device without the ability ignores the hint
+            };
+        }
+        self.fallocate("discard", FallocateFlags::PUNCH_HOLE, offset, len).map(|_| ())
+    }
+
+    fn write_zeroes(&self, offset: ByteOffset, len: ByteLen) -> Result<()> {
+        self.check_writable()?;
+        check_span("write", self.size, offset, len)?;
+        if len.0 == 0 {
+            return Ok(());
+        }
+        for flags in [FallocateFlags::PUNCH_HOLE, FallocateFlags::ZERO_RANGE] {
+            if self.fallocate("write zeroes", flags, offset, len)? {
+                return Ok(());
+            }
+        }
+        let zeroes = vec![0u8; xfskit_units::index(len.0.min(1 << 20))];
+        let mut done = 0;
+        while done < len.0 {
+            let n = (len.0 - done).min(zeroes.len() as u64);
+            self.write_at(ByteOffset(offset.0 + done), &zeroes[..xfskit_units::index(n)])?;
+            done += n;
+        }
+        Ok(())
+    }
+
+    fn will_need(&self, offset: ByteOffset, len: ByteLen) {
+        let end = offset.0.saturating_add(len.0).min(self.size.0);
+        let mut at = offset.0;
+        while let Some(n) = NonZeroU64::new(end.saturating_sub(at).min(ANNOUNCE)) {
+            if rustix::fs::fadvise(&self.file, at, Some(n), Advice::WillNeed).is_err() {
+                return;
+            }
+            at += n.get();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn image(size: u64) -> (tempfile::TempDir, FileDevice) {
+        let dir = tempfile::tempdir().unwrap();
+        let device = FileDevice::create(dir.path().join("image"), ByteLen(size)).unwrap();
+        (dir, device)
+    }
+
+    #[test]
+    fn a_created_image_is_sparse_and_reads_back_what_was_written() {
+        let (_dir, device) = image(1 << 40);
+        assert_eq!(device.size(), ByteLen(1 << 40));
+        assert_eq!(device.next_data(ByteOffset(0)).unwrap(), None);
+        device.write_at(ByteOffset(1 << 30), b"here").unwrap();
+        device.flush().unwrap();
+        let mut buf = [0; 6];
+        device.read_at(ByteOffset((1 << 30) - 1), &mut buf).unwrap();
+        assert_eq!(&buf, b"\0here\0");
+        let ranges = device.allocated_ranges().unwrap();
+        assert_eq!(ranges.len(), 1);
+        assert!(ranges[0].contains(&ByteOffset(1 << 30)));
+    }
+
+    #[test]
+    fn a_batch_answers_each_read_in_its_own_place() {
+        let (_dir, device) = image(1 << 20);
+        let content: Vec<u8> = (0..1u32 << 18).flat_map(u32::to_le_bytes).collect();
+        device.write_at(ByteOffset(0), &content).unwrap();
+        // Out of order, neighbours, overlapping, empty, beyond the end.
+        let places = [4096u64, 0, 512, 1024, 1000, 700_000, (1 << 20) - 10, 2 << 20, 5000];
+        let lens = [100usize, 512, 512, 4, 100, 65_536, 20, 1, 0];
+        let mut bufs: Vec<Vec<u8>> = lens.iter().map(|&n| vec![0xee; n]).collect();
+        let mut batch: Vec<IoRead<'_>> = bufs
+            .iter_mut()
+            .zip(places)
+            .map(|(buf, at)| IoRead { offset: ByteOffset(at), buf })
+            .collect();
+        let answers = device.read_batch(&mut batch);
+        for (i, answer) in answers.iter().enumerate() {
+            assert_eq!(answer.is_err(), i == 6 || i == 7, "read {i}: {answer:?}");
+            if answer.is_ok() {
+                let at = usize::try_from(places[i]).unwrap();
+                assert_eq!(bufs[i], content[at..at + lens[i]], "read {i}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_batch_of_more_neighbours_than_one_system_call_takes_is_read_whole() {
+        let (_dir, device) = image(1 << 20);
+        device.write_at(ByteOffset(0), &vec![7; 1 << 20]).unwrap();
+        let mut bufs = vec![[0u8; 256]; 4096];
+        let mut batch: Vec<IoRead<'_>> = bufs
+            .iter_mut()
+            .zip((0u64..).step_by(256))
+            .map(|(buf, at)| IoRead { offset: ByteOffset(at), buf })
+            .collect();
+        assert!(device.read_batch(&mut batch).iter().all(Result::is_ok));
+        assert!(bufs.iter().flatten().all(|&b| b == 7));
+    }
+
+    #[test]
+    fn zeroes_and_discards_free_the_space_of_an_image() {
+        let (_dir, device) = image(1 << 20);
+        device.write_at(ByteOffset(0), &vec![0xff; 1 << 20]).unwrap();
+        device.write_zeroes(ByteOffset(100), ByteLen(300_000)).unwrap();
+        let mut all = vec![0; 1 << 20];
+        device.read_at(ByteOffset(0), &mut all).unwrap();
+        assert!(all[..100].iter().chain(&all[300_100..]).all(|&b| b == 0xff));
+        assert!(all[100..300_100].iter().all(|&b| b == 0));
+        device.discard(ByteOffset(0), ByteLen(1 << 20)).unwrap();
+        assert!(device.allocated_ranges().unwrap().is_empty());
+        assert!(device.write_zeroes(ByteOffset(1), ByteLen(1 << 20)).is_err());
+    }
+
+    #[test]
+    fn a_second_writer_is_kept_out_and_a_reader_is_not() {
+        let (dir, device) = image(4096);
+        let path = dir.path().join("image");
+        assert!(matches!(FileDevice::open(&path, OpenMode::ReadWrite), Err(Error::InUse { .. })));
+        assert!(matches!(FileDevice::create(&path, ByteLen(1)), Err(Error::InUse { .. })));
+        let reader = FileDevice::open(&path, OpenMode::ReadOnly).unwrap();
+        assert_eq!(reader.size(), ByteLen(4096), "the refused create changed nothing");
+        drop(device);
+        FileDevice::open(&path, OpenMode::ReadWrite).unwrap();
+    }
+
+    #[test]
+    fn a_reader_cannot_write() {
+        let (dir, _device) = image(4096);
+        let reader = FileDevice::open(dir.path().join("image"), OpenMode::ReadOnly).unwrap();
+        assert!(reader.is_read_only());
+        assert!(matches!(reader.write_at(ByteOffset(0), b"x"), Err(Error::ReadOnly)));
+        assert!(matches!(reader.write_zeroes(ByteOffset(0), ByteLen(1)), Err(Error::ReadOnly)));
+        assert!(matches!(reader.discard(ByteOffset(0), ByteLen(1)), Err(Error::ReadOnly)));
+    }
+
+    #[test]
+    fn what_is_no_device_says_so() {
+        let dir = tempfile::tempdir().unwrap();
+        for path in [dir.path().to_path_buf(), dir.path().join("none"), "/dev/null".into()] {
+            assert!(matches!(FileDevice::open(&path, OpenMode::ReadOnly), Err(Error::Open { .. })));
+        }
+    }
+
+    #[test]
+    fn an_image_cut_under_us_is_an_error_of_the_read() {
+        let (dir, device) = image(1 << 20);
+        let other = OpenOptions::new().write(true).open(dir.path().join("image")).unwrap();
+        other.set_len(1000).unwrap();
+        let mut buf = [0; 4096];
+        assert!(matches!(device.read_at(ByteOffset(0), &mut buf), Err(Error::Io { .. })));
+    }
+}

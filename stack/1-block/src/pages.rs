@@ -1,0 +1,135 @@
+//! Sparse memory by pages: what the memory device and the overlay are made of.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use xfskit_units::{ByteLen, ByteOffset, index};
+
+use crate::device::Result;
+
+/// Shards of the page table, so that threads in different places do not meet.
+const SHARDS: usize = 64;
+
+type Shard = HashMap<u64, Box<[u8]>>;
+
+/// A table of pages, each there or not. Each shard has its own lock, under which only the device
+/// below is read (to fill a page); otherwise it is a leaf.
+#[derive(Debug)]
+pub(crate) struct Pages {
+    page_bytes: u64,
+    shards: Vec<RwLock<Shard>>,
+}
+
+/// The part of one page that an access touches.
+struct Part {
+    page: u64,
+    in_page: Range<usize>,
+    in_buf: Range<usize>,
+}
+
+impl Pages {
+    /// No pages yet; each will have `page_bytes` bytes.
+    pub(crate) fn new(page_bytes: u64) -> Self {
+        Self { page_bytes, shards: (0..SHARDS).map(|_| RwLock::default()).collect() }
+    }
+
+    /// Splits `[offset, offset + len)` at page boundaries.
+    fn parts(&self, offset: ByteOffset, len: usize) -> impl Iterator<Item = Part> + use<> {
+        let page_bytes = self.page_bytes;
+        let mut done = 0usize;
+        std::iter::from_fn(move || {
+            if done == len {
+                return None;
+            }
+            let at = offset.0 + done as u64;
+            let start = index(at % page_bytes);
+            let n = (index(page_bytes) - start).min(len - done);
+            let in_page = start..start + n;
+            let part = Part { page: at / page_bytes, in_page, in_buf: done..done + n };
+            done += n;
+            Some(part)
+        })
+    }
+
+    fn shard(&self, page: u64) -> &RwLock<Shard> {
+        &self.shards[index(page % SHARDS as u64)]
+    }
+
+    fn read_shard(&self, page: u64) -> RwLockReadGuard<'_, Shard> {
+        self.shard(page).read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write_shard(&self, page: u64) -> RwLockWriteGuard<'_, Shard> {
+        self.shard(page).write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Copies what the pages hold over `buf`, the bytes from `offset` on; where there is no page,
+    /// `buf` stays as it is.
+    pub(crate) fn read_over(&self, offset: ByteOffset, buf: &mut [u8]) {
+        for part in self.parts(offset, buf.len()) {
+            if let Some(page) = self.read_shard(part.page).get(&part.page) {
+                buf[part.in_buf].copy_from_slice(&page[part.in_page]);
+            }
+        }
+    }
+
+    /// Writes `buf` at `offset`. A page that is written in part and not there yet is filled by
+    /// `fill(page's offset in bytes, page)` first; it comes zeroed.
+    pub(crate) fn write(
+        &self,
+        offset: ByteOffset,
+        buf: &[u8],
+        fill: impl Fn(ByteOffset, &mut [u8]) -> Result<()>,
+    ) -> Result<()> {
+        for part in self.parts(offset, buf.len()) {
+            let mut shard = self.write_shard(part.page);
+            if let Some(page) = shard.get_mut(&part.page) {
+                page[part.in_page].copy_from_slice(&buf[part.in_buf]);
+                continue;
+            }
+            let mut page = vec![0; index(self.page_bytes)].into_boxed_slice();
+            if part.in_page.len() < page.len() {
+                fill(ByteOffset(part.page * self.page_bytes), &mut page)?;
+            }
+            page[part.in_page].copy_from_slice(&buf[part.in_buf]);
+            shard.insert(part.page, page);
+        }
+        Ok(())
+    }
+
+    /// True where a page touches the range.
+    pub(crate) fn touches(&self, offset: ByteOffset, len: ByteLen) -> bool {
+        self.parts(offset, index(len.0)).any(|p| self.read_shard(p.page).contains_key(&p.page))
+    }
+
+    /// Drops the pages that lie wholly in the range.
+    pub(crate) fn drop_within(&self, range: Range<u64>) {
+        let (first, last) = (range.start.div_ceil(self.page_bytes), range.end / self.page_bytes);
+        for shard in &self.shards {
+            let mut pages = shard.write().unwrap_or_else(PoisonError::into_inner);
+            pages.retain(|page, _| !(first..last).contains(page));
+        }
+    }
+
+    /// Offsets of the pages there are, in bytes, ascending.
+    pub(crate) fn offsets(&self) -> Vec<ByteOffset> {
+        let mut offsets = Vec::new();
+        for shard in &self.shards {
+            let pages = shard.read().unwrap_or_else(PoisonError::into_inner);
+            offsets.extend(pages.keys().map(|page| ByteOffset(page * self.page_bytes)));
+        }
+        offsets.sort_unstable();
+        offsets
+    }
+
+    /// Bytes of memory the pages take.
+    pub(crate) fn resident(&self) -> ByteLen {
+        let pages: usize = self
+            .shards
+            .iter()
+            .map(|s| s.read().unwrap_or_else(PoisonError::into_inner).len())
+            .sum();
+        ByteLen(pages as u64 * self.page_bytes)
+    }
+}

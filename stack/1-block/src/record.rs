@@ -1,0 +1,200 @@
+//! Keeps every write with its flush barriers: the raw material of crash simulation.
+//!
+//! A crash may lose any writes after the last flush that had returned, so a test takes a prefix of
+//! the [`Event`]s (and any subset of what follows the prefix's last barrier), plays it onto a copy
+//! of the initial device and recovers.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use xfskit_units::{ByteLen, ByteOffset};
+
+use crate::device::{BlockDevice, IoRead, Result};
+
+/// One change that a device was asked to make, and did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Bytes written at an offset.
+    Write {
+        /// Where, in bytes.
+        offset: ByteOffset,
+        /// What.
+        data: Arc<[u8]>,
+        /// True where the write was durable when it returned (FUA).
+        fua: bool,
+    },
+    /// A range made zero.
+    WriteZeroes {
+        /// Where, in bytes.
+        offset: ByteOffset,
+        /// How much, in bytes.
+        len: ByteLen,
+    },
+    /// A range given up.
+    Discard {
+        /// Where, in bytes.
+        offset: ByteOffset,
+        /// How much, in bytes.
+        len: ByteLen,
+    },
+    /// The barrier: all events before it are durable.
+    Flush,
+}
+
+impl Event {
+    /// Makes the same change on `device`.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn play(&self, device: &dyn BlockDevice) -> Result<()> {
+        match self {
+            Self::Write { offset, data, .. } => device.write_at(*offset, data),
+            Self::WriteZeroes { offset, len } => device.write_zeroes(*offset, *len),
+            Self::Discard { offset, len } => device.discard(*offset, *len),
+            Self::Flush => device.flush(),
+        }
+    }
+}
+
+/// A device that remembers what was changed, in order. Reads pass through.
+///
+/// One lock covers the list (a leaf) and is held while a change is carried out, so that the list's
+/// order is the order on the device.
+#[derive(Debug)]
+pub struct RecordingDevice {
+    base: Arc<dyn BlockDevice>,
+    events: Mutex<Vec<Event>>,
+}
+
+impl RecordingDevice {
+    /// Records what is changed on `base` from now on.
+    pub fn new(base: Arc<dyn BlockDevice>) -> Self {
+        Self { base, events: Mutex::default() }
+    }
+
+    /// What was changed so far, in order.
+    pub fn events(&self) -> Vec<Event> {
+        self.lock().clone()
+    }
+
+    /// How many events there are so far.
+    pub fn event_count(&self) -> usize {
+        self.lock().len()
+    }
+
+    /// Plays the first `n` events (or all there are) onto another device.
+    ///
+    /// # Errors
+    /// Those of `onto`.
+    pub fn replay(&self, n: usize, onto: &dyn BlockDevice) -> Result<()> {
+        self.lock().iter().take(n).try_for_each(|event| event.play(onto))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Event>> {
+        self.events.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn record(&self, event: Event, change: impl FnOnce() -> Result<()>) -> Result<()> {
+        let mut events = self.lock();
+        change()?;
+        events.push(event);
+        Ok(())
+    }
+}
+
+impl BlockDevice for RecordingDevice {
+    fn size(&self) -> ByteLen {
+        self.base.size()
+    }
+    fn logical_block_size(&self) -> u32 {
+        self.base.logical_block_size()
+    }
+    fn physical_block_size(&self) -> u32 {
+        self.base.physical_block_size()
+    }
+    fn is_read_only(&self) -> bool {
+        self.base.is_read_only()
+    }
+    fn read_at(&self, offset: ByteOffset, buf: &mut [u8]) -> Result<()> {
+        self.base.read_at(offset, buf)
+    }
+    fn read_batch(&self, batch: &mut [IoRead<'_>]) -> Vec<Result<()>> {
+        self.base.read_batch(batch)
+    }
+    fn write_at(&self, offset: ByteOffset, buf: &[u8]) -> Result<()> {
+        let event = Event::Write { offset, data: buf.into(), fua: false };
+        self.record(event, || self.base.write_at(offset, buf))
+    }
+    fn flush(&self) -> Result<()> {
+        self.record(Event::Flush, || self.base.flush())
+    }
+    fn write_fua(&self, offset: ByteOffset, buf: &[u8]) -> Result<()> {
+        let event = Event::Write { offset, data: buf.into(), fua: true };
+        self.record(event, || self.base.write_fua(offset, buf))
+    }
+    fn discard(&self, offset: ByteOffset, len: ByteLen) -> Result<()> {
+        self.record(Event::Discard { offset, len }, || self.base.discard(offset, len))
+    }
+    fn write_zeroes(&self, offset: ByteOffset, len: ByteLen) -> Result<()> {
+        self.record(Event::WriteZeroes { offset, len }, || self.base.write_zeroes(offset, len))
+    }
+    fn will_need(&self, offset: ByteOffset, len: ByteLen) {
+        self.base.will_need(offset, len);
+    }
+    fn alternatives(&self, offset: ByteOffset, len: ByteLen) -> usize {
+        self.base.alternatives(offset, len)
+    }
+    fn read_alternative(&self, offset: ByteOffset, buf: &mut [u8], k: usize) -> Result<()> {
+        self.base.read_alternative(offset, buf, k)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::MemDevice;
+
+    fn content(device: &dyn BlockDevice) -> Vec<u8> {
+        let mut all = vec![0; 64];
+        device.read_at(ByteOffset(0), &mut all).unwrap();
+        all
+    }
+
+    #[test]
+    fn replaying_all_events_gives_the_same_device_and_a_prefix_an_earlier_one() {
+        let device = RecordingDevice::new(Arc::new(MemDevice::new(ByteLen(64))));
+        let mut states = vec![content(&device)];
+        device.write_at(ByteOffset(3), b"first").unwrap();
+        states.push(content(&device));
+        device.flush().unwrap();
+        states.push(content(&device));
+        device.write_fua(ByteOffset(5), b"second").unwrap();
+        states.push(content(&device));
+        device.write_zeroes(ByteOffset(4), ByteLen(3)).unwrap();
+        states.push(content(&device));
+        assert_eq!(device.event_count() + 1, states.len());
+        for (n, state) in states.iter().enumerate() {
+            let copy = MemDevice::new(ByteLen(64));
+            device.replay(n, &copy).unwrap();
+            assert_eq!(&content(&copy), state, "after {n} events");
+        }
+    }
+
+    #[test]
+    fn a_write_that_was_refused_is_not_recorded() {
+        let device = RecordingDevice::new(Arc::new(MemDevice::new(ByteLen(64))));
+        assert!(device.write_at(ByteOffset(64), b"x").is_err());
+        assert!(device.events().is_empty());
+    }
+
+    #[test]
+    fn barriers_stand_where_the_flushes_were() {
+        let device = RecordingDevice::new(Arc::new(MemDevice::new(ByteLen(64))));
+        device.write_batch(&[(ByteOffset(0), b"a"), (ByteOffset(1), b"b")]);
+        device.flush().unwrap();
+        device.discard(ByteOffset(0), ByteLen(1)).unwrap();
+        let events = device.events();
+        assert_eq!(events[2], Event::Flush);
+        assert_eq!(events[3], Event::Discard { offset: ByteOffset(0), len: ByteLen(1) });
+        assert_eq!(events.len(), 4);
+    }
+}
