@@ -318,3 +318,147 @@ impl<'a> Block<'a> {
         <[U32]>::ref_from_prefix_with_elems(area, count).map_or(&[], |(ptrs, _)| ptrs)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rmap::owner;
+    use crate::testing::{each_check_fails, geo_v4, geo_v5, golden};
+
+    /// Blocks 1, 3 and 5 of AG 0 of 1 GiB, written by mkfs.xfs 6.13.
+    const BNOBT: &str = "
+        000: 41423342 00000002 ffffffff ffffffff
+        010: 00000000 00000008 00000000 00000000
+        020: 11111111 22223333 44445555 55555555
+        030: 00000000 e44549ce 0000000d 00000003
+        040: 00000018 0000ffe8";
+    const INOBT: &str = "
+        000: 49414233 00000001 ffffffff ffffffff
+        010: 00000000 00000018 00000000 00000000
+        020: 11111111 22223333 44445555 55555555
+        030: 00000000 2b44f92d 00000080 0000403d
+        040: ffffffff fffffff8";
+    const RMAPBT: &str = "
+        000: 524d4233 00000007 ffffffff ffffffff
+        010: 00000000 00000028 00000000 00000000
+        020: 11111111 22223333 44445555 55555555
+        030: 00000000 7506a9cd 00000000 00000001
+        040: ffffffff fffffffd 00000000 00000000
+        050: 00000001 00000002 ffffffff fffffffb
+        060: 00000000 00000000 00000003 00000002
+        070: ffffffff fffffffa 00000000 00000000
+        080: 00000005 00000001 ffffffff fffffffb
+        090: 00000000 00000000 00000006 00000001
+        0a0: ffffffff fffffff8 00000000 00000000
+        0b0: 00000007 00000006 ffffffff fffffffb
+        0c0: 00000000 00000000 00000010 00000008
+        0d0: ffffffff fffffff9 00000000 00000000";
+
+    fn ctx(geo: &Geometry, tree: Tree, agbno: u32) -> Ctx<'_> {
+        Ctx::new(geo, tree.location(geo, AgNumber(0), AgBlock(agbno))).log_head(Some(Lsn(1 << 32)))
+    }
+
+    #[test]
+    fn real_leaves_decode() {
+        let geo = geo_v5();
+        let bytes = golden(4096, BNOBT);
+        let bno = Block::verify(&bytes, &ctx(&geo, Tree::Bno, 1), Tree::Bno, AgNumber(0)).unwrap();
+        let free: Vec<_> =
+            bno.recs::<alloc::Rec>().iter().map(|r| (r.start().0, r.len().0)).collect();
+        assert_eq!(free, [(13, 3), (24, 0xffe8)]);
+        assert!(bno.is_leaf() && bno.leftsib.is_none() && bno.ptrs().is_empty());
+
+        let bytes = golden(4096, INOBT);
+        let ino = Block::verify(&bytes, &ctx(&geo, Tree::Ino, 3), Tree::Ino, AgNumber(0)).unwrap();
+        let chunk = ino.recs::<inobt::Rec>()[0].decode(&geo);
+        assert_eq!((chunk.startino.0, chunk.count, chunk.freecount), (128, 64, 61));
+        assert_eq!(chunk.used(), 0b111);
+        assert_eq!(chunk.encode(&geo), ino.recs::<inobt::Rec>()[0]);
+
+        let bytes = golden(4096, RMAPBT);
+        let rmap =
+            Block::verify(&bytes, &ctx(&geo, Tree::Rmap, 5), Tree::Rmap, AgNumber(0)).unwrap();
+        let owners: Vec<u64> = rmap.recs::<rmap::Rec>().iter().map(|r| r.owner.get()).collect();
+        let expected =
+            [owner::FS, owner::AG, owner::INOBT, owner::AG, owner::REFC, owner::AG, owner::INODES];
+        assert_eq!(owners, expected);
+    }
+
+    #[test]
+    fn each_field_is_checked() {
+        let geo = geo_v5();
+        let cases: &[(&str, usize, &[u8])] = &[
+            ("bnobt.magic", 0, b"AB3C"),
+            ("bnobt.level", 4, &[0, 3]),
+            ("bnobt.numrecs", 6, &[1, 0xfa]),
+            ("bnobt.leftsib", 8, &[0, 0, 0, 1]),
+            ("bnobt.rightsib", 12, &[0, 1, 0, 0]),
+            ("bnobt.bno", 16, &[0, 0, 0, 0, 0, 0, 0, 16]),
+            ("bnobt.lsn", 24, &[0, 0, 0, 2]),
+            ("bnobt.uuid", 32, &[0]),
+            ("bnobt.owner", 48, &[0, 0, 0, 1]),
+        ];
+        each_check_fails(&golden(4096, BNOBT), Some(CRC_OFFSET), cases, |block| {
+            Block::verify(block, &ctx(&geo, Tree::Bno, 1), Tree::Bno, AgNumber(0)).map(|_| ())
+        });
+    }
+
+    #[test]
+    fn capacities_are_those_of_the_format() {
+        let at = |blocklog: u8| Geometry { blocklog, ..geo_v5() };
+        for (blocklog, alloc, ino, rmap, refcount) in [
+            (10, (121, 80), (60, 121), (40, 22), (80, 121)),
+            (12, (505, 336), (252, 505), (168, 91), (336, 505)),
+            (16, (8185, 5456), (4092, 8185), (2728, 1488), (5456, 8185)),
+        ] {
+            let geo = at(blocklog);
+            let of = |tree: Tree| (tree.maxrecs(&geo, 0), tree.maxrecs(&geo, 1));
+            assert_eq!(of(Tree::Bno), alloc);
+            assert_eq!(of(Tree::Fino), ino);
+            assert_eq!(of(Tree::Rmap), rmap);
+            assert_eq!(of(Tree::Refcount), refcount);
+        }
+        let v4 = geo_v4();
+        assert_eq!((Tree::Cnt.maxrecs(&v4, 0), Tree::Cnt.maxrecs(&v4, 1)), (510, 340));
+        assert_eq!((Tree::Ino.maxrecs(&v4, 0), Tree::Ino.maxrecs(&v4, 1)), (255, 510));
+    }
+
+    #[test]
+    fn heights_are_those_of_the_format() {
+        for (blocklog, agblocks, alloc, ino, rmap, rmap_unshared, refcount) in [
+            (12u8, 4096u32, 2, 2, 3, 3, 2),
+            (12, 19_200, 2, 2, 4, 3, 2),
+            (12, 65_536, 2, 2, 4, 3, 3),
+            (12, 655_360, 3, 3, 5, 4, 3),
+            (12, 67_108_864, 4, 4, 6, 5, 4),
+            (12, 268_435_455, 4, 4, 6, 5, 4),
+            (10, 76_800, 3, 3, 6, 5, 3),
+            (16, 2048, 1, 2, 3, 2, 1),
+        ] {
+            let mut geo = Geometry {
+                blocklog,
+                inopblog: blocklog - 9,
+                agblocks,
+                agblklog: u8::try_from((agblocks - 1).ilog2() + 1).unwrap(),
+                ..geo_v5()
+            };
+            let heights =
+                [Tree::Bno, Tree::Ino, Tree::Rmap, Tree::Refcount].map(|t| t.max_levels(&geo));
+            assert_eq!(heights, [alloc, ino, rmap, refcount], "{blocklog} {agblocks}");
+            geo.features.ro_compat &= !xfskit_units::features::ro_compat::REFLINK;
+            assert_eq!(Tree::Rmap.max_levels(&geo), rmap_unshared, "{blocklog} {agblocks}");
+        }
+    }
+
+    #[test]
+    fn the_rmapbt_keys_of_a_shared_extent() {
+        let rec = rmap::Rec {
+            startblock: 0x780.into(),
+            blockcount: 6.into(),
+            owner: 0xc00cb.into(),
+            offset: (rmap::OFF_UNWRITTEN | 4).into(),
+        };
+        assert_eq!(rec.low_key().sort_key(), (0x780, 0xc00cb, 4));
+        assert_eq!(rec.high_key().sort_key(), (0x785, 0xc00cb, 9));
+    }
+}

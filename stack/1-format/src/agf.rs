@@ -147,3 +147,52 @@ impl Agf {
 pub fn is_agf(block: &[u8]) -> bool {
     bytes::be32(block, 0) == Some(MAGIC)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{each_check_fails, geo_v5, golden};
+
+    /// AG 0 of 1 GiB, written by mkfs.xfs 6.13.
+    const AGF_0: &str = "
+        000: 58414746 00000001 00000000 00010000
+        010: 00000001 00000002 00000005 00000001
+        020: 00000001 00000001 00000001 00000006
+        030: 00000006 0000ffeb 0000ffe8 00000000
+        040: 11111111 22223333 44445555 55555555
+        050: 00000001 00000001 00000006 00000001
+        0d0: 00000000 00000000 68170a6a 00000000";
+
+    #[test]
+    fn each_field_is_checked() {
+        let geo = geo_v5();
+        let ctx = Ctx::new(&geo, location(&geo, AgNumber(0))).log_head(Some(Lsn(1 << 32)));
+        let cases: &[(&str, usize, &[u8])] = &[
+            ("agf.magicnum", 0, b"XAGI"),
+            ("agf.versionnum", 4, &[0, 0, 0, 2]),
+            ("agf.seqno", 8, &[0, 0, 0, 1]),
+            ("agf.length", 12, &[0, 0, 0xff, 0xff]),
+            ("agf.bnoroot", 16, &[0; 4]),
+            ("agf.cntroot", 20, &[0, 1, 0, 0]),
+            ("agf.rmaproot", 24, &[0; 4]),
+            ("agf.bnolevel", 28, &[0; 4]),
+            ("agf.cntlevel", 32, &[0, 0, 0, 9]),
+            ("agf.rmaplevel", 36, &[0; 4]),
+            ("agf.flfirst", 40, &[0, 0, 0, 119]),
+            ("agf.fllast", 44, &[0, 0, 0, 119]),
+            ("agf.flcount", 48, &[0, 0, 0, 120]),
+            ("agf.freeblks", 52, &[0, 1, 0, 1]),
+            ("agf.longest", 56, &[0, 0, 0xff, 0xec]),
+            ("agf.btreeblks", 60, &[0, 1, 0, 1]),
+            ("agf.uuid", 64, &[0]),
+            ("agf.rmapblocks", 80, &[0, 1, 0, 1]),
+            ("agf.refcntblocks", 84, &[0, 1, 0, 1]),
+            ("agf.refcntroot", 88, &[0; 4]),
+            ("agf.refcntlevel", 92, &[0; 4]),
+            ("agf.lsn", 208, &[0, 0, 0, 2]),
+        ];
+        each_check_fails(&golden(512, AGF_0), Some(CRC_OFFSET), cases, |block| {
+            Agf::verify(block, &ctx, AgNumber(0)).map(|_| ())
+        });
+    }
+}

@@ -98,3 +98,68 @@ impl<'a> Agfl<'a> {
         bno.iter().cycle().skip(first).take(count).map(|slot| AgBlock(slot.get()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{each_check_fails, geo_v4, geo_v5, golden};
+
+    /// AG 0 of 1 GiB, written by mkfs.xfs 6.13: blocks 7 to 12 in slots 1 to 6.
+    fn agfl_0() -> Vec<u8> {
+        let mut agfl = golden(
+            512,
+            "000: 5841464c 00000000 11111111 22223333
+             010: 44445555 55555555 00000000 00000000
+             020: 0a49ec11 ffffffff 00000007 00000008
+             030: 00000009 0000000a 0000000b 0000000c",
+        );
+        agfl[0x40..].fill(0xff);
+        agfl
+    }
+
+    fn agf(flfirst: u32, flcount: u32) -> Agf {
+        let mut agf = Agf::read_from_bytes(&[0; 224]).unwrap();
+        agf.flfirst = flfirst.into();
+        agf.flcount = flcount.into();
+        agf
+    }
+
+    #[test]
+    fn the_active_window_wraps() {
+        let geo = geo_v5();
+        let ctx = Ctx::new(&geo, location(&geo, AgNumber(0)));
+        let block = agfl_0();
+        let agfl = Agfl::verify(&block, &ctx, AgNumber(0)).unwrap();
+        let active: Vec<u32> = agfl.active(&agf(1, 6)).map(|b| b.0).collect();
+        assert_eq!(active, [7, 8, 9, 10, 11, 12]);
+        let wrapped: Vec<u32> = agfl.active(&agf(118, 3)).map(|b| b.0).collect();
+        assert_eq!(wrapped, [NULLAGBLOCK, NULLAGBLOCK, 7]);
+        assert_eq!(agfl.active(&agf(0, u32::MAX)).count(), 119, "bounded whatever the AGF says");
+    }
+
+    #[test]
+    fn version_4_has_slots_from_the_first_byte() {
+        let geo = geo_v4();
+        let ctx = Ctx::new(&geo, location(&geo, AgNumber(0)));
+        let block = golden(512, "000: ffffffff 00000004 00000005 00000006 00000007");
+        let agfl = Agfl::verify(&block, &ctx, AgNumber(0)).unwrap();
+        assert_eq!(agfl.bno.len(), 128);
+        assert_eq!(agfl.active(&agf(1, 4)).last(), Some(AgBlock(7)));
+    }
+
+    #[test]
+    fn each_field_is_checked() {
+        let geo = geo_v5();
+        let ctx = Ctx::new(&geo, location(&geo, AgNumber(0))).log_head(Some(Lsn(1 << 32)));
+        let cases: &[(&str, usize, &[u8])] = &[
+            ("agfl.magicnum", 0, b"XAGF"),
+            ("agfl.seqno", 4, &[0, 0, 0, 1]),
+            ("agfl.uuid", 8, &[0]),
+            ("agfl.lsn", 24, &[0, 0, 0, 2]),
+            ("agfl.bno", 500, &[0, 1, 0, 0]),
+        ];
+        each_check_fails(&agfl_0(), Some(CRC_OFFSET), cases, |block| {
+            Agfl::verify(block, &ctx, AgNumber(0)).map(|_| ())
+        });
+    }
+}

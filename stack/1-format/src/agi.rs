@@ -115,3 +115,49 @@ impl Agi {
 pub fn is_agi(block: &[u8]) -> bool {
     bytes::be32(block, 0) == Some(MAGIC)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{each_check_fails, geo_v5, golden};
+
+    /// AG 0 of 1 GiB, written by mkfs.xfs 6.13.
+    fn agi_0() -> Vec<u8> {
+        let mut agi = golden(
+            512,
+            "000: 58414749 00000001 00000000 00010000
+             010: 00000040 00000003 00000001 0000003d
+             020: 00000080 ffffffff
+             120: ffffffff ffffffff 11111111 22223333
+             130: 44445555 55555555 ecfa8df4 00000000
+             140: 00000000 00000000 00000004 00000001
+             150: 00000001 00000001",
+        );
+        agi[0x28..0x128].fill(0xff);
+        agi
+    }
+
+    #[test]
+    fn each_field_is_checked() {
+        let geo = geo_v5();
+        let ctx = Ctx::new(&geo, location(&geo, AgNumber(0))).log_head(Some(Lsn(1 << 32)));
+        let cases: &[(&str, usize, &[u8])] = &[
+            ("agi.magicnum", 0, b"XAGF"),
+            ("agi.versionnum", 4, &[0, 0, 0, 2]),
+            ("agi.seqno", 8, &[0, 0, 0, 1]),
+            ("agi.length", 12, &[0, 0, 0xff, 0xff]),
+            ("agi.root", 20, &[0; 4]),
+            ("agi.level", 24, &[0; 4]),
+            ("agi.freecount", 28, &[0, 0, 0, 65]),
+            ("agi.unlinked", 40, &[0; 4]),
+            ("agi.unlinked", 292, &[0xff, 0, 0, 0]),
+            ("agi.uuid", 296, &[0]),
+            ("agi.lsn", 320, &[0, 0, 0, 2]),
+            ("agi.free_root", 328, &[0; 4]),
+            ("agi.free_level", 332, &[0; 4]),
+        ];
+        each_check_fails(&agi_0(), Some(CRC_OFFSET), cases, |block| {
+            Agi::verify(block, &ctx, AgNumber(0)).map(|_| ())
+        });
+    }
+}
