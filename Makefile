@@ -22,5 +22,8 @@ doc:
 unit:
 	$(CARGO) test --workspace
 
+demo: all
+	@bash demo/run.sh
+
 clean:
 	$(CARGO) clean
