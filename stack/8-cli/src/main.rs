@@ -1,4 +1,42 @@
 //! The command `xfskit`.
-fn main() {
-    println!("xfskit {}", env!("CARGO_PKG_VERSION"));
+//!
+//! | read in this order | what |
+//! | --- | --- |
+//! | [`grammar`] | every command, option and argument, and the words that teach them |
+//! | [`exit`] | how a command ends: exit codes, errors that say what to do next |
+//! | [`out`] | answers, faults and notes, as text or JSON |
+//! | [`show`] | sizes, modes, times and names as people read and write them |
+//! | [`progress`] | bars and lines for what takes longer than a second |
+//! | [`command`] | the commands, a module each |
+
+mod command;
+mod exit;
+mod grammar;
+mod out;
+mod progress;
+mod show;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::grammar::Cli;
+use crate::out::Out;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let out = Out::new(cli.voice);
+    let ended = command::run(cli.command, &out).and_then(|answer| {
+        out.flush()?;
+        Ok(answer)
+    });
+    match ended {
+        Ok(answer) => answer.into(),
+        Err(failure) => {
+            out.failure(&failure);
+            // Where not even that can be said, the exit code still says it.
+            let _ = out.flush();
+            ExitCode::from(failure.exit)
+        }
+    }
 }

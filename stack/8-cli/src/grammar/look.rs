@@ -1,0 +1,316 @@
+//! Commands that read what a volume holds.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use super::Target;
+
+/// Describe a volume: geometry, features, free space, journal
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  xfskit info disk.img              as xfs_info, with free space and the journal's state
+  xfskit info --compat disk.img     which kernels and GRUBs can read it, and what stops the others
+  xfskit info --json /dev/sdb1")]
+pub(crate) struct Info {
+    #[command(flatten)]
+    pub target: Target,
+    /// Say which readers can mount the volume, and which feature stops each of the others
+    #[arg(long)]
+    pub compat: bool,
+}
+
+/// List a directory, or a file
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Owners are shown as numbers: names belong to the system that wrote the volume.
+
+Examples:
+  xfskit ls disk.img                 the root directory
+  xfskit ls -l disk.img /etc         modes, owners, sizes, times
+  xfskit ls -lR --json disk.img /    everything, one JSON object per entry")]
+pub(crate) struct Ls {
+    #[command(flatten)]
+    pub target: Target,
+    /// What to list
+    #[arg(value_name = "PATH", default_value = "/")]
+    pub path: OsString,
+    /// Modes, link counts, owners, sizes and times
+    #[arg(short, long)]
+    pub long: bool,
+    /// Subdirectories too
+    #[arg(short = 'R', long)]
+    pub recursive: bool,
+    /// Inode numbers
+    #[arg(short, long)]
+    pub inode: bool,
+    /// Names that begin with a dot, too
+    #[arg(short, long)]
+    pub all: bool,
+    /// The directory itself, not what is in it
+    #[arg(short, long)]
+    pub directory: bool,
+    /// Times in full, to the nanosecond (with -l)
+    #[arg(long)]
+    pub full_time: bool,
+}
+
+/// Draw a directory tree
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  xfskit tree disk.img
+  xfskit tree --depth 2 disk.img /usr")]
+pub(crate) struct Tree {
+    #[command(flatten)]
+    pub target: Target,
+    /// Where the tree begins
+    #[arg(value_name = "PATH", default_value = "/")]
+    pub path: OsString,
+    /// Levels to show
+    #[arg(short, long, value_name = "N")]
+    pub depth: Option<usize>,
+}
+
+/// Show all that is known about one file
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  xfskit stat disk.img /etc/passwd
+  xfskit stat --extents disk.img /var/log/journal.bin    where its content lies
+  xfskit stat --follow disk.img /etc/localtime           what the symbolic link points to")]
+pub(crate) struct Stat {
+    #[command(flatten)]
+    pub target: Target,
+    /// The file
+    #[arg(value_name = "PATH")]
+    pub path: OsString,
+    /// Follow a symbolic link at the end of the path
+    #[arg(short = 'F', long)]
+    pub follow: bool,
+    /// List the file's extents
+    #[arg(short, long)]
+    pub extents: bool,
+}
+
+/// Write a file's content to standard output
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Symbolic links are followed. With --json the content comes in pieces, each as
+{\"offset\": …, \"data\": \"base64\"}.
+
+Examples:
+  xfskit cat disk.img /etc/fstab
+  xfskit cat disk.img /boot/vmlinuz | sha256sum
+  xfskit cat --offset 1M --length 4k disk.img /var/lib/db")]
+pub(crate) struct Cat {
+    #[command(flatten)]
+    pub target: Target,
+    /// The file
+    #[arg(value_name = "PATH")]
+    pub path: OsString,
+    /// Where to begin, in bytes
+    #[arg(long, value_name = "SIZE", default_value = "0", value_parser = crate::show::parse_size)]
+    pub offset: u64,
+    /// How much at most, in bytes
+    #[arg(long, value_name = "SIZE", value_parser = crate::show::parse_size)]
+    pub length: Option<u64>,
+}
+
+/// Read extended attributes
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Names carry their namespace: user., trusted., security., system.posix_acl_access.
+
+Examples:
+  xfskit xattr list disk.img /etc/passwd
+  xfskit xattr get disk.img /etc/passwd security.selinux")]
+pub(crate) struct Xattr {
+    #[command(subcommand)]
+    pub what: XattrCommand,
+}
+
+/// What to do with extended attributes.
+#[derive(Debug, Subcommand)]
+pub(crate) enum XattrCommand {
+    /// List names and values
+    List {
+        #[command(flatten)]
+        target: Target,
+        /// The file; a symbolic link is not followed
+        #[arg(value_name = "PATH")]
+        path: OsString,
+    },
+    /// Write one value to standard output, as it is
+    Get {
+        #[command(flatten)]
+        target: Target,
+        /// The file; a symbolic link is not followed
+        #[arg(value_name = "PATH")]
+        path: OsString,
+        /// The attribute, with its namespace
+        #[arg(value_name = "NAME")]
+        name: OsString,
+    },
+}
+
+/// What kind of file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Kind {
+    /// Regular file
+    #[value(name = "f")]
+    File,
+    /// Directory
+    #[value(name = "d")]
+    Directory,
+    /// Symbolic link
+    #[value(name = "l")]
+    Symlink,
+    /// Block device
+    #[value(name = "b")]
+    Block,
+    /// Character device
+    #[value(name = "c")]
+    Character,
+    /// Named pipe
+    #[value(name = "p")]
+    Pipe,
+    /// Socket
+    #[value(name = "s")]
+    Socket,
+}
+
+/// Find files by name, type, size, age, owner or attribute
+#[derive(Debug, Args)]
+#[command(after_help = "\
+All conditions must hold. +N is more than N, -N is less, N is exactly N. The order is not sorted:
+the volume is read in the order that is fastest.
+
+Examples:
+  xfskit find disk.img --name '*.conf'
+  xfskit find disk.img /var --type f --size +100M
+  xfskit find disk.img --mtime -7 --uid 1000        changed within the last 7 days
+  xfskit find disk.img --xattr security.capability
+  xfskit find disk.img / -0 | xargs -0 -n1 echo")]
+pub(crate) struct Find {
+    #[command(flatten)]
+    pub target: Target,
+    /// Where to begin
+    #[arg(value_name = "PATH", default_value = "/")]
+    pub path: OsString,
+    /// The file's own name matches this pattern: * ? [a-z] {a,b}
+    #[arg(long, value_name = "GLOB")]
+    pub name: Option<String>,
+    /// The whole path matches this pattern; ** crosses directories
+    #[arg(long, value_name = "GLOB")]
+    pub path_glob: Option<String>,
+    /// Kind of file; may be given several times
+    #[arg(long = "type", value_name = "TYPE", value_delimiter = ',')]
+    pub kind: Vec<Kind>,
+    /// Size in bytes, with the usual suffixes: +1G, -4k
+    #[arg(long, value_name = "[+-]SIZE", allow_hyphen_values = true)]
+    pub size: Option<String>,
+    /// Days since the content changed
+    #[arg(long, value_name = "[+-]DAYS", allow_hyphen_values = true)]
+    pub mtime: Option<String>,
+    /// Owner's number
+    #[arg(long, value_name = "UID")]
+    pub uid: Option<u32>,
+    /// Group's number
+    #[arg(long, value_name = "GID")]
+    pub gid: Option<u32>,
+    /// Has this extended attribute (a pattern: user.*)
+    #[arg(long, value_name = "GLOB")]
+    pub xattr: Option<String>,
+    /// End each path with a zero byte instead of a newline
+    #[arg(short = '0', long)]
+    pub print0: bool,
+}
+
+/// Show how full a volume is
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  xfskit df disk.img
+  xfskit df -h disk.img")]
+#[command(disable_help_flag = true)]
+pub(crate) struct Df {
+    #[command(flatten)]
+    pub target: Target,
+    /// Sizes as people read them
+    #[arg(short = 'h', long)]
+    pub human: bool,
+    /// Print help
+    #[arg(long, action = clap::ArgAction::Help)]
+    pub help: Option<bool>,
+}
+
+/// Copy a file or a tree out of a volume, with everything that belongs to it
+///
+/// Modes, owners, times to the nanosecond, extended attributes, ACLs, holes, hard links, symbolic
+/// links and devices come along. What cannot be set without root is left out, and said.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+DEST becomes the copy of PATH; an existing empty directory is filled. `-` is a tar archive (PAX,
+with attributes, sparse files and nanoseconds) on standard output.
+
+A damaged file or directory is reported, the rest comes out, and the exit code is 1.
+
+Examples:
+  xfskit get disk.img / ./copy                  everything
+  xfskit get disk.img /etc/fstab ./fstab        one file
+  xfskit get disk.img /home - | zstd > home.tar.zst
+  xfskit get --tar disk.img /home home.tar      an archive in a file")]
+pub(crate) struct Get {
+    #[command(flatten)]
+    pub target: Target,
+    /// What to copy
+    #[arg(value_name = "PATH")]
+    pub path: OsString,
+    /// Where the copy goes; - for a tar archive on standard output
+    #[arg(value_name = "DEST")]
+    pub dest: PathBuf,
+    /// Write a tar archive to DEST
+    #[arg(long)]
+    pub tar: bool,
+    /// Writer threads; 0 is one per processor
+    #[arg(short = 't', long, value_name = "N", default_value_t = 0)]
+    pub threads: usize,
+}
+
+/// List every inode, straight from the inode btrees
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Allocation groups are read in parallel, so the order is not sorted. Directories are not looked at:
+this also finds files that no directory names.
+
+Examples:
+  xfskit bulkstat disk.img
+  xfskit bulkstat --json disk.img | jq -s 'map(.size) | add'
+  xfskit bulkstat --count disk.img")]
+pub(crate) struct Bulkstat {
+    #[command(flatten)]
+    pub target: Target,
+    /// Only say how many there are of each kind
+    #[arg(long)]
+    pub count: bool,
+    /// Threads; 0 is one per processor
+    #[arg(short = 't', long, value_name = "N", default_value_t = 0)]
+    pub threads: usize,
+}
+
+/// List what is on a disk image: partitions, logical volumes, and which of them hold XFS
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Each line begins with the name under which the other commands take the target.
+
+Examples:
+  xfskit targets disk.img
+  xfskit targets /dev/sda")]
+pub(crate) struct Targets {
+    /// The disk image or block device
+    #[arg(value_name = "IMAGE")]
+    pub image: String,
+}

@@ -1,0 +1,68 @@
+//! Commands that make volumes.
+
+use clap::Args;
+
+/// Make an XFS volume
+///
+/// Takes mkfs.xfs's own options, follows its geometry rules and prints its summary. The defaults
+/// are those of mkfs.xfs 6.13. An image file is made when its size is given.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Sub-options are joined by commas, sizes take k, m, g, t, p, e (powers of 1024), s (sectors) and
+b (blocks). Without a value a switch means 1.
+
+Examples:
+  xfskit mkfs --size 1G disk.img                        a new image of 1 GiB
+  xfskit mkfs -d size=1g -L data disk.img               the same, with a label
+  xfskit mkfs -f -d su=64k,sw=4 /dev/md0                stripe geometry; overwrite what is there
+  xfskit mkfs --target linux-5.10,grub-2.06 boot.img    only what both readers understand
+  xfskit mkfs -N -d size=100t big.img                   show the geometry, write nothing
+  xfskit mkfs -m uuid=e7b49a86-7a1b-4c5f-9a53-0a5fbe0e1c1f --size 1G a.img
+                                                        the same bytes every time")]
+pub(crate) struct Mkfs {
+    /// Where the volume goes: a file, a block device, IMAGE#pN, IMAGE#lv:VG/LV or mem:SIZE
+    #[arg(value_name = "TARGET")]
+    pub target: String,
+    /// Size of the volume; a missing or shorter image file is made this long (as -d size=)
+    #[arg(long, value_name = "SIZE")]
+    pub size: Option<String>,
+    /// Blocks: size=
+    #[arg(short = 'b', value_name = "OPTIONS")]
+    pub block: Vec<String>,
+    /// Sectors: size=
+    #[arg(short = 's', value_name = "OPTIONS")]
+    pub sector: Vec<String>,
+    /// Data: agcount=, agsize=, size=, su=, sw=, sunit=, swidth=, noalign
+    #[arg(short = 'd', value_name = "OPTIONS")]
+    pub data: Vec<String>,
+    /// Inodes: size=, maxpct=, sparse=, nrext64=, exchange=
+    #[arg(short = 'i', value_name = "OPTIONS")]
+    pub inode: Vec<String>,
+    /// Journal: size=, sunit=, su=, logdev=, lazy-count=
+    #[arg(short = 'l', value_name = "OPTIONS")]
+    pub log: Vec<String>,
+    /// Directories: size=, parent=, ftype=
+    #[arg(short = 'n', value_name = "OPTIONS")]
+    pub naming: Vec<String>,
+    /// Metadata: crc=, finobt=, rmapbt=, reflink=, bigtime=, inobtcount=, uuid=
+    #[arg(short = 'm', value_name = "OPTIONS")]
+    pub metadata: Vec<String>,
+    /// Label, at most 12 bytes
+    #[arg(short = 'L', value_name = "LABEL")]
+    pub label: Option<String>,
+    /// Overwrite a filesystem or partition table that is there
+    #[arg(short = 'f', long)]
+    pub force: bool,
+    /// Show the geometry and write nothing
+    #[arg(short = 'N', long)]
+    pub dry_run: bool,
+    /// Do not discard the device's blocks first
+    #[arg(short = 'K', long)]
+    pub no_discard: bool,
+    /// Use only features that all these readers have: linux-6.1, grub-2.06, … (comma separated)
+    #[arg(long = "target", value_name = "READER", value_delimiter = ',')]
+    pub readers: Vec<String>,
+    /// With --target: everything the readers could mount, not only what is safe and usual there
+    #[arg(long, requires = "readers")]
+    pub target_max: bool,
+}

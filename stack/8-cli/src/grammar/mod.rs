@@ -1,0 +1,152 @@
+//! The grammar: every command, option and argument, and the words that teach them.
+//!
+//! `xfskit COMMAND [OPTIONS] TARGET [ARGUMENTS]`, paths inside the volume absolute. Help, man
+//! pages and completions are all generated from the definitions here, so this is the one place
+//! where a command is described.
+//!
+//! | module | commands |
+//! | --- | --- |
+//! | [`make`] | `mkfs` |
+//! | [`look`] | `info`, `ls`, `tree`, `stat`, `cat`, `xattr`, `find`, `df`, `get`, `bulkstat`, `targets` |
+//! | [`judge`] | `check`, `inspect`, `log` |
+
+pub(crate) mod judge;
+pub(crate) mod look;
+pub(crate) mod make;
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+const ABOUT: &str =
+    "Make, read, inspect and check XFS volumes, without the kernel and without root";
+
+const TEACH: &str = "\
+A TARGET names where the volume is:
+  disk.img             a file
+  /dev/sdb1            a block device
+  disk.img#p2          partition 2 of a disk image (MBR or GPT)
+  disk.img#lv:vg/root  logical volume root of volume group vg (LVM2)
+  mem:1G               memory, empty, gone at the end
+`xfskit targets disk.img` lists what is on an image.
+
+Paths inside a volume are absolute: /etc/passwd.
+
+Exit codes:
+  0  done, and the answer is yes
+  1  the answer is no: corrupt, not found, differs
+  2  could not run: bad usage, the target cannot be opened, an I/O error
+
+With --json every line of standard output is one JSON object, faults and errors included.
+Nothing but mkfs ever writes to a target.
+
+Examples:
+  xfskit mkfs --size 1G disk.img          make a volume in a new file
+  xfskit info disk.img                    geometry, features, free space, journal
+  xfskit info --compat disk.img           which kernels and boot loaders can read it
+  xfskit ls -l disk.img /etc              list a directory
+  xfskit get disk.img / ./copy            copy everything out
+  xfskit check disk.img                   judge every structure";
+
+/// The command line.
+#[derive(Debug, Parser)]
+#[command(name = "xfskit", version, about = ABOUT, after_help = TEACH, max_term_width = 100)]
+#[command(
+    subcommand_required = true,
+    arg_required_else_help = true,
+    disable_help_subcommand = true
+)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+    #[command(flatten)]
+    pub voice: Voice,
+}
+
+/// How a command talks. Accepted before and after the command's name.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct Voice {
+    /// Print one JSON object per line on standard output; faults and errors too
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// No progress, no notes: only the answer and the errors
+    #[arg(short, long, global = true)]
+    pub quiet: bool,
+}
+
+/// Where the volume is and how to open it; shared by every command that reads one.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Target {
+    /// The volume: a file, a block device, IMAGE#pN, IMAGE#lv:VG/LV or mem:SIZE
+    #[arg(value_name = "TARGET")]
+    pub target: String,
+    /// Show the device as it is, without replaying the journal in memory
+    #[arg(long)]
+    pub norecovery: bool,
+    /// The device or file with the journal, for a volume with an external log
+    #[arg(long, value_name = "DEVICE")]
+    pub logdev: Option<String>,
+}
+
+/// Every command.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Mkfs(make::Mkfs),
+    Info(look::Info),
+    Ls(look::Ls),
+    Tree(look::Tree),
+    Stat(look::Stat),
+    Cat(look::Cat),
+    Xattr(look::Xattr),
+    Find(look::Find),
+    Df(look::Df),
+    Get(look::Get),
+    Inspect(judge::Inspect),
+    Log(judge::Log),
+    Bulkstat(look::Bulkstat),
+    Check(judge::Check),
+    Targets(look::Targets),
+    Completions(Completions),
+    Man(Man),
+}
+
+/// Print a completion script for a shell
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  xfskit completions bash > /etc/bash_completion.d/xfskit
+  xfskit completions zsh > ~/.zfunc/_xfskit
+  xfskit completions fish > ~/.config/fish/completions/xfskit.fish")]
+pub(crate) struct Completions {
+    /// The shell
+    pub shell: clap_complete::Shell,
+}
+
+/// Write the manual pages into a directory
+#[derive(Debug, Args)]
+#[command(hide = true)]
+pub(crate) struct Man {
+    /// Where the pages go; made if missing
+    #[arg(value_name = "DIR")]
+    pub dir: PathBuf,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_grammar_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_teaches_by_example() {
+        for command in Cli::command().get_subcommands().filter(|c| !c.is_hide_set()) {
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let example = format!("xfskit {}", command.get_name());
+            assert!(help.contains(&example), "{} has no example", command.get_name());
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! What goes to standard output and standard error.
+//!
+//! Answers go to standard output: text, or with `--json` one object per line. Faults (a damaged
+//! file while the rest still comes out) and notes go to standard error, or with `--json` into the
+//! same stream of objects as `{"fault": …}` and `{"note": …}`.
+
+use std::io::{self, BufWriter, StdoutLock, Write};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use serde::Serialize;
+use serde_json::json;
+
+use crate::exit::{Answer, Failure};
+use crate::grammar::Voice;
+
+/// The two streams of one run. Many threads may speak; a line is never torn. The lock is a leaf.
+pub(crate) struct Out {
+    voice: Voice,
+    inner: Mutex<Inner>,
+}
+
+struct Inner {
+    stdout: BufWriter<io::Stdout>,
+    faults: u64,
+}
+
+impl Out {
+    /// Speaks as `voice` says.
+    pub(crate) fn new(voice: Voice) -> Self {
+        let stdout = BufWriter::with_capacity(64 * 1024, io::stdout());
+        Self { voice, inner: Mutex::new(Inner { stdout, faults: 0 }) }
+    }
+
+    /// True where standard output carries JSON.
+    pub(crate) fn json(&self) -> bool {
+        self.voice.json
+    }
+
+    /// True where only answers and errors are wanted.
+    pub(crate) fn quiet(&self) -> bool {
+        self.voice.quiet
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Bytes as they are.
+    pub(crate) fn raw(&self, bytes: &[u8]) -> Result<(), Failure> {
+        self.lock().stdout.write_all(bytes).map_err(stdout_failed)
+    }
+
+    /// Text and a newline.
+    pub(crate) fn line(&self, text: impl AsRef<[u8]>) -> Result<(), Failure> {
+        let mut inner = self.lock();
+        inner.stdout.write_all(text.as_ref()).map_err(stdout_failed)?;
+        inner.stdout.write_all(b"\n").map_err(stdout_failed)
+    }
+
+    /// One JSON object on a line of its own.
+    pub(crate) fn object(&self, object: &impl Serialize) -> Result<(), Failure> {
+        let mut line =
+            serde_json::to_vec(object).map_err(|e| Failure::cannot(format!("JSON: {e}")))?;
+        line.push(b'\n');
+        self.raw(&line)
+    }
+
+    /// The answer in the form that was asked for.
+    pub(crate) fn answer<T: Serialize>(
+        &self,
+        answer: &T,
+        text: impl FnOnce(&T) -> String,
+    ) -> Result<(), Failure> {
+        if self.json() { self.object(answer) } else { self.raw(text(answer).as_bytes()) }
+    }
+
+    /// Something is damaged or cannot be read; the rest goes on, and the answer becomes no.
+    pub(crate) fn fault(&self, at: &str, error: &dyn std::error::Error) {
+        self.lock().faults += 1;
+        let message = chain(error);
+        if self.json() {
+            // A reader that has gone away is noticed at the next answer.
+            let _ = self.object(&json!({ "fault": { "path": at, "message": message } }));
+        } else {
+            self.complain(&format!("{at}: {message}"));
+        }
+    }
+
+    /// Something worth knowing that does not change the answer.
+    pub(crate) fn note(&self, text: &str) {
+        if self.quiet() {
+            return;
+        }
+        if self.json() {
+            let _ = self.object(&json!({ "note": text }));
+        } else {
+            self.complain(&format!("note: {text}"));
+        }
+    }
+
+    /// Yes, unless there were faults.
+    pub(crate) fn verdict(&self) -> Answer {
+        Answer::of(self.lock().faults == 0)
+    }
+
+    /// The run failed: the last words.
+    pub(crate) fn failure(&self, failure: &Failure) {
+        if self.json() {
+            let error =
+                json!({ "message": failure.message, "hint": failure.hint, "exit": failure.exit });
+            let _ = self.object(&json!({ "error": error }));
+        } else {
+            self.complain(&failure.to_string());
+        }
+    }
+
+    /// Everything said so far is out.
+    pub(crate) fn flush(&self) -> Result<(), Failure> {
+        self.lock().stdout.flush().map_err(stdout_failed)
+    }
+
+    /// A line on standard error, after what was answered before it.
+    fn complain(&self, text: &str) {
+        let mut inner = self.lock();
+        let _ = inner.stdout.flush();
+        let _ = writeln!(io::stderr().lock(), "xfskit: {text}");
+    }
+
+    /// Standard output itself, for a stream that is not lines.
+    pub(crate) fn stream(&self) -> Result<StdoutLock<'static>, Failure> {
+        self.flush()?;
+        Ok(io::stdout().lock())
+    }
+}
+
+/// An error and its causes, in one line.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let more = error.to_string();
+        if !text.contains(&more) {
+            text.push_str(": ");
+            text.push_str(&more);
+        }
+        cause = error.source();
+    }
+    text
+}
+
+/// Standard output cannot be written. A reader that had enough (`| head`) is not an error.
+fn stdout_failed(error: io::Error) -> Failure {
+    if error.kind() == io::ErrorKind::BrokenPipe {
+        std::process::exit(0);
+    }
+    Failure::cannot(format!("standard output: {error}"))
+        .hint("Is the disk full on the side that receives it?")
+}

@@ -1,0 +1,119 @@
+//! Progress of everything that takes longer than a second: a bar on a terminal, a plain line every
+//! few seconds elsewhere, nothing with `--quiet` or `--json`.
+
+use std::io::IsTerminal;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::out::Out;
+
+/// Silence before the first sign of progress.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Seconds between plain lines.
+const LINE_EVERY: u64 = 5;
+
+/// Progress of one job.
+pub(crate) struct Progress {
+    job: &'static str,
+    unit: &'static str,
+    begun: Instant,
+    done: AtomicU64,
+    total: AtomicU64,
+    last_line: AtomicU64,
+    form: Form,
+}
+
+enum Form {
+    Silent,
+    Lines,
+    Bar(ProgressBar),
+}
+
+impl Progress {
+    /// A job that begins now and counts `unit`s.
+    pub(crate) fn new(out: &Out, job: &'static str, unit: &'static str) -> Self {
+        let form = if out.quiet() || out.json() {
+            Form::Silent
+        } else if std::io::stderr().is_terminal() {
+            Form::Bar(ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden()))
+        } else {
+            Form::Lines
+        };
+        let zero = || AtomicU64::new(0);
+        let begun = Instant::now();
+        Self { job, unit, begun, done: zero(), total: zero(), last_line: zero(), form }
+    }
+
+    /// So many units are done, of so many (0: not known).
+    pub(crate) fn set(&self, done: u64, total: u64) {
+        self.done.store(done, Ordering::Relaxed);
+        self.total.store(total, Ordering::Relaxed);
+        self.show();
+    }
+
+    /// `n` more units are done.
+    pub(crate) fn add(&self, n: u64) {
+        self.done.fetch_add(n, Ordering::Relaxed);
+        self.show();
+    }
+
+    /// The job is over; a bar goes away.
+    pub(crate) fn finish(&self) {
+        if let Form::Bar(bar) = &self.form {
+            bar.finish_and_clear();
+        }
+    }
+
+    fn show(&self) {
+        let elapsed = self.begun.elapsed();
+        if elapsed < PATIENCE {
+            return;
+        }
+        let (done, total) = (self.done.load(Ordering::Relaxed), self.total.load(Ordering::Relaxed));
+        match &self.form {
+            Form::Silent => {}
+            Form::Lines => self.line(elapsed.as_secs(), done, total),
+            Form::Bar(bar) => {
+                if bar.is_hidden() {
+                    bar.set_style(self.style(total));
+                    bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(10));
+                }
+                if total > 0 {
+                    bar.set_length(total);
+                }
+                bar.set_position(done);
+            }
+        }
+    }
+
+    /// One plain line, at most once per period.
+    fn line(&self, seconds: u64, done: u64, total: u64) {
+        let period = seconds / LINE_EVERY + 1;
+        if self.last_line.fetch_max(period, Ordering::Relaxed) >= period {
+            return;
+        }
+        let (job, unit) = (self.job, self.unit);
+        match total {
+            0 => eprintln!("{job}: {done} {unit}"),
+            _ => eprintln!("{job}: {done} of {total} {unit}"),
+        }
+    }
+
+    fn style(&self, total: u64) -> ProgressStyle {
+        let (job, unit) = (self.job, self.unit);
+        let template = if total > 0 {
+            format!("{job} [{{bar:40}}] {{human_pos}}/{{human_len}} {unit} {{per_sec}} {{eta}}")
+        } else {
+            format!("{job} {{spinner}} {{human_pos}} {unit} {{per_sec}}")
+        };
+        ProgressStyle::with_template(&template).unwrap_or_else(|_| ProgressStyle::default_bar())
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.finish();
+    }
+}

@@ -1,0 +1,210 @@
+//! Numbers, modes, times and names as people read and write them.
+
+use std::fmt::Write as _;
+
+use jiff::tz::TimeZone;
+use jiff::{Timestamp, Zoned};
+
+const UNITS: &str = "kmgtpe";
+
+/// A size with the usual suffixes, all powers of 1024: `4096`, `64k`, `1.5G`, `10TiB`.
+pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
+    let bad = || format!("{text:?} is not a size; write for example 4096, 64k, 1.5G or 10TiB");
+    let lower = text.trim().to_ascii_lowercase();
+    let split = lower.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(lower.len());
+    let (number, suffix) = lower.split_at(split);
+    let unit = suffix.strip_suffix("ib").or_else(|| suffix.strip_suffix('b')).unwrap_or(suffix);
+    let shift = match unit.chars().next() {
+        None => 0,
+        Some(c) if unit.len() == 1 => 10 * (UNITS.find(c).ok_or_else(bad)? + 1),
+        Some(_) => return Err(bad()),
+    };
+    if let Ok(whole) = number.parse::<u64>() {
+        return whole.checked_mul(1 << shift).ok_or_else(|| format!("{text:?} is too large"));
+    }
+    let (whole, fraction) = number.split_once('.').ok_or_else(bad)?;
+    let digits = u32::try_from(fraction.len()).map_err(|_| bad())?;
+    let all: u128 = format!("{whole}{fraction}").parse().map_err(|_| bad())?;
+    let scale = 10u128.checked_pow(digits).ok_or_else(bad)?;
+    let bytes = all.checked_mul(1 << shift).ok_or_else(bad)? / scale;
+    u64::try_from(bytes).map_err(|_| format!("{text:?} is too large"))
+}
+
+/// A size as people read it, rounded up as `ls -h` does: `1.5K`, `12M`.
+pub(crate) fn human(bytes: u64) -> String {
+    if bytes < 1024 {
+        return bytes.to_string();
+    }
+    let mut unit = 1u64 << 10;
+    let mut suffixes = UNITS.chars();
+    let mut suffix = suffixes.next().unwrap_or('k');
+    // 1023.5 of a unit is shown as 1.0 of the next.
+    while bytes.div_ceil(unit) >= 1024 {
+        let Some(next) = suffixes.next() else { break };
+        unit <<= 10;
+        suffix = next;
+    }
+    let tenths = (u128::from(bytes) * 10).div_ceil(u128::from(unit));
+    let suffix = suffix.to_ascii_uppercase();
+    if tenths < 100 {
+        format!("{}.{}{suffix}", tenths / 10, tenths % 10)
+    } else {
+        format!("{}{suffix}", tenths.div_ceil(10))
+    }
+}
+
+/// Type and permissions as `ls -l` shows them.
+pub(crate) fn mode(mode: u16) -> String {
+    let kind = match mode & 0o170_000 {
+        0o010_000 => 'p',
+        0o020_000 => 'c',
+        0o040_000 => 'd',
+        0o060_000 => 'b',
+        0o100_000 => '-',
+        0o120_000 => 'l',
+        0o140_000 => 's',
+        _ => '?',
+    };
+    let mut text = String::from(kind);
+    for (shift, special, (set, bare)) in
+        [(6, 0o4000, ('s', 'S')), (3, 0o2000, ('s', 'S')), (0, 0o1000, ('t', 'T'))]
+    {
+        let bits = mode >> shift;
+        text.push(if bits & 4 != 0 { 'r' } else { '-' });
+        text.push(if bits & 2 != 0 { 'w' } else { '-' });
+        text.push(match (mode & special != 0, bits & 1 != 0) {
+            (true, true) => set,
+            (true, false) => bare,
+            (false, true) => 'x',
+            (false, false) => '-',
+        });
+    }
+    text
+}
+
+/// The word for a file's kind.
+pub(crate) fn kind(mode: u16) -> &'static str {
+    match mode & 0o170_000 {
+        0o010_000 => "fifo",
+        0o020_000 => "character special file",
+        0o040_000 => "directory",
+        0o060_000 => "block special file",
+        0o100_000 => "regular file",
+        0o120_000 => "symbolic link",
+        0o140_000 => "socket",
+        _ => "unknown",
+    }
+}
+
+/// A time in the local zone, or its bare number where no calendar reaches.
+fn zoned(sec: i64, nsec: u32) -> Option<Zoned> {
+    let nsec = i32::try_from(nsec).ok()?;
+    Some(Timestamp::new(sec, nsec).ok()?.to_zoned(TimeZone::system()))
+}
+
+/// A time as `ls -l` shows it: the hour within half a year of `now`, else the year.
+pub(crate) fn time_short(sec: i64, now: i64) -> String {
+    const HALF_YEAR: i64 = 31_556_952 / 2;
+    let Some(time) = zoned(sec, 0) else { return sec.to_string() };
+    let recent = sec <= now && now.saturating_sub(sec) < HALF_YEAR;
+    time.strftime(if recent { "%b %e %H:%M" } else { "%b %e  %Y" }).to_string()
+}
+
+/// A time in full, to the nanosecond.
+pub(crate) fn time_full(sec: i64, nsec: u32) -> String {
+    zoned(sec, nsec).map_or_else(
+        || format!("{sec}.{nsec:09}"),
+        |time| time.strftime("%Y-%m-%d %H:%M:%S.%9f %z").to_string(),
+    )
+}
+
+/// Now, in seconds since 1970.
+pub(crate) fn now() -> i64 {
+    Timestamp::now().as_second()
+}
+
+/// A name or path for a line of text: what would confuse a terminal is escaped as in C.
+pub(crate) fn name(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            if c.is_control() || c == '\\' {
+                let _ = write!(text, "{}", c.escape_default());
+            } else {
+                text.push(c);
+            }
+        }
+        for byte in chunk.invalid() {
+            let _ = write!(text, "\\x{byte:02x}");
+        }
+    }
+    text
+}
+
+/// Bytes for JSON: text where they are UTF-8, else an object with their base64 form.
+pub(crate) fn json_bytes(bytes: &[u8]) -> serde_json::Value {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => text.into(),
+        Err(_) => serde_json::json!({ "base64": base64(bytes) }),
+    }
+}
+
+/// Bytes in base64.
+pub(crate) fn base64(bytes: &[u8]) -> String {
+    use base64::Engine as _;
+    base64::engine::general_purpose::STANDARD.encode(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_take_the_usual_suffixes() {
+        for (text, bytes) in [
+            ("0", 0),
+            ("4096", 4096),
+            ("64k", 65536),
+            ("1.5G", 3 << 29),
+            ("10TiB", 10 << 40),
+            ("500TB", 500 << 40),
+            ("15.999e", 18_445_591_152_204_944_769),
+        ] {
+            assert_eq!(parse_size(text), Ok(bytes), "{text}");
+        }
+        for text in ["", "x", "-1", "1x", "1kk", "16e", "99999999999999999999", "1.2.3", "."] {
+            assert!(parse_size(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_shown_as_ls_shows_them() {
+        for (bytes, text) in [
+            (0, "0"),
+            (1023, "1023"),
+            (1024, "1.0K"),
+            (1025, "1.1K"),
+            (10_188, "10K"),
+            (1_048_575, "1.0M"),
+            (1 << 40, "1.0T"),
+            (u64::MAX, "16E"),
+        ] {
+            assert_eq!(human(bytes), text, "{bytes}");
+        }
+    }
+
+    #[test]
+    fn modes_are_shown_as_ls_shows_them() {
+        assert_eq!(mode(0o040_755), "drwxr-xr-x");
+        assert_eq!(mode(0o104_755), "-rwsr-xr-x");
+        assert_eq!(mode(0o102_644), "-rw-r-Sr--");
+        assert_eq!(mode(0o041_777), "drwxrwxrwt");
+        assert_eq!(mode(0o120_777), "lrwxrwxrwx");
+    }
+
+    #[test]
+    fn names_cannot_move_the_cursor() {
+        assert_eq!(name(b"plain \xc3\xa4"), "plain \u{e4}");
+        assert_eq!(name(b"a\nb\x1b[2J\xff\\"), "a\\nb\\u{1b}[2J\\xff\\\\");
+    }
+}
