@@ -10,15 +10,18 @@
 //! | --- | --- |
 //! | [`record`] | the record header, its checksum, the cycle numbers stamped over a record |
 //! | [`op`] | operation headers and the transaction header |
+//! | [`item`] | the items: buffers, inodes, inode chunks, intents and their completion |
 //! | [`unmount`] | the record that marks a journal clean, and the one mkfs seeds it with |
 //!
 //! Endianness has three flavours here: record and operation headers are big-endian, items are in
 //! the order of the machine that wrote them (little-endian, the only one supported), and what a
 //! buffer item carries is the raw big-endian metadata.
 
+pub mod item;
 pub mod op;
 pub mod record;
 pub mod unmount;
 
+pub use item::Item;
 pub use record::RecordHeader;
 pub use unmount::seed_record;

@@ -1,7 +1,10 @@
 //! Operation headers, 12 bytes and big-endian, and the transaction header behind a START.
 
 use zerocopy::big_endian::{U16, U32};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, little_endian as le};
+
+use crate::ctx::Ctx;
+use crate::fault::{Expected, Verdict};
 
 /// Who wrote an operation: a transaction.
 pub const CLIENT_TRANSACTION: u8 = 0x69;
@@ -40,3 +43,87 @@ pub struct OpHeader {
 /// Bytes of an operation header.
 pub const LEN: usize = 12;
 const _: () = assert!(size_of::<OpHeader>() == LEN);
+
+/// One operation: its header and its bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Op<'a> {
+    /// The header.
+    pub header: &'a OpHeader,
+    /// Byte of the payload at which the header stands.
+    pub offset: usize,
+    /// What it carries.
+    pub data: &'a [u8],
+}
+
+impl Op<'_> {
+    /// True where all of `flags` are set.
+    pub fn has(&self, flags: u8) -> bool {
+        self.header.flags & flags == flags
+    }
+}
+
+/// The first `num_logops` operations of an unpacked payload; ends behind the first bad one.
+pub fn ops<'a>(
+    payload: &'a [u8],
+    num_logops: u32,
+    ctx: &Ctx<'_>,
+) -> impl Iterator<Item = Verdict<Op<'a>>> {
+    let mut rest = Some(payload);
+    (0..num_logops).map_while(move |index| {
+        let bytes = rest?;
+        let offset = payload.len().saturating_sub(bytes.len());
+        let op = op(bytes, offset, &ctx.entry(index as usize));
+        rest = op.as_ref().ok().and_then(|op| bytes.get(LEN.saturating_add(op.data.len())..));
+        Some(op)
+    })
+}
+
+/// The operation at the start of `bytes`.
+fn op<'a>(bytes: &'a [u8], offset: usize, ctx: &Ctx<'_>) -> Verdict<Op<'a>> {
+    let Ok((header, rest)) = OpHeader::ref_from_prefix(bytes) else {
+        return Err(ctx.short("log.op.header", bytes.len()));
+    };
+    let known = matches!(header.clientid, CLIENT_TRANSACTION | CLIENT_LOG);
+    ctx.require("log.op.clientid", known, "105 (transaction) or 170 (log)", header.clientid)?;
+    let Some(data) = rest.get(..header.len.get() as usize) else {
+        let room = Expected::AtMost(rest.len().into());
+        return Err(ctx.fault("log.op.len", room, header.len.get()));
+    };
+    Ok(Op { header, offset, data })
+}
+
+/// "TRAN".
+pub const TRANS_MAGIC: u32 = 0x5452_414e;
+/// `type` of what delayed logging writes; older kernels used other numbers. Nobody looks.
+pub const TRANS_CHECKPOINT: u32 = 40;
+
+/// The transaction header: the first region of every transaction. `xfs_logprint` calls the fields
+/// `th_magic` and so on.
+#[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct TransHeader {
+    /// [`TRANS_MAGIC`].
+    pub magic: le::U32,
+    /// [`TRANS_CHECKPOINT`].
+    pub r#type: le::U32,
+    /// The transaction id, little-endian here.
+    pub tid: le::U32,
+    /// Regions of the transaction. Informational.
+    pub num_items: le::U32,
+}
+const _: () = assert!(size_of::<TransHeader>() == 16);
+
+impl TransHeader {
+    /// Judges the first region of a transaction.
+    ///
+    /// # Errors
+    /// A region of another length or magic.
+    pub fn verify<'a>(region: &'a [u8], ctx: &Ctx<'_>) -> Verdict<&'a Self> {
+        let Ok(header) = Self::ref_from_bytes(region) else {
+            let whole = Expected::Exactly(size_of::<Self>().into());
+            return Err(ctx.fault("log.trans.len", whole, region.len()));
+        };
+        ctx.eq_hex("log.trans.magic", TRANS_MAGIC, header.magic.get())?;
+        Ok(header)
+    }
+}

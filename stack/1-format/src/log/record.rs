@@ -6,11 +6,13 @@
 //! ([`pack`] and [`unpack`]). Where a record runs over the end of the journal, its blocks at the
 //! start carry the next cycle.
 
-use xfskit_units::{Lsn, Uuid};
+use xfskit_units::{LogBlock, Lsn, Uuid};
 use zerocopy::big_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::bytes;
+use crate::ctx::Ctx;
+use crate::fault::Verdict;
 
 /// First word of a record. No cycle ever has this number.
 pub const MAGIC: u32 = 0xfeed_babe;
@@ -81,6 +83,36 @@ impl RecordHeader {
         (header.magicno.get() == MAGIC).then_some(header)
     }
 
+    /// Judges the header at the start of `block`, which was read at block `at` of the journal of
+    /// the volume `ctx.geo`. The checksum covers the payload too: see [`checksums`].
+    ///
+    /// # Errors
+    /// The first check that fails.
+    pub fn verify<'a>(block: &'a [u8], ctx: &Ctx<'_>, at: LogBlock) -> Verdict<&'a Self> {
+        let Ok((header, _)) = Self::ref_from_prefix(block) else {
+            return Err(ctx.short("log.record.magicno", block.len()));
+        };
+        ctx.eq_hex("log.record.magicno", MAGIC, header.magicno.get())?;
+        ctx.within("log.record.version", 1..=3, header.version.get())?;
+        ctx.eq("log.record.fmt", FMT_LINUX_LE, header.fmt.get())?;
+        ctx.eq("log.record.fs_uuid", ctx.geo.uuid, header.fs_uuid())?;
+        if header.v2() {
+            ctx.at_most("log.record.size", SIZE_MAX, header.size.get())?;
+        }
+        ctx.within("log.record.len", 1..=header.len_max(ctx), header.len.get())?;
+        ctx.eq("log.record.lsn", at.0, header.lsn().block().0)?;
+        ctx.eq("log.record.cycle", header.lsn().cycle(), header.cycle.get())?;
+        Ok(header)
+    }
+
+    /// Longest payload this record may have. An old mkfs wrote a seed record as long as the log
+    /// stripe unit and forgot to say so in `size`.
+    fn len_max(&self, ctx: &Ctx<'_>) -> u32 {
+        let forgotten = if self.num_logops.get() == 1 { ctx.geo.logsunit } else { 0 };
+        let size = if self.v2() { self.size.get() } else { 0 };
+        size.max(forgotten.min(SIZE_MAX)).max(if self.v2() { 0 } else { 32 * 1024 })
+    }
+
     /// Where this record lies in the history of the journal.
     pub fn lsn(&self) -> Lsn {
         Lsn(self.lsn.get())
@@ -103,7 +135,7 @@ impl RecordHeader {
 
     /// Header blocks of the record: 1 on version 1, else one per started 32 KiB of `size`.
     pub fn header_blocks(&self) -> usize {
-        if self.v2() { header_blocks(self.size.get()) } else { 1 }
+        if self.v2() { header_blocks(self.size.get().max(self.len.get())) } else { 1 }
     }
 
     /// Payload blocks of the record.
@@ -166,7 +198,8 @@ pub fn pack(record: &mut [u8], headers: usize, cycle: u32) {
 fn slot_range(i: usize) -> std::ops::Range<usize> {
     let (header, slot) = (i / SLOTS, i % SLOTS);
     let data = if header == 0 { CYCLE_DATA_OFFSET } else { EXTENDED_DATA_OFFSET };
-    let start = header.saturating_mul(BLOCK).saturating_add(data).saturating_add(4 * slot);
+    let start =
+        header.saturating_mul(BLOCK).saturating_add(data).saturating_add(slot.saturating_mul(4));
     start..start.saturating_add(4)
 }
 

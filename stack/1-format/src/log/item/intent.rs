@@ -1,0 +1,291 @@
+//! Intents and their completion.
+//!
+//! An intent is a promise made in one transaction and kept in a later one; the done item names the
+//! promise by its id. What recovery finds promised and not done, it must do. Both are written only
+//! when the journal was forced between the two.
+
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use super::attri::Attri;
+use super::{Item, exactly, kind, prefix};
+use crate::ctx::Ctx;
+use crate::fault::{Expected, Verdict};
+
+/// What a promise is about. With the id, this is what a done item must match.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Family {
+    /// EFI, EFD: extents to free.
+    ExtentFree,
+    /// EFI_RT, EFD_RT.
+    ExtentFreeRt,
+    /// RUI, RUD: reverse mappings to update.
+    Rmap,
+    /// RUI_RT, RUD_RT.
+    RmapRt,
+    /// CUI, CUD: reference counts to update.
+    Refcount,
+    /// CUI_RT, CUD_RT.
+    RefcountRt,
+    /// BUI, BUD: block maps to update.
+    Bmap,
+    /// ATTRI, ATTRD: an attribute to change.
+    Attr,
+    /// XMI, XMD: mappings to exchange between two files.
+    Exchange,
+}
+
+impl Family {
+    /// What people call the intent: "EFI", ….
+    pub const fn intent_name(self) -> &'static str {
+        match self {
+            Self::ExtentFree => "EFI",
+            Self::ExtentFreeRt => "EFI_RT",
+            Self::Rmap => "RUI",
+            Self::RmapRt => "RUI_RT",
+            Self::Refcount => "CUI",
+            Self::RefcountRt => "CUI_RT",
+            Self::Bmap => "BUI",
+            Self::Attr => "ATTRI",
+            Self::Exchange => "XMI",
+        }
+    }
+
+    /// What people call the done item: "EFD", ….
+    pub const fn done_name(self) -> &'static str {
+        match self {
+            Self::ExtentFree => "EFD",
+            Self::ExtentFreeRt => "EFD_RT",
+            Self::Rmap => "RUD",
+            Self::RmapRt => "RUD_RT",
+            Self::Refcount => "CUD",
+            Self::RefcountRt => "CUD_RT",
+            Self::Bmap => "BUD",
+            Self::Attr => "ATTRD",
+            Self::Exchange => "XMD",
+        }
+    }
+}
+
+/// A promise.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Intent {
+    /// What it is about.
+    pub family: Family,
+    /// Unique among the promises alive in the journal.
+    pub id: u64,
+    /// What was promised.
+    pub work: Work,
+}
+
+/// What an intent promises.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// Extents to free.
+    Free(Vec<FreeExtent>),
+    /// Reverse mappings to update.
+    Rmap(Vec<MapExtent>),
+    /// Reference counts to update.
+    Refcount(Vec<CountExtent>),
+    /// Block maps to update.
+    Bmap(Vec<MapExtent>),
+    /// An attribute to change.
+    Attr(Box<Attri>),
+    /// Mappings to exchange.
+    Exchange(Box<Exchange>),
+}
+
+/// A promise kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Done {
+    /// Of which family.
+    pub family: Family,
+    /// Id of the intent.
+    pub id: u64,
+    /// EFD: what was freed. Informational.
+    pub freed: Vec<FreeExtent>,
+}
+
+/// Head of EFI, EFD, RUI, CUI and BUI; of the other done items all there is.
+#[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct Head {
+    /// See [`kind`].
+    pub r#type: U16,
+    /// 1.
+    pub size: U16,
+    /// Extents that follow.
+    pub nextents: U32,
+    /// Id of the intent.
+    pub id: U64,
+}
+const _: () = assert!(size_of::<Head>() == 16);
+
+/// One extent of EFI and EFD.
+#[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct FreeExtent {
+    /// First block.
+    pub start: U64,
+    /// Blocks.
+    pub len: U32,
+    /// Zero. Old 32-bit kernels left it out.
+    pub pad: U32,
+}
+const _: () = assert!(size_of::<FreeExtent>() == 16);
+/// Bytes of an extent that an old 32-bit kernel logged.
+const FREE_EXTENT_PACKED: usize = 12;
+
+/// One extent of RUI and BUI.
+#[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct MapExtent {
+    /// Inode, or one of the special owners (RUI).
+    pub owner: U64,
+    /// First block.
+    pub startblock: U64,
+    /// Position in the owner's fork, in blocks.
+    pub startoff: U64,
+    /// Blocks.
+    pub len: U32,
+    /// Operation in the low byte, fork and state above.
+    pub flags: U32,
+}
+const _: () = assert!(size_of::<MapExtent>() == 32);
+
+/// One extent of CUI.
+#[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct CountExtent {
+    /// First block.
+    pub startblock: U64,
+    /// Blocks.
+    pub len: U32,
+    /// 1 increase, 2 decrease, 3 allocate CoW staging, 4 free CoW staging.
+    pub flags: U32,
+}
+const _: () = assert!(size_of::<CountExtent>() == 16);
+
+/// XMI: exchange the mappings of two files.
+#[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct Exchange {
+    /// [`kind::XMI`].
+    pub r#type: U16,
+    /// 1.
+    pub size: U16,
+    /// Zero.
+    pub pad: U32,
+    /// Id of the intent.
+    pub id: U64,
+    /// First file.
+    pub inode1: U64,
+    /// Second file.
+    pub inode2: U64,
+    /// Generation of the first file.
+    pub igen1: U32,
+    /// Generation of the second file.
+    pub igen2: U32,
+    /// Position in the first file, in blocks.
+    pub startoff1: U64,
+    /// Position in the second file, in blocks.
+    pub startoff2: U64,
+    /// Blocks to exchange.
+    pub blockcount: U64,
+    /// 1 attribute fork, 2 set sizes, 4 only what is written in file 1, 8 and 16 clear the reflink
+    /// flag of file 1 and 2.
+    pub flags: U64,
+    /// Size of the first file afterwards, in bytes; all ones without flag 2.
+    pub isize1: U64,
+    /// Size of the second file afterwards, in bytes.
+    pub isize2: U64,
+}
+const _: () = assert!(size_of::<Exchange>() == 88);
+
+/// Takes apart the region of an intent or done item; `None` for a type that is neither.
+pub(super) fn decode<'a>(kind: u16, region: &[u8], ctx: &Ctx<'_>) -> Verdict<Option<Item<'a>>> {
+    use Family as F;
+    let item = match kind {
+        kind::EFI => free_intent(F::ExtentFree, region, ctx)?,
+        kind::EFI_RT => free_intent(F::ExtentFreeRt, region, ctx)?,
+        kind::RUI => intent(F::Rmap, Work::Rmap, region, ctx)?,
+        kind::RUI_RT => intent(F::RmapRt, Work::Rmap, region, ctx)?,
+        kind::CUI => intent(F::Refcount, Work::Refcount, region, ctx)?,
+        kind::CUI_RT => intent(F::RefcountRt, Work::Refcount, region, ctx)?,
+        kind::BUI => intent(F::Bmap, Work::Bmap, region, ctx)?,
+        kind::XMI => exchange(region, ctx)?,
+        kind::EFD => free_done(F::ExtentFree, region, ctx)?,
+        kind::EFD_RT => free_done(F::ExtentFreeRt, region, ctx)?,
+        kind::RUD => done(F::Rmap, region, ctx)?,
+        kind::RUD_RT => done(F::RmapRt, region, ctx)?,
+        kind::CUD => done(F::Refcount, region, ctx)?,
+        kind::CUD_RT => done(F::RefcountRt, region, ctx)?,
+        kind::BUD => done(F::Bmap, region, ctx)?,
+        kind::ATTRD => done(F::Attr, region, ctx)?,
+        kind::XMD => done(F::Exchange, region, ctx)?,
+        _ => return Ok(None),
+    };
+    Ok(Some(item))
+}
+
+/// RUI, CUI, BUI: a head and its extents, no byte more.
+fn intent<'a, T>(
+    family: Family,
+    work: fn(Vec<T>) -> Work,
+    region: &[u8],
+    ctx: &Ctx<'_>,
+) -> Verdict<Item<'a>>
+where
+    T: FromBytes + KnownLayout + Immutable + Unaligned + Clone,
+{
+    let (head, rest) = prefix::<Head>(region, "log.intent.len", ctx)?;
+    let extents = <[T]>::ref_from_bytes_with_elems(rest, head.nextents.get() as usize);
+    let Ok(extents) = extents else { return Err(wrong_extents(head, rest, ctx)) };
+    Ok(Item::Intent(Intent { family, id: head.id.get(), work: work(extents.to_vec()) }))
+}
+
+fn free_intent<'a>(family: Family, region: &[u8], ctx: &Ctx<'_>) -> Verdict<Item<'a>> {
+    let (head, extents) = free_extents(region, ctx)?;
+    Ok(Item::Intent(Intent { family, id: head.id.get(), work: Work::Free(extents) }))
+}
+
+fn free_done<'a>(family: Family, region: &[u8], ctx: &Ctx<'_>) -> Verdict<Item<'a>> {
+    let (head, freed) = free_extents(region, ctx)?;
+    Ok(Item::Done(Done { family, id: head.id.get(), freed }))
+}
+
+fn done<'a>(family: Family, region: &[u8], ctx: &Ctx<'_>) -> Verdict<Item<'a>> {
+    let (head, _) = prefix::<Head>(region, "log.intent.len", ctx)?;
+    Ok(Item::Done(Done { family, id: head.id.get(), freed: Vec::new() }))
+}
+
+fn exchange<'a>(region: &[u8], ctx: &Ctx<'_>) -> Verdict<Item<'a>> {
+    let xmi: &Exchange = exactly(region, "log.xmi.len", ctx)?;
+    let work = Work::Exchange(Box::new(xmi.clone()));
+    Ok(Item::Intent(Intent { family: Family::Exchange, id: xmi.id.get(), work }))
+}
+
+/// EFI and EFD, whose extents have 16 bytes, or 12 where an old 32-bit kernel wrote them: the
+/// length tells.
+fn free_extents<'a>(region: &'a [u8], ctx: &Ctx<'_>) -> Verdict<(&'a Head, Vec<FreeExtent>)> {
+    let (head, rest) = prefix::<Head>(region, "log.intent.len", ctx)?;
+    let n = head.nextents.get() as usize;
+    if let Ok(extents) = <[FreeExtent]>::ref_from_bytes_with_elems(rest, n) {
+        return Ok((head, extents.to_vec()));
+    }
+    if n.checked_mul(FREE_EXTENT_PACKED) != Some(rest.len()) {
+        return Err(wrong_extents(head, rest, ctx));
+    }
+    let packed = rest.chunks_exact(FREE_EXTENT_PACKED).filter_map(|bytes| {
+        let (start, rest) = U64::read_from_prefix(bytes).ok()?;
+        let (len, _) = U32::read_from_prefix(rest).ok()?;
+        Some(FreeExtent { start, len, pad: U32::ZERO })
+    });
+    Ok((head, packed.collect()))
+}
+
+/// The extents do not fill the region.
+fn wrong_extents(head: &Head, rest: &[u8], ctx: &Ctx<'_>) -> crate::Fault {
+    let fitting = format!("as many extents as fill {} bytes", rest.len());
+    ctx.fault("log.intent.nextents", Expected::Described(fitting.into()), head.nextents.get())
+}

@@ -1,0 +1,159 @@
+//! Log items: what a transaction says happened.
+//!
+//! An item is a few regions. The first begins with two 16-bit words, the item's type and how many
+//! regions it has; [`Item::decode`] takes the regions apart by type.
+//!
+//! | module | items |
+//! | --- | --- |
+//! | [`buf`] | BUF: changed 128-byte chunks of a buffer, or its cancellation |
+//! | [`inode`] | INODE: the core and the changed forks of an inode |
+//! | [`icreate`] | ICREATE: a chunk of inodes was made |
+//! | [`dquot`] | DQUOT, QUOTAOFF: quota records, which recovery here passes over |
+//! | [`intent`] | EFI, RUI, CUI, BUI, XMI and all done items: work promised, work done |
+//! | [`attri`] | ATTRI: an attribute or parent pointer to be set or removed |
+
+pub mod attri;
+pub mod buf;
+pub mod dquot;
+pub mod icreate;
+pub mod inode;
+pub mod intent;
+
+use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
+
+use crate::bytes;
+use crate::ctx::Ctx;
+use crate::fault::{Expected, Value, Verdict};
+
+pub use buf::Buf;
+pub use dquot::{Dquot, Quotaoff};
+pub use icreate::Icreate;
+pub use inode::Inode;
+pub use intent::{Done, Family, Intent};
+
+/// Most regions an item may have.
+pub const REGIONS_MAX: u16 = 257;
+
+/// The numbers that say what an item is.
+pub mod kind {
+    /// Extent-free intent.
+    pub const EFI: u16 = 0x1236;
+    /// Extent-free done.
+    pub const EFD: u16 = 0x1237;
+    /// Inode.
+    pub const INODE: u16 = 0x123b;
+    /// Buffer.
+    pub const BUF: u16 = 0x123c;
+    /// Quota record.
+    pub const DQUOT: u16 = 0x123d;
+    /// Quota turned off.
+    pub const QUOTAOFF: u16 = 0x123e;
+    /// Inode chunk made.
+    pub const ICREATE: u16 = 0x123f;
+    /// Reverse-mapping update intent.
+    pub const RUI: u16 = 0x1240;
+    /// Reverse-mapping update done.
+    pub const RUD: u16 = 0x1241;
+    /// Reference-count update intent.
+    pub const CUI: u16 = 0x1242;
+    /// Reference-count update done.
+    pub const CUD: u16 = 0x1243;
+    /// Block-map update intent.
+    pub const BUI: u16 = 0x1244;
+    /// Block-map update done.
+    pub const BUD: u16 = 0x1245;
+    /// Attribute intent.
+    pub const ATTRI: u16 = 0x1246;
+    /// Attribute done.
+    pub const ATTRD: u16 = 0x1247;
+    /// Mapping-exchange intent.
+    pub const XMI: u16 = 0x1248;
+    /// Mapping-exchange done.
+    pub const XMD: u16 = 0x1249;
+    /// Extent-free intent on the realtime device.
+    pub const EFI_RT: u16 = 0x124a;
+    /// Extent-free done on the realtime device.
+    pub const EFD_RT: u16 = 0x124b;
+    /// Reverse-mapping update intent on the realtime device.
+    pub const RUI_RT: u16 = 0x124c;
+    /// Reverse-mapping update done on the realtime device.
+    pub const RUD_RT: u16 = 0x124d;
+    /// Reference-count update intent on the realtime device.
+    pub const CUI_RT: u16 = 0x124e;
+    /// Reference-count update done on the realtime device.
+    pub const CUD_RT: u16 = 0x124f;
+}
+
+/// One item, taken apart.
+#[derive(Clone, Debug)]
+pub enum Item<'a> {
+    /// Changed chunks of a buffer.
+    Buf(Buf<'a>),
+    /// An inode.
+    Inode(Box<Inode<'a>>),
+    /// A new inode chunk.
+    Icreate(&'a Icreate),
+    /// A quota record.
+    Dquot(Dquot<'a>),
+    /// Quota turned off.
+    Quotaoff(&'a Quotaoff),
+    /// Work promised.
+    Intent(Intent),
+    /// Work done.
+    Done(Done),
+}
+
+/// How many regions the item has that begins with `region`, itself included.
+///
+/// # Errors
+/// A region too short to say, or a number outside `1..=257`.
+pub fn region_count(region: &[u8], ctx: &Ctx<'_>) -> Verdict<usize> {
+    let Some(count) = bytes::le16(region, 2) else {
+        return Err(ctx.short("log.item.type", region.len()));
+    };
+    ctx.within("log.item.size", 1..=REGIONS_MAX, count)?;
+    Ok(count.into())
+}
+
+impl<'a> Item<'a> {
+    /// Takes `regions`, all regions of one item, apart.
+    ///
+    /// # Errors
+    /// The first check that fails; `log.item.type` for a type nobody knows.
+    pub fn decode(regions: &'a [&'a [u8]], ctx: &Ctx<'_>) -> Verdict<Self> {
+        let first = regions.first().copied().unwrap_or_default();
+        let Some(kind) = bytes::le16(first, 0) else {
+            return Err(ctx.short("log.item.type", first.len()));
+        };
+        Ok(match kind {
+            kind::BUF => Self::Buf(Buf::decode(regions, ctx)?),
+            kind::INODE => Self::Inode(Box::new(Inode::decode(regions, ctx)?)),
+            kind::ICREATE => Self::Icreate(exactly(first, "log.icreate.len", ctx)?),
+            kind::DQUOT => Self::Dquot(Dquot::decode(regions, ctx)?),
+            kind::QUOTAOFF => Self::Quotaoff(exactly(first, "log.quotaoff.len", ctx)?),
+            kind::ATTRI => Self::Intent(attri::decode(regions, ctx)?),
+            _ => intent::decode(kind, first, ctx)?.ok_or_else(|| {
+                let known = Expected::Described("a known item type".into());
+                ctx.fault("log.item.type", known, Value::Hex(kind.into()))
+            })?,
+        })
+    }
+}
+
+/// The structure that `region` is, no byte more or less.
+fn exactly<'a, T>(region: &'a [u8], check: &'static str, ctx: &Ctx<'_>) -> Verdict<&'a T>
+where
+    T: FromBytes + KnownLayout + Immutable + Unaligned,
+{
+    T::ref_from_bytes(region)
+        .map_err(|_| ctx.fault(check, Expected::Exactly(size_of::<T>().into()), region.len()))
+}
+
+/// The structure that `region` begins with, and what follows it.
+fn prefix<'a, T>(region: &'a [u8], check: &'static str, ctx: &Ctx<'_>) -> Verdict<(&'a T, &'a [u8])>
+where
+    T: FromBytes + KnownLayout + Immutable + Unaligned,
+{
+    T::ref_from_prefix(region)
+        .map_err(|_| ctx.fault(check, Expected::AtLeast(size_of::<T>().into()), region.len()))
+}
