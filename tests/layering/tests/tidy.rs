@@ -1,0 +1,76 @@
+//! What a reader may rely on in every file.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The only places where `unsafe` may stand: kernels for one processor, ioctls, io_uring.
+const UNSAFE_ALLOWED: &[&str] = &["stack/0-crc/src/", "stack/1-block/src/", "bench/src/"];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn rust_files(dir: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(dir).expect("a readable tree").flatten() {
+        let path = entry.path();
+        if path.is_dir() && path.file_name().is_some_and(|name| name != "target") {
+            rust_files(&path, found);
+        } else if path.extension().is_some_and(|ext| ext == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+fn sources() -> Vec<(String, String)> {
+    let root = root();
+    let mut files = Vec::new();
+    for dir in ["stack", "tests", "bench"] {
+        rust_files(&root.join(dir), &mut files);
+    }
+    files
+        .into_iter()
+        .map(|path| {
+            let text = fs::read_to_string(&path).expect("UTF-8");
+            let name = path.strip_prefix(&root).expect("below the root").display().to_string();
+            (name, text)
+        })
+        .collect()
+}
+
+#[test]
+fn unsafe_stands_only_where_it_is_allowed() {
+    for (name, text) in sources() {
+        let allowed = UNSAFE_ALLOWED.iter().any(|dir| name.starts_with(dir));
+        let used = text.lines().any(|line| {
+            let code = line.split("//").next().unwrap_or("");
+            ["{", "fn", "impl"].iter().any(|what| code.contains(&format!("unsafe {what}")))
+        });
+        assert!(allowed || !used, "{name} has unsafe code");
+    }
+}
+
+#[test]
+fn every_floor_opens_with_its_number_and_story() {
+    for entry in fs::read_dir(root().join("stack")).expect("stack").flatten() {
+        let name = entry.file_name().into_string().expect("UTF-8");
+        let Ok(text) = fs::read_to_string(entry.path().join("src/lib.rs")) else { continue };
+        let floor = name.split('-').next().expect("a number");
+        if floor == "7" {
+            continue; // The facade's page is written for people who have not seen the stack.
+        }
+        let opening = format!("//! Floor {floor}: ");
+        assert!(text.starts_with(&opening), "{name}/src/lib.rs does not open with \"{opening}\"");
+    }
+}
+
+#[test]
+fn no_note_to_self_and_no_path_of_a_machine_is_left() {
+    // Spelled in pieces, or this file would find itself.
+    let marks =
+        [concat!("FIX", "ME"), concat!("TO", "DO"), concat!("XX", "X:"), concat!("/wo", "rk/")];
+    for (name, text) in sources() {
+        for mark in marks {
+            assert!(!text.contains(mark), "{name} contains {mark}");
+        }
+    }
+}
