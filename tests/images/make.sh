@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# Makes the images in this folder: small volumes that the Linux kernel filled, kept compressed, for
+# tests that need neither root nor the kernel. Run as root with mkfs.xfs, setfattr, setfacl, zstd.
+#   make.sh            every image
+# They are made once; a new run gives other inode numbers and times, and manifests with them.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+work=$(mktemp -d); mnt=$work/mnt; mkdir "$mnt"
+trap 'umount "$mnt" 2>/dev/null || true; rm -rf "$work"' EXIT
+mkfs() { TEST_DIR=/x TEST_DEV=/x QA_CHECK_FS=1 mkfs.xfs -q -f "$@"; }
+
+# A tree with every form of directory, attribute fork, symlink, special file and extent map.
+fill() {
+    local t=$1
+    mkdir "$t/sf" "$t/block" "$t/leaf" "$t/node"
+    echo hello >"$t/sf/a"; echo world >"$t/sf/b"
+    for i in $(seq 40); do : >"$t/block/file$i"; done
+    for i in $(seq 300); do ln "$t/sf/a" "$t/leaf/link-number-$i"; done
+    for i in $(seq 1500); do ln "$t/sf/b" "$t/node/another-link-with-a-longer-name-$i"; done
+    rm "$t"/leaf/link-number-1?? "$t"/node/*-7??
+    ln -s short "$t/symlink"; ln -s "$(printf 'x%.0s' $(seq 900))" "$t/symlink-remote"
+    mknod "$t/char" c 5 300; mknod "$t/block-device" b 8 1; mkfifo "$t/fifo"
+    truncate -s 1M "$t/hole"; echo end >>"$t/hole"
+    fallocate -l 256k "$t/unwritten"
+    for i in $(seq 0 2 400); do echo "$i" | dd of="$t/fragmented" bs=4096 seek="$i" conv=notrunc status=none; done
+    cp "$t/sf/a" "$t/attr-sf"; setfattr -n user.k -v v "$t/attr-sf"; setfattr -n trusted.t -v w "$t/attr-sf"
+    cp "$t/sf/a" "$t/attr-leaf"; for i in $(seq 20); do setfattr -n "user.name$i" -v "value-$i-$(printf 'v%.0s' $(seq 30))" "$t/attr-leaf"; done
+    cp "$t/sf/a" "$t/attr-node"; for i in $(seq 300); do setfattr -n "user.name$i" -v "value-$i-$(printf 'w%.0s' $(seq 40))" "$t/attr-node"; done
+    cp "$t/sf/a" "$t/attr-remote"; setfattr -n user.big -v "$(printf 'r%.0s' $(seq 10000))" "$t/attr-remote"
+    setfacl -m u:1000:rw "$t/sf/b" 2>/dev/null || true
+    chmod 4755 "$t/attr-sf"; chown 1000:100 "$t/block"; touch -d '1960-01-02 03:04:05.123456789' "$t/sf/a"
+    cp --reflink=always "$t/fragmented" "$t/clone" 2>/dev/null || true
+}
+
+keep() { zstd -q -19 --long -f "$1" -o "$here/$2.img.zst"; ls -la "$here/$2.img.zst"; }
+
+image() { # name, size, mkfs options...
+    local name=$1 size=$2; shift 2
+    truncate -s "$size" "$work/i"; mkfs "$@" "$work/i"
+    mount -o loop "$work/i" "$mnt"; fill "$mnt"; umount "$mnt"
+    keep "$work/i" "$name"; rm "$work/i"
+}
+
+image v5 64M -m rmapbt=1 -i nrext64=1
+image v5-1k 64M -b size=1024 -n size=4096 -m rmapbt=1
+image v5-plain 64M -m finobt=0,reflink=0,bigtime=0,inobtcount=0 -i sparse=0
+
+# A dirty log: everything up to the shutdown is in the journal, little of it in place.
+truncate -s 64M "$work/i"; mkfs -m rmapbt=1 "$work/i"
+mount -o loop "$work/i" "$mnt"; fill "$mnt"; xfs_io -x -c 'shutdown -f' "$mnt"; umount "$mnt"
+keep "$work/i" v5-dirty
