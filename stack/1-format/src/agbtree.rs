@@ -69,10 +69,14 @@ pub struct Ids {
     bno: &'static str,
     owner: &'static str,
     lsn: &'static str,
-    level: &'static str,
-    numrecs: &'static str,
-    leftsib: &'static str,
-    rightsib: &'static str,
+    /// Level: beyond the tree's most, or not one below the parent's.
+    pub level: &'static str,
+    /// Number of records: too many for a block, or too few.
+    pub numrecs: &'static str,
+    /// Left sibling: no block, or not the left neighbour.
+    pub leftsib: &'static str,
+    /// Right sibling: no block, or not the right neighbour.
+    pub rightsib: &'static str,
     /// Ids for users of the block: records out of order.
     pub order: &'static str,
     /// A record with impossible content.

@@ -1,0 +1,86 @@
+//! What a check found, and the sink that takes findings from all threads.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use serde::Serialize;
+use xfskit_format::{Corruption, Fault, Verdict};
+
+/// How bad a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// Untidy, or worth knowing, but no reader is misled by it: a stale hint, a journal that waits
+    /// for its replay.
+    Warning,
+    /// The volume contradicts itself or the format.
+    Error,
+    /// So much is missing that a part of the volume could not be judged.
+    Fatal,
+}
+
+impl fmt::Display for Severity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Warning => "warning",
+            Self::Error => "error",
+            Self::Fatal => "fatal",
+        })
+    }
+}
+
+/// One thing that is wrong: how bad, and which check failed where.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// How bad.
+    pub severity: Severity,
+    /// Which check, where, what was expected, what was found.
+    #[serde(flatten)]
+    pub corruption: Corruption,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.severity, self.corruption)
+    }
+}
+
+/// Where findings go: the caller's closure, behind a lock (a leaf: nothing is taken under it).
+pub(crate) struct Sink<'a> {
+    to: Mutex<&'a mut (dyn FnMut(Finding) + Send)>,
+    counts: [AtomicU64; 3],
+}
+
+impl<'a> Sink<'a> {
+    pub(crate) fn new(to: &'a mut (dyn FnMut(Finding) + Send)) -> Self {
+        Self { to: Mutex::new(to), counts: Default::default() }
+    }
+
+    #[cold]
+    pub(crate) fn report(&self, severity: Severity, fault: Fault) {
+        self.counts[severity as usize].fetch_add(1, Ordering::Relaxed);
+        let mut to = self.to.lock().unwrap_or_else(PoisonError::into_inner);
+        to(Finding { severity, corruption: *fault });
+    }
+
+    /// Reports a failed check as an error. True where it passed.
+    pub(crate) fn error(&self, verdict: Verdict) -> bool {
+        verdict.map_err(|fault| self.report(Severity::Error, fault)).is_ok()
+    }
+
+    /// Reports a failed check as a warning. True where it passed.
+    pub(crate) fn warning(&self, verdict: Verdict) -> bool {
+        verdict.map_err(|fault| self.report(Severity::Warning, fault)).is_ok()
+    }
+
+    /// Findings of this severity so far.
+    pub(crate) fn count(&self, severity: Severity) -> u64 {
+        self.counts[severity as usize].load(Ordering::Relaxed)
+    }
+
+    /// All findings so far.
+    pub(crate) fn total(&self) -> u64 {
+        self.counts.iter().map(|c| c.load(Ordering::Relaxed)).sum()
+    }
+}

@@ -1,0 +1,241 @@
+//! Phase 2: each allocation group for itself. Its headers, its free list, its free-space and inode
+//! btrees. What they say is kept for the later phases, which compare it with what is there.
+
+use std::collections::HashSet;
+use std::sync::{Mutex, PoisonError};
+
+use xfskit_format::agbtree::Tree;
+use xfskit_format::agf::{self, Agf};
+use xfskit_format::agfl::{self, Agfl};
+use xfskit_format::agi::{self, Agi, NULLAGINO};
+use xfskit_format::rmap::owner;
+use xfskit_units::{AgBlock, AgIno, AgNumber, ExtLen, FsBlock};
+
+use crate::btree::{Walked, walk};
+use crate::census::Used;
+use crate::chunks::{self, ChunkMap};
+use crate::freespace;
+use crate::volume::Volume;
+
+/// What is known about one allocation group.
+#[derive(Default)]
+pub(crate) struct Group {
+    /// The AGF, where it is usable.
+    pub agf: Option<Box<Agf>>,
+    /// The AGI, where it is usable.
+    pub agi: Option<Box<Agi>>,
+    /// Free extents as the bnobt has them, in order.
+    pub free: Vec<Extent>,
+    /// True where `free` is all of it.
+    pub free_known: bool,
+    /// Blocks of the AGFL that may be believed.
+    pub agfl_blocks: u32,
+    /// Blocks of bnobt and cntbt; `None` where one could not be walked.
+    pub alloc_tree_blocks: Option<u32>,
+    /// The inode chunks.
+    pub chunks: ChunkMap,
+    /// Everything in use, as far as it has been found.
+    pub used: Mutex<Vec<Used>>,
+}
+
+/// A free extent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Extent {
+    pub start: u32,
+    pub len: u32,
+}
+
+impl Group {
+    /// Puts down that these extents are in use.
+    pub(crate) fn claim(&self, used: impl IntoIterator<Item = Used>) {
+        self.used.lock().unwrap_or_else(PoisonError::into_inner).extend(used);
+    }
+}
+
+/// Judges group `agno`.
+pub(crate) fn judge(vol: &Volume<'_>, agno: AgNumber) -> Group {
+    let mut group = Group::default();
+    let mut entered = HashSet::new();
+    claim_fixed(vol, agno, &group);
+    group.agf = judge_agf(vol, agno);
+    if let Some(agf) = group.agf.take() {
+        judge_agfl(vol, agno, &agf, &mut group);
+        judge_free_space(vol, agno, &agf, &mut group, &mut entered);
+        group.agf = Some(agf);
+    }
+    group.agi = judge_agi(vol, agno);
+    if let Some(agi) = group.agi.take() {
+        judge_inode_trees(vol, agno, &agi, &mut group, &mut entered);
+        group.agi = Some(agi);
+    }
+    group
+}
+
+/// What lies in every group at the same place, and the journal.
+fn claim_fixed(vol: &Volume<'_>, agno: AgNumber, group: &Group) {
+    let headers = vol.geo.ag_header_last().0.saturating_add(1);
+    group.claim([Used::special(0, headers, owner::FS)]);
+    let log = vol.geo.logstart.and_then(|start: FsBlock| vol.geo.fsb_split(start));
+    if let Some((log_agno, agbno)) = log
+        && log_agno == agno
+    {
+        group.claim([Used::special(agbno.0, vol.geo.logblocks, owner::LOG)]);
+    }
+}
+
+fn judge_agf(vol: &Volume<'_>, agno: AgNumber) -> Option<Box<Agf>> {
+    let ctx = vol.ctx(agf::location(&vol.geo, agno));
+    let mut sector = vec![0; vol.geo.sectsize()];
+    let agf = vol.judge(ctx.at, &mut sector, agf::CRC_OFFSET, |bytes| {
+        Agf::verify(bytes, &ctx, agno).cloned().map(Box::new)
+    })?;
+    if vol.geo.v5() {
+        let stray = agf.spare64.iter().filter(|word| word.get() != 0).count();
+        vol.sink.warning(ctx.eq("agf.spare64", 0, stray));
+    }
+    let (slots, window) = (agfl::slots(&vol.geo), free_list_window(vol, &agf));
+    let empty = agf.flcount.get() == 0 && (window == 0 || window == slots);
+    vol.sink.error(ctx.eq("agf.flcount", if empty { 0 } else { window }, agf.flcount.get()));
+    Some(agf)
+}
+
+/// Slots of the AGFL from `flfirst` to `fllast`.
+fn free_list_window(vol: &Volume<'_>, agf: &Agf) -> u32 {
+    let (first, last, slots) = (agf.flfirst.get(), agf.fllast.get(), agfl::slots(&vol.geo));
+    let past = last.saturating_add(1);
+    if past >= first { past - first } else { slots.saturating_sub(first).saturating_add(past) }
+}
+
+fn judge_agfl(vol: &Volume<'_>, agno: AgNumber, agf: &Agf, group: &mut Group) {
+    let ctx = vol.ctx(agfl::location(&vol.geo, agno));
+    let mut sector = vec![0; vol.geo.sectsize()];
+    let mut claims = Vec::new();
+    vol.judge(ctx.at, &mut sector, agfl::CRC_OFFSET, |bytes| {
+        for (index, agbno) in Agfl::verify(bytes, &ctx, agno)?.active(agf).enumerate() {
+            if vol.sink.error(ctx.entry(index).agbno("agfl.bno", agno, agbno.0)) {
+                claims.push(Used::special(agbno.0, 1, owner::AG));
+            }
+        }
+        Ok(())
+    });
+    group.agfl_blocks = u32::try_from(claims.len()).unwrap_or(0);
+    group.claim(claims);
+}
+
+fn judge_free_space(
+    vol: &Volume<'_>,
+    agno: AgNumber,
+    agf: &Agf,
+    group: &mut Group,
+    entered: &mut HashSet<u32>,
+) {
+    let mut by_block = Vec::new();
+    let bno = walk(vol, agno, Tree::Bno, (agf.bnoroot.get(), agf.bnolevel.get()), entered, &mut {
+        |block, ctx| freespace::collect(vol, agno, block, ctx, &mut by_block)
+    });
+    let mut by_size = Vec::new();
+    let cnt = walk(vol, agno, Tree::Cnt, (agf.cntroot.get(), agf.cntlevel.get()), entered, &mut {
+        |block, ctx| freespace::collect(vol, agno, block, ctx, &mut by_size)
+    });
+    for tree in [&bno, &cnt] {
+        group.claim(tree.blocks.iter().map(|&agbno| Used::special(agbno, 1, owner::AG)));
+    }
+    freespace::judge_order(vol, agno, &by_block);
+    if bno.complete && cnt.complete {
+        by_size.sort_unstable();
+        freespace::compare(vol, agno, &by_block, &by_size);
+        group.alloc_tree_blocks = Some(bno.count().saturating_add(cnt.count()));
+    }
+    // Either tree alone says what is free, should the other be unreadable.
+    group.free_known = bno.complete || cnt.complete;
+    group.free = if bno.complete || !cnt.complete { by_block } else { by_size };
+    if group.free_known {
+        let ctx = vol.ctx(agf::location(&vol.geo, agno));
+        let freeblks = group.free.iter().map(|extent| u64::from(extent.len)).sum::<u64>();
+        vol.sink.error(ctx.eq("agf.freeblks", freeblks, agf.freeblks.get().into()));
+        let longest = group.free.iter().map(|extent| extent.len).max().unwrap_or(0);
+        vol.sink.error(ctx.eq("agf.longest", longest, agf.longest.get()));
+    }
+}
+
+fn judge_agi(vol: &Volume<'_>, agno: AgNumber) -> Option<Box<Agi>> {
+    let ctx = vol.ctx(agi::location(&vol.geo, agno));
+    let mut sector = vec![0; vol.geo.sectsize()];
+    vol.judge(ctx.at, &mut sector, agi::CRC_OFFSET, |bytes| {
+        Agi::verify(bytes, &ctx, agno).cloned().map(Box::new)
+    })
+}
+
+fn judge_inode_trees(
+    vol: &Volume<'_>,
+    agno: AgNumber,
+    agi: &Agi,
+    group: &mut Group,
+    entered: &mut HashSet<u32>,
+) {
+    let geo = &vol.geo;
+    let mut list = Vec::new();
+    let ino = walk(vol, agno, Tree::Ino, (agi.root.get(), agi.level.get()), entered, &mut {
+        |block, ctx| chunks::collect(vol, agno, block, ctx, &mut list)
+    });
+    claim_inode_tree(group, &ino);
+    let ctx = vol.ctx(agi::location(geo, agno));
+    if ino.complete {
+        judge_inode_counts(vol, agno, agi, &list);
+        if geo.features.inobtcount() {
+            vol.sink.error(ctx.eq("agi.ino_blocks", ino.count(), agi.ino_blocks.get()));
+        }
+    }
+    if geo.features.finobt() {
+        let mut free = Vec::new();
+        let root = (agi.free_root.get(), agi.free_level.get());
+        let fino = walk(vol, agno, Tree::Fino, root, entered, &mut {
+            |block, ctx| chunks::collect(vol, agno, block, ctx, &mut free)
+        });
+        claim_inode_tree(group, &fino);
+        if fino.complete && geo.features.inobtcount() {
+            vol.sink.error(ctx.eq("agi.fino_blocks", fino.count(), agi.fino_blocks.get()));
+        }
+        if fino.complete && ino.complete {
+            chunks::compare_free(vol, agno, &list, &free);
+        }
+    }
+    group.claim(chunks::claims(vol, &list));
+    group.chunks = ChunkMap::new(list, ino.complete);
+}
+
+fn claim_inode_tree(group: &Group, tree: &Walked) {
+    group.claim(tree.blocks.iter().map(|&agbno| Used::special(agbno, 1, owner::INOBT)));
+}
+
+/// The AGI's counters and hints against the inode btree.
+fn judge_inode_counts(
+    vol: &Volume<'_>,
+    agno: AgNumber,
+    agi: &Agi,
+    list: &[xfskit_format::inobt::Chunk],
+) {
+    let ctx = vol.ctx(agi::location(&vol.geo, agno));
+    let present: u64 = list.iter().map(|chunk| u64::from(chunk.present().count_ones())).sum();
+    let used: u64 = list.iter().map(|chunk| u64::from(chunk.used().count_ones())).sum();
+    vol.sink.error(ctx.eq("agi.count", present, agi.count.get().into()));
+    vol.sink.error(ctx.eq("agi.freecount", present - used, agi.freecount.get().into()));
+    for (id, hint) in [("agi.newino", agi.newino.get()), ("agi.dirino", agi.dirino.get())] {
+        let there = list.binary_search_by_key(&AgIno(hint), |chunk| chunk.startino).is_ok();
+        let sound = hint == NULLAGINO || there;
+        vol.sink.warning(ctx.require(id, sound, "the first inode of a chunk, or none", hint));
+    }
+    if vol.log_clean {
+        for (bucket, head) in agi.unlinked.iter().enumerate() {
+            let head = head.get();
+            let empty = head == NULLAGINO;
+            let ctx = ctx.entry(bucket);
+            vol.sink.error(ctx.require("agi.unlinked", empty, "an empty list", head));
+        }
+    }
+}
+
+/// True where `[start, start + len)` can be an extent of group `agno`.
+pub(crate) fn valid_extent(vol: &Volume<'_>, agno: AgNumber, start: u32, len: u32) -> bool {
+    vol.geo.valid_agb_extent(agno, AgBlock(start), ExtLen(len))
+}

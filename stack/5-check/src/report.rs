@@ -1,0 +1,109 @@
+//! The answer of a check: counts, times, and whether the volume is clean.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+/// The phases of a check, in the order in which they run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Phase {
+    /// The superblocks and the journal's state.
+    Superblocks,
+    /// AG headers, free-space and inode btrees.
+    Groups,
+    /// Every inode, its forks, its attributes.
+    Inodes,
+    /// Every directory, against the inodes its entries name.
+    Directories,
+    /// Every block's owner: free space, reverse mappings, reference counts.
+    Space,
+    /// Link counts, the shape of the directory tree, counters.
+    Tree,
+}
+
+impl Phase {
+    /// The phase in a few words, for a progress bar.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Superblocks => "superblocks and journal",
+            Self::Groups => "allocation groups",
+            Self::Inodes => "inodes",
+            Self::Directories => "directories",
+            Self::Space => "ownership of blocks",
+            Self::Tree => "links and counters",
+        }
+    }
+}
+
+/// Somebody who wants to know how far a check has come. Called from all threads, a few thousand
+/// times at most.
+pub trait Progress: Sync {
+    /// `done` of `total` units of `phase` are finished.
+    fn report(&self, phase: Phase, done: u64, total: u64);
+}
+
+/// Nobody: no progress wanted.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Silent;
+
+impl Progress for Silent {
+    fn report(&self, _phase: Phase, _done: u64, _total: u64) {}
+}
+
+/// One phase of a finished check.
+#[derive(Clone, Debug, Serialize)]
+pub struct PhaseReport {
+    /// Which.
+    pub phase: Phase,
+    /// Findings of all severities.
+    pub findings: u64,
+    /// Wall-clock time.
+    #[serde(serialize_with = "as_seconds")]
+    pub time: Duration,
+}
+
+fn as_seconds<S: serde::Serializer>(time: &Duration, s: S) -> Result<S::Ok, S::Error> {
+    s.serialize_f64(time.as_secs_f64())
+}
+
+/// What a check counted.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Report {
+    /// Findings that are warnings.
+    pub warnings: u64,
+    /// Findings that are errors.
+    pub errors: u64,
+    /// Findings that kept a part of the volume from being judged.
+    pub fatals: u64,
+    /// The phases that ran.
+    pub phases: Vec<PhaseReport>,
+    /// Inodes in use.
+    pub inodes: u64,
+    /// Free inodes in allocated chunks.
+    pub inodes_free: u64,
+    /// Directories among the inodes in use.
+    pub directories: u64,
+    /// Directory entries, without "." and "..".
+    pub entries: u64,
+    /// Blocks of the data device.
+    pub blocks: u64,
+    /// Free blocks, those of the AGFLs included.
+    pub blocks_free: u64,
+    /// Blocks that more than one file uses.
+    pub blocks_shared: u64,
+    /// Extents of files, attribute forks and fork btrees.
+    pub extents: u64,
+    /// False where the journal waits for its replay; then counters and unlinked lists are not
+    /// judged.
+    pub log_clean: bool,
+    /// Estimate of the most memory taken by what the check collected, in bytes.
+    pub memory_peak: u64,
+}
+
+impl Report {
+    /// True where nothing is wrong; warnings do not count.
+    pub fn clean(&self) -> bool {
+        self.errors == 0 && self.fatals == 0
+    }
+}

@@ -1,0 +1,238 @@
+//! Phase 1: the primary superblock, without which there is nothing to judge, and its copies.
+
+use xfskit_block::BlockDevice;
+use xfskit_format::sb::{self, SbError, Superblock};
+use xfskit_format::{Corruption, Ctx, Fault, Location};
+use xfskit_units::{AgNumber, ByteOffset, Features};
+use zerocopy::FromBytes;
+
+use crate::Error;
+use crate::volume::Volume;
+
+/// Largest sector the format knows, in bytes.
+const MAX_SECTOR: usize = 32768;
+
+/// The superblock that the judgement goes by, and what is wrong with the primary.
+pub(crate) struct Primary {
+    pub sb: Superblock,
+    pub faults: Vec<Fault>,
+}
+
+/// Reads the superblock at byte `offset` and verifies it as that of group `agno`.
+fn read_at(
+    dev: &dyn BlockDevice,
+    offset: u64,
+    agno: AgNumber,
+) -> Result<(Superblock, Vec<u8>), Error> {
+    let room = dev.size().0.saturating_sub(offset).min(MAX_SECTOR as u64);
+    let mut sector = vec![0; usize::try_from(room).unwrap_or(MAX_SECTOR)];
+    dev.read_at(ByteOffset(offset), &mut sector)?;
+    let size = Superblock::parse(&sector).map_or(0, |sb| usize::from(sb.sectsize.get()));
+    sector.truncate(if (512..=MAX_SECTOR).contains(&size) { size } else { 512 });
+    let sb = Superblock::verify(&sector, agno)?.clone();
+    Ok((sb, sector))
+}
+
+/// The primary superblock of `dev`. Where a field of it is wrong, the first secondary that can be
+/// found by its sizes and passes stands in for it.
+pub(crate) fn find(dev: &dyn BlockDevice) -> Result<Primary, Error> {
+    let fault = match read_at(dev, 0, AgNumber(0)) {
+        Ok((sb, _)) => return Ok(Primary { sb, faults: Vec::new() }),
+        Err(Error::Superblock(SbError::Corrupt(fault))) => fault,
+        Err(other) => return Err(other),
+    };
+    let mut start = [0u8; size_of::<Superblock>()];
+    dev.read_at(ByteOffset(0), &mut start)?;
+    let broken = Superblock::read_from_bytes(&start).map_err(|_| Error::TooSmall)?;
+    if fault.check.0 == "sb.crc"
+        && let Some(sb) = with_crc_mended(dev, &broken)
+    {
+        return Ok(Primary { sb, faults: vec![fault] });
+    }
+    let ag_bytes = u64::from(broken.agblocks.get()).saturating_mul(broken.blocksize.get().into());
+    for agno in 1..broken.agcount.get().min(64) {
+        let offset = ag_bytes.saturating_mul(agno.into());
+        if let Ok((mut sb, _)) = read_at(dev, offset, AgNumber(agno)) {
+            sb.inprogress = 0;
+            sb.rootino = broken.rootino;
+            return Ok(Primary { sb, faults: vec![fault] });
+        }
+    }
+    Err(Error::Superblock(SbError::Corrupt(fault)))
+}
+
+/// The primary, if nothing but its checksum is wrong.
+fn with_crc_mended(dev: &dyn BlockDevice, broken: &Superblock) -> Option<Superblock> {
+    let mut sector = vec![0; usize::from(broken.sectsize.get()).clamp(512, MAX_SECTOR)];
+    dev.read_at(ByteOffset(0), &mut sector).ok()?;
+    xfskit_crc::update(&mut sector, sb::CRC_OFFSET);
+    Superblock::verify(&sector, AgNumber(0)).ok().cloned()
+}
+
+/// Judges what the primary says beyond its verifier.
+pub(crate) fn judge_primary(vol: &Volume<'_>, sb: &Superblock) {
+    let ctx = vol.ctx(sb::location(&vol.geo, AgNumber(0)));
+    let sink = &vol.sink;
+    vol.fatal(ctx.at_least("sb.dblocks", vol.geo.data_bytes().0, vol.dev.size().0));
+    sink.error(ctx.lsn("sb.lsn", sb.lsn()));
+    let features = &vol.geo.features;
+    sink.error(ctx.require(
+        "sb.features_incompat",
+        !features.needsrepair(),
+        "a volume that is not waiting for repair",
+        "needsrepair",
+    ));
+    judge_feature_words(&ctx, vol, sb);
+    if features.metadir() {
+        return;
+    }
+    judge_quota_fields(&ctx, vol, sb);
+    if sb.rblocks.get() == 0 {
+        sink.error(ctx.eq("sb.frextents", 0, sb.frextents.get()));
+    } else {
+        let (rextents, size) = (sb.rextents.get(), u64::from(sb.rextsize.get()).max(1));
+        sink.error(ctx.eq("sb.rextents", sb.rblocks.get() / size, rextents));
+        let bitmap_bits = 8 * u64::from(sb.blocksize.get());
+        let bitmap = rextents.div_ceil(bitmap_bits.max(1));
+        sink.error(ctx.eq("sb.rbmblocks", bitmap, sb.rbmblocks.get().into()));
+        let log = rextents.checked_ilog2().unwrap_or(0);
+        sink.error(ctx.eq("sb.rextslog", log, sb.rextslog.into()));
+        sink.error(ctx.at_most("sb.frextents", rextents, sb.frextents.get()));
+    }
+}
+
+/// The two copies of `features2` agree, and features that need each other are there together.
+fn judge_feature_words(ctx: &Ctx<'_>, vol: &Volume<'_>, sb: &Superblock) {
+    let features = &vol.geo.features;
+    let (word, copy) = (sb.features2.get(), sb.bad_features2.get());
+    if copy == 0 {
+        // Linux mends this silently at the next mount.
+        vol.sink.warning(ctx.eq_hex("sb.bad_features2", word, copy));
+    } else {
+        vol.sink.error(ctx.eq_hex("sb.features2", copy, word));
+    }
+    let unknown = sb.unknown_ro_compat();
+    vol.sink.warning(ctx.eq_hex("sb.features_ro_compat", 0u32, unknown));
+    let needs = "the free-inode btree beside inobtcount";
+    let sound = !features.inobtcount() || features.finobt();
+    vol.sink.error(ctx.require("sb.features_ro_compat", sound, needs, "inobtcount alone"));
+    if vol.log_clean {
+        let stale = sb.features_log_incompat.get();
+        if vol.geo.v5() && stale != 0 {
+            vol.sink.warning(ctx.eq_hex("sb.features_log_incompat", 0u32, stale));
+        }
+    }
+}
+
+/// Quota flags that this version of the format does not have.
+fn judge_quota_fields(ctx: &Ctx<'_>, vol: &Volume<'_>, sb: &Superblock) {
+    let illegal: u16 = if vol.geo.v5() { 0x30 } else { 0x780 };
+    vol.sink.error(ctx.eq_hex("sb.qflags", 0u16, sb.qflags.get() & illegal));
+    let accounted = sb.qflags.get() & 0x49 != 0;
+    let some = |ino: u64| ino != 0 && ino != u64::MAX;
+    let mut inodes =
+        [("sb.uquotino", sb.uquotino), ("sb.gquotino", sb.gquotino), ("sb.pquotino", sb.pquotino)];
+    if !vol.geo.v5() {
+        inodes[2].1 = 0.into();
+    }
+    let mut any = false;
+    for (id, ino) in inodes {
+        let ino = ino.get();
+        any |= some(ino);
+        let valid = !some(ino) || vol.geo.valid_ino(xfskit_units::Ino(ino));
+        vol.sink.error(ctx.require(id, valid, "a valid inode number or none", ino));
+    }
+    let sound = !accounted || any;
+    vol.sink.error(ctx.require("sb.qflags", sound, "a quota inode beside accounting", "none"));
+}
+
+/// Judges the superblock of group `agno` against the primary.
+pub(crate) fn judge_secondary(vol: &Volume<'_>, primary: &Superblock, agno: AgNumber) {
+    let ctx = vol.ctx(sb::location(&vol.geo, agno));
+    let mut sector = vec![0; vol.geo.sectsize()];
+    if !vol.read(ctx.at, &mut sector) {
+        return;
+    }
+    let mut verdict = verify(&sector, agno, ctx.at);
+    if verdict.as_ref().is_err_and(|fault| fault.check.0 == "sb.crc") {
+        vol.sink.error(verdict.map(drop));
+        xfskit_crc::update(&mut sector, sb::CRC_OFFSET);
+        verdict = verify(&sector, agno, ctx.at);
+    }
+    match verdict {
+        Ok(sb) => compare(vol, &ctx, primary, &sb),
+        Err(fault) => {
+            vol.sink.error(Err(fault));
+        }
+    }
+}
+
+/// The verifier's answer, every way to fail being a corruption here.
+fn verify(sector: &[u8], agno: AgNumber, at: Location) -> Result<Superblock, Fault> {
+    let corrupt = |id, found: String| {
+        Box::new(Corruption {
+            check: xfskit_format::fault::CheckId(id),
+            at,
+            expected: xfskit_format::Expected::Described("what the primary says".into()),
+            found: found.into(),
+        })
+    };
+    Superblock::verify(sector, agno).cloned().map_err(|error| match error {
+        SbError::Corrupt(mut fault) => {
+            fault.at = at;
+            fault
+        }
+        SbError::NotXfs { found } => corrupt("sb.magicnum", format!("{found:#x}")),
+        SbError::Version(version) => corrupt("sb.versionnum", version.to_string()),
+        other => corrupt("sb.features_incompat", other.to_string()),
+    })
+}
+
+/// The fields in which all superblocks agree.
+fn compare(vol: &Volume<'_>, ctx: &Ctx<'_>, primary: &Superblock, sb: &Superblock) {
+    let sink = &vol.sink;
+    let numbers = [
+        ("sb.blocksize", u64::from(primary.blocksize.get()), u64::from(sb.blocksize.get())),
+        ("sb.dblocks", primary.dblocks.get(), sb.dblocks.get()),
+        ("sb.rblocks", primary.rblocks.get(), sb.rblocks.get()),
+        ("sb.rextents", primary.rextents.get(), sb.rextents.get()),
+        ("sb.logstart", primary.logstart.get(), sb.logstart.get()),
+        ("sb.rextsize", primary.rextsize.get().into(), sb.rextsize.get().into()),
+        ("sb.agblocks", primary.agblocks.get().into(), sb.agblocks.get().into()),
+        ("sb.agcount", primary.agcount.get().into(), sb.agcount.get().into()),
+        ("sb.rbmblocks", primary.rbmblocks.get().into(), sb.rbmblocks.get().into()),
+        ("sb.logblocks", primary.logblocks.get().into(), sb.logblocks.get().into()),
+        ("sb.sectsize", primary.sectsize.get().into(), sb.sectsize.get().into()),
+        ("sb.inodesize", primary.inodesize.get().into(), sb.inodesize.get().into()),
+        ("sb.imax_pct", primary.imax_pct.into(), sb.imax_pct.into()),
+    ];
+    for (id, expected, found) in numbers {
+        sink.error(ctx.eq(id, expected, found));
+    }
+    let (ours, theirs): (Features, Features) = (primary.features(), sb.features());
+    let needsrepair = xfskit_units::features::incompat::NEEDSREPAIR;
+    let words = [
+        (
+            "sb.versionnum",
+            u32::from(ours.versionnum & 0x1000),
+            u32::from(theirs.versionnum & 0x1000),
+        ),
+        ("sb.features_compat", ours.compat, theirs.compat),
+        ("sb.features_ro_compat", ours.ro_compat, theirs.ro_compat),
+        ("sb.features_incompat", ours.incompat & !needsrepair, theirs.incompat & !needsrepair),
+    ];
+    for (id, expected, found) in words {
+        sink.error(ctx.eq_hex(id, expected, found));
+    }
+    sink.warning(ctx.eq_hex("sb.features_log_incompat", ours.log_incompat, theirs.log_incompat));
+    let uuid = |bytes: [u8; 16]| xfskit_units::Uuid::from_bytes(bytes);
+    sink.warning(ctx.eq("sb.uuid", uuid(primary.uuid), uuid(sb.uuid)));
+    sink.error(ctx.lsn("sb.lsn", sb.lsn()));
+    if sb.inprogress != 0 {
+        let quota = [sb.uquotino, sb.gquotino, sb.pquotino];
+        let stray = quota.iter().take(if vol.geo.v5() { 3 } else { 2 });
+        let stray = stray.filter(|ino| ino.get() != 0 && ino.get() != u64::MAX).count();
+        sink.error(ctx.eq("sb.uquotino", 0, stray));
+        sink.error(ctx.eq("sb.qflags", 0, sb.qflags.get()));
+    }
+}
