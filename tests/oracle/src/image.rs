@@ -78,8 +78,16 @@ impl<'scratch> Image<'scratch> {
     /// A copy of the bytes as they are now, holes kept.
     pub fn copy(&self, name: &str) -> Self {
         let path = self.scratch.path().join(name);
-        run(Command::new("cp").arg("--sparse=always").arg(&self.path).arg(&path)).expect("copy");
-        Self { path, scratch: self.scratch, log: None }
+        let copy = |from: &Path, to: &Path| {
+            run(Command::new("cp").arg("--sparse=always").arg(from).arg(to)).expect("copy");
+        };
+        copy(&self.path, &path);
+        let log = self.log.as_deref().map(|log| {
+            let to = path.with_extension("log");
+            copy(log, &to);
+            to
+        });
+        Self { path, scratch: self.scratch, log }
     }
 
     /// The file.
@@ -120,10 +128,16 @@ pub struct Mount {
 impl Mount {
     /// Mounts to change the tree.
     pub fn read_write(image: &Image, scratch: &Scratch) -> Result<Self, String> {
-        Self::with_options(image, scratch, "loop,nouuid")
+        Self::read_write_with(image, scratch, "")
     }
 
-    /// Mounts to look: nothing is changed but what log recovery does.
+    /// The same with more mount options, separated by commas.
+    pub fn read_write_with(image: &Image, scratch: &Scratch, more: &str) -> Result<Self, String> {
+        let options = ["loop,nouuid", more].join(if more.is_empty() { "" } else { "," });
+        Self::with_options(image, scratch, &options)
+    }
+
+    /// Mounts to look. A dirty log is refused: the loop device cannot be written.
     pub fn read_only(image: &Image, scratch: &Scratch) -> Result<Self, String> {
         Self::with_options(image, scratch, "loop,nouuid,ro,noatime")
     }
@@ -142,6 +156,11 @@ impl Mount {
             .arg(image.path())
             .arg(&path))?;
         Ok(Self { path, _log: log })
+    }
+
+    /// Has the kernel recover the log, and nothing else.
+    pub fn recover(image: &Image, scratch: &Scratch) -> Result<(), String> {
+        Self::read_write(image, scratch)?.unmount()
     }
 
     /// Where the volume's root directory is.

@@ -1,6 +1,6 @@
 //! The manifest of a mounted tree, as the operating system shows it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
@@ -19,11 +19,13 @@ pub fn manifest(root: &Path) -> Manifest {
         .unwrap_or_else(|error| panic!("{}: {error}", root.display()));
     let entry = entry_at(fd.as_fd(), b".", b"/");
     found.entries.insert(b"/".to_vec(), entry);
-    walk(fd.as_fd(), b"", &mut found);
+    walk(fd.as_fd(), b"", &mut found, &mut HashMap::new());
     found
 }
 
-fn walk(dir: BorrowedFd, path: &[u8], found: &mut Manifest) {
+/// `linked` holds what is known of inodes with several names: one may have tens of thousands, and
+/// as many attributes (parent pointers) to go through each time.
+fn walk(dir: BorrowedFd, path: &[u8], found: &mut Manifest, linked: &mut HashMap<u64, Entry>) {
     let listing = rustix::fs::Dir::read_from(dir).expect("opendir");
     for listed in listing {
         let listed = listed.unwrap_or_else(|error| panic!("readdir {}: {error}", show(path)));
@@ -32,17 +34,23 @@ fn walk(dir: BorrowedFd, path: &[u8], found: &mut Manifest) {
             continue;
         }
         let below = [path, b"/", name].concat();
-        let entry = entry_at(dir, name, &below);
+        let entry = match linked.get(&listed.ino()) {
+            Some(known) => known.clone(),
+            None => entry_at(dir, name, &below),
+        };
         assert_eq!(listed.ino(), entry.ino, "d_ino of {}", show(&below));
         let kind = FileType::from_raw_mode(entry.mode);
         let listed_kind = listed.file_type();
         assert!(listed_kind == kind || listed_kind == FileType::Unknown, "{}", show(&below));
         let is_directory = kind == FileType::Directory;
+        if entry.nlink > 1 && !is_directory {
+            linked.entry(entry.ino).or_insert_with(|| entry.clone());
+        }
         let twin = found.entries.insert(below.clone(), entry);
         assert!(twin.is_none(), "{} is listed twice", show(&below));
         if is_directory {
             let fd = open_at(dir, name, OFlags::RDONLY | OFlags::DIRECTORY);
-            walk(fd.as_fd(), &below, found);
+            walk(fd.as_fd(), &below, found, linked);
         }
     }
 }

@@ -12,15 +12,19 @@
 //! | [`image`] | scratch directories, sparse images, mounts that end with their guard |
 //! | [`manifest`] | one comparable record per file of a tree, and the difference of two trees |
 //! | [`kernel`] | the manifest of a mounted tree, as the operating system shows it |
+//! | [`matrix`] | one volume per option of mkfs.xfs |
+//! | [`dirty`] | volumes whose log the kernel left dirty |
 //! | [`trees`] | makers of trees: every form of directory, attribute, file, inode |
 //!
 //! `XFSKIT_REQUIRE_ORACLE=1` makes a skip a failure, `XFSKIT_LONG=1` adds the long runs,
 //! `XFSKIT_SCRATCH=DIR` says where images go (default: `/dev/shm` when it is roomy, else `/tmp`).
 
+pub mod dirty;
 pub mod fsxattr;
 pub mod image;
 pub mod kernel;
 pub mod manifest;
+pub mod matrix;
 pub mod need;
 pub mod tools;
 pub mod trees;
