@@ -12,6 +12,9 @@
 //! | [`sb`] | the superblock, and the [`Geometry`](xfskit_units::Geometry) it describes |
 //! | [`agf`], [`agi`], [`agfl`] | the three headers of an allocation group |
 //! | [`agbtree`] | one block of a per-AG btree; [`alloc`], [`inobt`], [`rmap`], [`refcount`] its records |
+//! | [`inode`] | an inode of any version, its forks; [`timestamp`] its times |
+//! | [`bmbt`] | extent records and the btree of a fork |
+//! | [`symlink`], [`dquot`], [`rtsb`] | remote symlink targets, quota records, the realtime superblock |
 //! | [`log`] | the journal: records, operations, items |
 //!
 //! A verifier checks the CRC first, then magic, identity (uuid, address, owner), then structure,
@@ -29,17 +32,23 @@ pub mod agf;
 pub mod agfl;
 pub mod agi;
 pub mod alloc;
+pub mod bmbt;
 pub mod bytes;
 pub mod ctx;
+pub mod dquot;
 pub mod fault;
 pub mod inobt;
+pub mod inode;
 pub mod layout;
 pub mod log;
 pub mod refcount;
 pub mod rmap;
+pub mod rtsb;
 pub mod sb;
+pub mod symlink;
 #[cfg(test)]
 mod testing;
+pub mod timestamp;
 
 pub use ctx::Ctx;
 pub use fault::{Corruption, Expected, Fault, Fork, Location, Value, Verdict};

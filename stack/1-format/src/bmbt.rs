@@ -1,0 +1,501 @@
+//! Extent maps: which blocks of the device hold which blocks of a file.
+//!
+//! A fork maps file blocks to device blocks by *extents*, 128-bit records in ascending order; what
+//! no extent covers is a hole. A few of them stand in the inode itself. When they no longer fit, the
+//! fork becomes a btree, the *bmbt*, whose root (without siblings and identity: the *bmdr*) stays in
+//! the inode:
+//!
+//! ```text
+//! record  1 bit unwritten | 54 bits startoff | 52 bits startblock | 21 bits blockcount
+//! bmdr    level, numrecs  | keys[max]     | pointers[max]     max from the size of the fork
+//! block   head            | keys[max]     | pointers[max]     max from the size of the block
+//! leaf    head            | records
+//! ```
+//!
+//! Keys are file blocks, pointers whole-volume block numbers, 8 bytes each: "long form". Blocks
+//! name their inode as owner. The last of the root's pointers moves when the fork changes its size.
+
+use xfskit_units::{FilBlks, FileOff, FsBlock, Geometry, Lsn};
+use zerocopy::big_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::ctx::Ctx;
+use crate::fault::{Fork, Verdict};
+use crate::inode::Dinode;
+use crate::layout::Layout;
+
+/// Bytes of one record.
+pub const REC_LEN: usize = 16;
+/// Longest extent, in blocks.
+pub const MAX_BLOCKCOUNT: u64 = (1 << 21) - 1;
+/// Largest file block that an extent can start at.
+pub const MAX_STARTOFF: u64 = (1 << 54) - 1;
+/// "No sibling".
+pub const NULLFSBLOCK: u64 = u64::MAX;
+/// Byte of the CRC field on version 5.
+pub const CRC_OFFSET: usize = 64;
+
+/// Bytes before the keys of the root in the inode.
+const ROOT_HEAD: usize = 4;
+/// Bytes of a key, and of a pointer.
+const PTR_LEN: usize = 8;
+
+/// Extent records that fit a fork of `room` bytes.
+pub const fn inline_records(room: usize) -> usize {
+    room / REC_LEN
+}
+
+// ---- records ---------------------------------------------------------------------------------
+
+/// A record, as it stands on disk.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+)]
+#[repr(C)]
+pub struct Rec {
+    /// State, `startoff`, and the high 9 bits of `startblock`.
+    pub l0: U64,
+    /// The low 43 bits of `startblock`, and `blockcount`.
+    pub l1: U64,
+}
+const _: () = assert!(size_of::<Rec>() == REC_LEN);
+
+/// Some consecutive blocks of a file that are consecutive on the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Extent {
+    /// First block within the file.
+    pub startoff: FileOff,
+    /// First block on the device; for realtime files on the realtime device.
+    pub startblock: FsBlock,
+    /// Length in blocks, at most [`MAX_BLOCKCOUNT`].
+    pub blockcount: FilBlks,
+    /// Allocated but never written: reads as zeroes.
+    pub unwritten: bool,
+}
+
+impl Rec {
+    /// What the record says.
+    pub fn decode(&self) -> Extent {
+        let (l0, l1) = (self.l0.get(), self.l1.get());
+        Extent {
+            startoff: FileOff((l0 >> 9) & MAX_STARTOFF),
+            startblock: FsBlock(((l0 & 0x1ff) << 43) | (l1 >> 21)),
+            blockcount: FilBlks(l1 & MAX_BLOCKCOUNT),
+            unwritten: l0 >> 63 != 0,
+        }
+    }
+}
+
+/// What extents of a fork may be, besides well formed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExtentRules {
+    /// They lie on the realtime device.
+    pub realtime: bool,
+    /// They may be unwritten: data of regular files only.
+    pub unwritten: bool,
+}
+
+impl ExtentRules {
+    /// The rules for one fork of `inode`.
+    pub fn of(inode: &Dinode<'_>, fork: Fork) -> Self {
+        let data = fork == Fork::Data;
+        Self { realtime: data && inode.is_realtime(), unwritten: data && inode.is_regular() }
+    }
+}
+
+impl Extent {
+    /// The first file block behind the extent.
+    pub fn end(&self) -> FileOff {
+        self.startoff.saturating_add(self.blockcount.0)
+    }
+
+    /// The device block that holds file block `fileoff`, where the extent covers it.
+    pub fn block_at(&self, fileoff: FileOff) -> Option<FsBlock> {
+        let ahead = fileoff.since(self.startoff)?;
+        if ahead < self.blockcount.0 { self.startblock.checked_add(ahead) } else { None }
+    }
+
+    /// The record that says this; numbers too large for their fields lose their high bits.
+    pub fn encode(&self) -> Rec {
+        let l0 = (u64::from(self.unwritten) << 63)
+            | ((self.startoff.0 & MAX_STARTOFF) << 9)
+            | ((self.startblock.0 >> 43) & 0x1ff);
+        let l1 = (self.startblock.0 << 21) | (self.blockcount.0 & MAX_BLOCKCOUNT);
+        Rec { l0: l0.into(), l1: l1.into() }
+    }
+
+    /// Judges one extent. That extents ascend without overlap is for those who see two of them
+    /// ([`follows`](Self::follows)).
+    ///
+    /// # Errors
+    /// The first check that fails.
+    pub fn verify(&self, ctx: &Ctx<'_>, rules: ExtentRules) -> Verdict {
+        ctx.at_least("bmbt.rec.blockcount", 1, self.blockcount.0)?;
+        let end = FileOff(MAX_STARTOFF).saturating_add(MAX_BLOCKCOUNT);
+        ctx.at_most("bmbt.rec.startoff", end, self.end())?;
+        let exists = if rules.realtime {
+            let end = self.startblock.0.saturating_add(self.blockcount.0);
+            // Realtime groups make addresses sparse, and are judged by who reads them.
+            ctx.geo.features.metadir() || end <= ctx.geo.rblocks.0
+        } else {
+            ctx.geo.valid_fsb_extent(self.startblock, self.blockcount.0)
+        };
+        let wanted = "blocks of one group, behind its headers";
+        ctx.require("bmbt.rec.startblock", exists, wanted, self.startblock)?;
+        let state = rules.unwritten || !self.unwritten;
+        ctx.require("bmbt.rec.state", state, "written, unless data of a regular file", "unwritten")
+    }
+
+    /// Fails where this extent starts before `before`, its predecessor's end.
+    ///
+    /// # Errors
+    /// `bmbt.rec.order`.
+    pub fn follows(&self, ctx: &Ctx<'_>, before: FileOff) -> Verdict {
+        ctx.at_least("bmbt.rec.order", before, self.startoff)
+    }
+}
+
+/// The first `count` records of `bytes`, or as many as there are.
+pub fn records(bytes: &[u8], count: usize) -> &[Rec] {
+    let count = count.min(inline_records(bytes.len()));
+    <[Rec]>::ref_from_prefix_with_elems(bytes, count).map_or(&[], |(recs, _)| recs)
+}
+
+/// `count` keys or pointers from byte `at` of `bytes`; none where they do not fit.
+fn words(bytes: &[u8], at: usize, count: usize) -> &[U64] {
+    let area = bytes.get(at..).unwrap_or(&[]);
+    <[U64]>::ref_from_prefix_with_elems(area, count).map_or(&[], |(words, _)| words)
+}
+
+// ---- limits ----------------------------------------------------------------------------------
+
+/// Records of a leaf, or children of a node: both take 16 bytes.
+pub fn maxrecs(geo: &Geometry) -> usize {
+    geo.blocksize().saturating_sub(Layout::of(geo).long_header) / REC_LEN
+}
+
+/// Fewest records or children of a block, unless it is the only child of the root.
+pub fn minrecs(geo: &Geometry) -> usize {
+    maxrecs(geo) / 2
+}
+
+/// Children of a root in a fork of `room` bytes.
+pub const fn root_maxrecs(room: usize) -> usize {
+    room.saturating_sub(ROOT_HEAD) / (2 * PTR_LEN)
+}
+
+/// Most levels of a fork's tree, the root in the inode included.
+pub fn max_levels(geo: &Geometry, fork: Fork) -> u16 {
+    let most_extents: u64 = match (geo.features.nrext64(), fork) {
+        (true, Fork::Data) => (1 << 48) - 1,
+        (true, Fork::Attr) => u32::MAX.into(),
+        (false, Fork::Data) => i32::MAX.unsigned_abs().into(),
+        (false, Fork::Attr) => i16::MAX.unsigned_abs().into(),
+    };
+    let fill = minrecs(geo).max(2) as u64;
+    let (mut blocks, mut levels) = (most_extents.div_ceil(fill), 2u16);
+    while blocks > 1 {
+        blocks = blocks.div_ceil(fill);
+        levels = levels.saturating_add(1);
+    }
+    levels
+}
+
+// ---- the root in the inode -------------------------------------------------------------------
+
+/// The root of a tree, as the inode holds it.
+#[derive(Clone, Copy, Debug)]
+pub struct BmdrRoot<'a> {
+    /// Levels below it, at least 1.
+    pub level: u16,
+    /// First file block below each child.
+    pub keys: &'a [U64],
+    /// The children ([`FsBlock`]).
+    pub ptrs: &'a [U64],
+}
+
+impl<'a> BmdrRoot<'a> {
+    /// Judges one fork's part of the inode as the root of a tree. `ctx.at` names inode and fork.
+    ///
+    /// # Errors
+    /// The first check that fails.
+    pub fn verify(room: &'a [u8], ctx: &Ctx<'_>, fork: Fork) -> Verdict<Self> {
+        let Ok((head, _)) = <[U16; 2]>::ref_from_prefix(room) else {
+            return Err(ctx.short("bmdr.level", room.len()));
+        };
+        let [level, numrecs] = head.map(U16::get);
+        let top = max_levels(ctx.geo, fork).saturating_sub(1);
+        ctx.within("bmdr.level", 1..=top, level)?;
+        let maxrecs = root_maxrecs(room.len());
+        let numrecs = usize::from(numrecs);
+        ctx.within("bmdr.numrecs", 1..=maxrecs, numrecs)?;
+        let ptrs_at = ROOT_HEAD.saturating_add(maxrecs.saturating_mul(PTR_LEN));
+        let keys = words(room, ROOT_HEAD, numrecs);
+        let ptrs = words(room, ptrs_at, numrecs);
+        verify_children(ctx, ("bmdr.keys", "bmdr.ptrs"), keys, ptrs)?;
+        Ok(Self { level, keys, ptrs })
+    }
+}
+
+/// Keys ascend, pointers lead to blocks that exist.
+fn verify_children(
+    ctx: &Ctx<'_>,
+    (key_id, ptr_id): (&'static str, &'static str),
+    keys: &[U64],
+    ptrs: &[U64],
+) -> Verdict {
+    for (index, pair) in keys.windows(2).enumerate() {
+        if let [left, right] = pair {
+            let least = left.get().saturating_add(1);
+            ctx.entry(index.saturating_add(1)).at_least(key_id, least, right.get())?;
+        }
+    }
+    for (index, ptr) in ptrs.iter().enumerate() {
+        let exists = ctx.geo.valid_fsbno(FsBlock(ptr.get()));
+        let wanted = "a block behind the group headers";
+        ctx.entry(index).require(ptr_id, exists, wanted, ptr.get())?;
+    }
+    Ok(())
+}
+
+// ---- blocks ----------------------------------------------------------------------------------
+
+/// The head of a block as far as both versions have it.
+#[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct Header {
+    /// "BMA3", or "BMAP" on version 4.
+    pub magic: U32,
+    /// 0 for a leaf.
+    pub level: U16,
+    /// Records or children.
+    pub numrecs: U16,
+    /// Left neighbour on this level ([`FsBlock`]), or [`NULLFSBLOCK`].
+    pub leftsib: U64,
+    /// Right neighbour.
+    pub rightsib: U64,
+}
+
+/// What version 5 adds to the head.
+#[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct SelfDescription {
+    /// Own address ([`xfskit_units::Daddr`]).
+    pub bno: U64,
+    /// [`Lsn`] of the last write.
+    pub lsn: U64,
+    /// UUID of the volume's metadata.
+    pub uuid: [u8; 16],
+    /// The inode ([`xfskit_units::Ino`]).
+    pub owner: U64,
+    /// CRC32c of the block, little-endian.
+    pub crc: [u8; 4],
+    /// Must be 0.
+    pub pad: U32,
+}
+const _: () = assert!(size_of::<Header>() == 24 && size_of::<SelfDescription>() == 48);
+const _: () = assert!(24 + std::mem::offset_of!(SelfDescription, crc) == CRC_OFFSET);
+
+/// A verified block of a tree.
+#[derive(Clone, Copy, Debug)]
+pub struct BmbtBlock<'a> {
+    /// 0 for a leaf.
+    pub level: u16,
+    /// Records or children, at most [`maxrecs`].
+    pub numrecs: usize,
+    /// Left neighbour.
+    pub leftsib: Option<FsBlock>,
+    /// Right neighbour.
+    pub rightsib: Option<FsBlock>,
+    /// Everything behind the head.
+    body: &'a [u8],
+    maxrecs: usize,
+}
+
+fn sibling(found: U64) -> Option<FsBlock> {
+    (found.get() != NULLFSBLOCK).then_some(FsBlock(found.get()))
+}
+
+impl<'a> BmbtBlock<'a> {
+    /// Judges `block` (one filesystem block) as part of the tree of `fork` of inode `ctx.at.ino`.
+    /// Records are judged by who reads them, with [`Extent::verify`].
+    ///
+    /// # Errors
+    /// The first check that fails.
+    pub fn verify(block: &'a [u8], ctx: &Ctx<'_>, fork: Fork) -> Verdict<Self> {
+        let layout = Layout::of(ctx.geo);
+        ctx.crc("bmbt.crc", block, CRC_OFFSET)?;
+        let Ok((head, rest)) = Header::ref_from_prefix(block) else {
+            return Err(ctx.short("bmbt.magic", block.len()));
+        };
+        ctx.eq_hex("bmbt.magic", layout.bmap_magic, head.magic.get())?;
+        if ctx.geo.v5() {
+            let Ok((own, _)) = SelfDescription::ref_from_prefix(rest) else {
+                return Err(ctx.short("bmbt.magic", block.len()));
+            };
+            ctx.uuid("bmbt.uuid", own.uuid)?;
+            ctx.blkno("bmbt.bno", own.bno.get())?;
+            if let Some(ino) = ctx.at.ino {
+                ctx.eq("bmbt.owner", ino.0, own.owner.get())?;
+            }
+            ctx.lsn("bmbt.lsn", Lsn(own.lsn.get()))?;
+        }
+        let level = head.level.get();
+        // The highest level of all is the root in the inode.
+        ctx.at_most("bmbt.level", max_levels(ctx.geo, fork).saturating_sub(2), level)?;
+        let (maxrecs, numrecs) = (maxrecs(ctx.geo), usize::from(head.numrecs.get()));
+        ctx.within("bmbt.numrecs", 1..=maxrecs, numrecs)?;
+        for (id, sib) in [("bmbt.leftsib", head.leftsib), ("bmbt.rightsib", head.rightsib)] {
+            let fsbno = FsBlock(sib.get());
+            let daddr = ctx.geo.fsb_to_daddr(fsbno);
+            let itself = daddr.is_some() && daddr == ctx.at.daddr;
+            let valid = sib.get() == NULLFSBLOCK || (!itself && ctx.geo.valid_fsbno(fsbno));
+            ctx.require(id, valid, "another block, or none", fsbno)?;
+        }
+        let body = block.get(layout.long_header..).unwrap_or(&[]);
+        let (leftsib, rightsib) = (sibling(head.leftsib), sibling(head.rightsib));
+        let block = Self { level, numrecs, leftsib, rightsib, body, maxrecs };
+        verify_children(ctx, ("bmbt.keys", "bmbt.ptrs"), block.keys(), block.ptrs())?;
+        Ok(block)
+    }
+
+    /// True on level 0.
+    pub fn is_leaf(&self) -> bool {
+        self.level == 0
+    }
+
+    /// The records of a leaf; of a node, none.
+    pub fn recs(&self) -> &'a [Rec] {
+        if self.is_leaf() { records(self.body, self.numrecs) } else { &[] }
+    }
+
+    /// First file block below each child of a node; of a leaf, none.
+    pub fn keys(&self) -> &'a [U64] {
+        if self.is_leaf() { &[] } else { words(self.body, 0, self.numrecs) }
+    }
+
+    /// The children of a node ([`FsBlock`]); of a leaf, none.
+    pub fn ptrs(&self) -> &'a [U64] {
+        let ptrs_at = self.maxrecs.saturating_mul(PTR_LEN);
+        if self.is_leaf() { &[] } else { words(self.body, ptrs_at, self.numrecs) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use xfskit_units::{Daddr, Ino, Sectors};
+
+    use super::*;
+    use crate::fault::Location;
+    use crate::testing::{each_check_fails, geo_v4, geo_v5, golden};
+
+    fn extent(startoff: u64, startblock: u64, blockcount: u64, unwritten: bool) -> Extent {
+        let (startoff, startblock) = (FileOff(startoff), FsBlock(startblock));
+        Extent { startoff, startblock, blockcount: FilBlks(blockcount), unwritten }
+    }
+
+    #[test]
+    fn records_survive_decoding_and_encoding() {
+        let bytes = golden(512, include_str!("golden/inode-extents.txt"));
+        let recs = records(&bytes[176..], 3);
+        let expected =
+            [extent(0, 4118, 3, false), extent(10, 4121, 1, false), extent(20, 4131, 2, true)];
+        assert_eq!(recs.iter().map(Rec::decode).collect::<Vec<_>>(), expected);
+        assert_eq!(expected.map(|e| e.encode()), recs);
+        let large = extent(MAX_STARTOFF, (1 << 52) - 1, MAX_BLOCKCOUNT, true);
+        assert_eq!(large.encode().decode(), large);
+    }
+
+    #[test]
+    fn each_impossible_extent_is_named() {
+        let geo = geo_v5();
+        let ctx = Ctx::new(&geo, Location::of("inode"));
+        let judge = |extent: Extent, unwritten| {
+            let rules = ExtentRules { realtime: false, unwritten };
+            extent.verify(&ctx, rules).map_err(|fault| fault.check.0)
+        };
+        assert_eq!(judge(extent(0, 22, 3, true), true), Ok(()));
+        assert_eq!(judge(extent(0, 22, 3, true), false), Err("bmbt.rec.state"));
+        assert_eq!(judge(extent(0, 22, 0, false), true), Err("bmbt.rec.blockcount"));
+        assert_eq!(judge(extent(0, 0, 3, false), true), Err("bmbt.rec.startblock"));
+        assert_eq!(judge(extent(0, 65535, 2, false), true), Err("bmbt.rec.startblock"));
+        let rules = ExtentRules { realtime: true, unwritten: true };
+        let realtime = extent(0, 22, 3, true).verify(&ctx, rules);
+        assert_eq!(realtime.unwrap_err().check.0, "bmbt.rec.startblock");
+        let overlap = extent(9, 22, 3, true).follows(&ctx, FileOff(10));
+        assert_eq!(overlap.unwrap_err().check.0, "bmbt.rec.order");
+    }
+
+    #[test]
+    fn limits_agree_with_the_format_notes() {
+        let (v5, v4) = (geo_v5(), geo_v4());
+        assert_eq!((maxrecs(&v5), minrecs(&v5), maxrecs(&v4)), (251, 125, 254));
+        assert_eq!((root_maxrecs(192), root_maxrecs(336), inline_records(156)), (11, 20, 9));
+        assert_eq!(max_levels(&v5, Fork::Data), 8);
+        assert_eq!(max_levels(&v4, Fork::Attr), 4);
+    }
+
+    #[test]
+    fn the_root_that_linux_wrote_leads_to_its_child_and_each_break_is_named() {
+        let geo = geo_v5();
+        let ctx = Ctx::new(&geo, Location::of("inode").ino(Ino(138)));
+        let inode = golden(512, include_str!("golden/inode-btree.txt"));
+        let room = &inode[176..176 + 192];
+        let root = BmdrRoot::verify(room, &ctx, Fork::Data).unwrap();
+        assert_eq!((root.level, root.keys, root.ptrs), (2, &[0.into()][..], &[4035.into()][..]));
+        each_check_fails(
+            room,
+            None,
+            &[
+                ("bmdr.level", 0, &[0, 0]),
+                ("bmdr.level", 0, &[0, 8]),
+                ("bmdr.numrecs", 2, &[0, 0]),
+                ("bmdr.numrecs", 2, &[0, 12]),
+                ("bmdr.keys", 2, &[0, 2]),
+                ("bmdr.ptrs", 92, &[1]),
+            ],
+            |room| BmdrRoot::verify(room, &ctx, Fork::Data).map(drop),
+        );
+    }
+
+    #[test]
+    fn a_node_that_linux_wrote_lists_its_leaves_and_each_break_is_named() {
+        let geo = geo_v5();
+        let at = Location::of("bmbt block").ino(Ino(138)).daddr(Daddr(32280), Sectors(8));
+        let ctx = Ctx::new(&geo, at).log_head(Some(Lsn(0x1_0000_0100)));
+        let block = golden(4096, include_str!("golden/bmbt-node.txt"));
+        let node = BmbtBlock::verify(&block, &ctx, Fork::Data).unwrap();
+        assert_eq!((node.level, node.numrecs, node.leftsib), (1, 16, None));
+        assert_eq!((node.keys()[1].get(), node.ptrs()[15].get()), (0x104, 0xfcd));
+        assert!(node.recs().is_empty());
+        each_check_fails(
+            &block,
+            Some(CRC_OFFSET),
+            &[
+                ("bmbt.magic", 0, b"BMAP"),
+                ("bmbt.level", 4, &[0, 7]),
+                ("bmbt.numrecs", 6, &[0, 0]),
+                ("bmbt.numrecs", 6, &[0, 252]),
+                ("bmbt.leftsib", 8, &[0, 0, 0, 0, 0, 0, 0x0f, 0xc3]),
+                ("bmbt.rightsib", 16, &[0]),
+                ("bmbt.bno", 24, &[1]),
+                ("bmbt.lsn", 32, &[1]),
+                ("bmbt.uuid", 40, &[0]),
+                ("bmbt.owner", 56, &[1]),
+                ("bmbt.keys", 0x5e, &[0]),
+                ("bmbt.ptrs", 0x820, &[1]),
+            ],
+            |block| BmbtBlock::verify(block, &ctx, Fork::Data).map(drop),
+        );
+    }
+
+    #[test]
+    fn a_leaf_that_linux_wrote_lists_its_extents() {
+        let geo = geo_v5();
+        let at = Location::of("bmbt block").ino(Ino(141)).daddr(Daddr(32632), Sectors(8));
+        let block = golden(4096, include_str!("golden/bmbt-leaf.txt"));
+        let leaf = BmbtBlock::verify(&block, &Ctx::new(&geo, at), Fork::Data).unwrap();
+        assert_eq!((leaf.recs().len(), leaf.keys().len(), leaf.ptrs().len()), (36, 0, 0));
+        assert!(leaf.recs().is_sorted_by_key(|rec| rec.decode().startoff));
+    }
+}

@@ -1,0 +1,158 @@
+//! Dquot: usage and limits of one user, group or project. Slots of 136 bytes in the blocks of a
+//! quota file; slot `n` of block `b` belongs to id `b * per_block + n`.
+//!
+//! Every allocated block has all its slots laid out; holes mean "nothing used, no limits". Id 0
+//! holds the default limits.
+
+use xfskit_units::{Geometry, Lsn};
+use zerocopy::big_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::ctx::Ctx;
+use crate::fault::Verdict;
+
+/// "DQ".
+pub const MAGIC: u16 = 0x4451;
+/// Byte of the CRC field of a slot, version 5.
+pub const CRC_OFFSET: usize = 108;
+/// Bit of `type`: timers count in units of four seconds.
+pub const TYPE_BIGTIME: u8 = 0x80;
+
+/// Whose usage a dquot counts: `type` without [`TYPE_BIGTIME`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Kind {
+    /// A user's.
+    User = 1,
+    /// A project's.
+    Project = 2,
+    /// A group's.
+    Group = 4,
+}
+
+/// One slot, as it stands on disk. The last 32 bytes are zero on version 4.
+#[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct Dqblk {
+    /// [`MAGIC`].
+    pub magic: U16,
+    /// Always 1.
+    pub version: u8,
+    /// [`Kind`], and [`TYPE_BIGTIME`].
+    pub r#type: u8,
+    /// User, group or project.
+    pub id: U32,
+    /// Blocks nobody may go beyond; 0 for no limit.
+    pub blk_hardlimit: U64,
+    /// Blocks nobody may be beyond for long.
+    pub blk_softlimit: U64,
+    /// The same for inodes.
+    pub ino_hardlimit: U64,
+    /// The same for inodes.
+    pub ino_softlimit: U64,
+    /// Blocks in use.
+    pub bcount: U64,
+    /// Inodes in use.
+    pub icount: U64,
+    /// When the inode soft limit turns hard.
+    pub itimer: U32,
+    /// When the block soft limit turns hard.
+    pub btimer: U32,
+    /// Warnings, no longer counted.
+    pub iwarns: U16,
+    /// Warnings, no longer counted.
+    pub bwarns: U16,
+    /// Padding.
+    pub pad0: U32,
+    /// The same for realtime blocks.
+    pub rtb_hardlimit: U64,
+    /// The same for realtime blocks.
+    pub rtb_softlimit: U64,
+    /// Realtime blocks in use.
+    pub rtbcount: U64,
+    /// When the realtime soft limit turns hard.
+    pub rtbtimer: U32,
+    /// Warnings, no longer counted.
+    pub rtbwarns: U16,
+    /// Padding.
+    pub pad: U16,
+    /// Padding up to what version 5 adds.
+    pub fill: [u8; 4],
+    /// CRC32c of the slot, little-endian.
+    pub crc: [u8; 4],
+    /// [`Lsn`] of the last write.
+    pub lsn: U64,
+    /// UUID of the volume's metadata.
+    pub uuid: [u8; 16],
+}
+const _: () = assert!(size_of::<Dqblk>() == 136);
+const _: () = assert!(std::mem::offset_of!(Dqblk, crc) == CRC_OFFSET);
+
+/// Slots of one block.
+pub fn per_block(geo: &Geometry) -> usize {
+    geo.blocksize().checked_div(size_of::<Dqblk>()).unwrap_or(0)
+}
+
+impl Dqblk {
+    /// Judges the first 136 bytes of `slot` as the dquot of `id` in the quota file of `kind`.
+    ///
+    /// # Errors
+    /// The first check that fails.
+    pub fn verify<'a>(slot: &'a [u8], ctx: &Ctx<'_>, kind: Kind, id: u32) -> Verdict<&'a Self> {
+        let Some((dquot, whole)) = slot
+            .get(..size_of::<Self>())
+            .and_then(|slot| Some((Self::ref_from_bytes(slot).ok()?, slot)))
+        else {
+            return Err(ctx.short("dquot.magic", slot.len()));
+        };
+        ctx.crc("dquot.crc", whole, CRC_OFFSET)?;
+        ctx.eq_hex("dquot.magic", MAGIC, dquot.magic.get())?;
+        ctx.uuid("dquot.uuid", dquot.uuid)?;
+        ctx.lsn("dquot.lsn", Lsn(dquot.lsn.get()))?;
+        ctx.eq("dquot.version", 1, dquot.version)?;
+        ctx.eq_hex("dquot.type", kind as u8, dquot.r#type & !TYPE_BIGTIME)?;
+        let known = dquot.r#type & TYPE_BIGTIME == 0 || ctx.geo.features.bigtime();
+        ctx.require("dquot.type.bigtime", known, "a volume with bigtime", dquot.r#type)?;
+        ctx.eq("dquot.id", id, dquot.id.get())?;
+        Ok(dquot)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fault::Location;
+    use crate::testing::{each_check_fails, geo_v5};
+
+    /// A slot as the format describes it; no kernel with quota was at hand to write one.
+    fn slot(geo: &Geometry) -> Vec<u8> {
+        let mut slot = vec![0; 136];
+        let dquot = Dqblk::mut_from_bytes(&mut slot).unwrap();
+        dquot.magic = MAGIC.into();
+        dquot.version = 1;
+        dquot.r#type = Kind::Group as u8 | TYPE_BIGTIME;
+        dquot.id = 1000.into();
+        dquot.uuid = *geo.meta_uuid.as_bytes();
+        xfskit_crc::update(&mut slot, CRC_OFFSET);
+        slot
+    }
+
+    #[test]
+    fn each_broken_field_is_named() {
+        let geo = geo_v5();
+        let ctx = Ctx::new(&geo, Location::of("dquot")).log_head(Some(Lsn(0x1_0000_0010)));
+        each_check_fails(
+            &slot(&geo),
+            Some(CRC_OFFSET),
+            &[
+                ("dquot.magic", 0, b"DR"),
+                ("dquot.version", 2, &[2]),
+                ("dquot.type", 3, &[2]),
+                ("dquot.id", 7, &[0]),
+                ("dquot.lsn", 112, &[0, 0, 0, 2]),
+                ("dquot.uuid", 120, &[0]),
+            ],
+            |slot| Dqblk::verify(slot, &ctx, Kind::Group, 1000).map(drop),
+        );
+    }
+}

@@ -1,0 +1,205 @@
+//! What an inode is, how its forks are stored, and its flags: the small vocabularies.
+
+use serde::Serialize;
+
+/// The part of `mode` that holds the type.
+pub const S_IFMT: u16 = 0o170_000;
+
+/// What a file is. The discriminants are the type bytes of directory entries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[repr(u8)]
+pub enum FileType {
+    /// A directory entry that does not say.
+    Unknown = 0,
+    /// Regular file.
+    Regular = 1,
+    /// Directory.
+    Directory = 2,
+    /// Character device.
+    CharDevice = 3,
+    /// Block device.
+    BlockDevice = 4,
+    /// Named pipe.
+    Fifo = 5,
+    /// Socket.
+    Socket = 6,
+    /// Symbolic link.
+    Symlink = 7,
+    /// A whiteout of an overlay. Linux stores those as [`CharDevice`](Self::CharDevice).
+    Whiteout = 8,
+}
+
+impl FileType {
+    /// The type that `mode` names; `None` for a free inode and for types that do not exist.
+    pub const fn from_mode(mode: u16) -> Option<Self> {
+        match mode & S_IFMT {
+            0o010_000 => Some(Self::Fifo),
+            0o020_000 => Some(Self::CharDevice),
+            0o040_000 => Some(Self::Directory),
+            0o060_000 => Some(Self::BlockDevice),
+            0o100_000 => Some(Self::Regular),
+            0o120_000 => Some(Self::Symlink),
+            0o140_000 => Some(Self::Socket),
+            _ => None,
+        }
+    }
+
+    /// The type that the type byte of a directory entry names.
+    pub const fn from_ftype(ftype: u8) -> Option<Self> {
+        match ftype {
+            0 => Some(Self::Unknown),
+            1 => Some(Self::Regular),
+            2 => Some(Self::Directory),
+            3 => Some(Self::CharDevice),
+            4 => Some(Self::BlockDevice),
+            5 => Some(Self::Fifo),
+            6 => Some(Self::Socket),
+            7 => Some(Self::Symlink),
+            8 => Some(Self::Whiteout),
+            _ => None,
+        }
+    }
+
+    /// The type byte of a directory entry.
+    pub const fn ftype(self) -> u8 {
+        self as u8
+    }
+
+    /// The type bits of `mode`; 0 for [`Unknown`](Self::Unknown).
+    pub const fn mode(self) -> u16 {
+        match self {
+            Self::Unknown => 0,
+            Self::Fifo => 0o010_000,
+            Self::CharDevice | Self::Whiteout => 0o020_000,
+            Self::Directory => 0o040_000,
+            Self::BlockDevice => 0o060_000,
+            Self::Regular => 0o100_000,
+            Self::Symlink => 0o120_000,
+            Self::Socket => 0o140_000,
+        }
+    }
+
+    /// Devices, pipes and sockets: no content, a device number in the data fork.
+    pub const fn is_special(self) -> bool {
+        matches!(
+            self,
+            Self::CharDevice | Self::BlockDevice | Self::Fifo | Self::Socket | Self::Whiteout
+        )
+    }
+}
+
+/// How a fork is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[repr(u8)]
+pub enum Format {
+    /// A device number. As attribute format: never used.
+    Dev = 0,
+    /// The content itself: a small directory, a symlink's target, a few attributes.
+    Local = 1,
+    /// An array of extent records.
+    Extents = 2,
+    /// The root of a btree of extent records.
+    Btree = 3,
+    /// Never valid.
+    Uuid = 4,
+    /// The root of a realtime group's reverse-mapping or reference-count btree.
+    MetaBtree = 5,
+}
+
+impl Format {
+    /// The format numbered `n` on disk.
+    pub const fn from_disk(n: u8) -> Option<Self> {
+        match n {
+            0 => Some(Self::Dev),
+            1 => Some(Self::Local),
+            2 => Some(Self::Extents),
+            3 => Some(Self::Btree),
+            4 => Some(Self::Uuid),
+            5 => Some(Self::MetaBtree),
+            _ => None,
+        }
+    }
+}
+
+macro_rules! flags {
+    ($int:ty; $($(#[$doc:meta])* $id:ident = $bit:expr, $name:expr;)*) => {
+        $($(#[$doc])* pub const $id: $int = 1 << $bit;)*
+        /// Every flag with its name as `xfs_db` prints it, lowest bit first.
+        pub const ALL: &[($int, &str)] = &[$(($id, $name)),*];
+    };
+}
+
+/// The bits of `flags`.
+pub mod flags {
+    flags! { u16;
+        /// The data fork lies on the realtime device.
+        REALTIME = 0, "realtime";
+        /// Blocks behind the end of the file are kept.
+        PREALLOC = 1, "prealloc";
+        /// The realtime bitmap's own mark.
+        NEWRTBM = 2, "newrtbm";
+        /// Cannot be changed.
+        IMMUTABLE = 3, "immutable";
+        /// Can only grow.
+        APPEND = 4, "append";
+        /// Every write is synchronous.
+        SYNC = 5, "sync";
+        /// Access times are not kept.
+        NOATIME = 6, "noatime";
+        /// Backups leave it out.
+        NODUMP = 7, "nodump";
+        /// Directory: new files get [`REALTIME`].
+        RTINHERIT = 8, "rtinherit";
+        /// Directory: children inherit the project id.
+        PROJINHERIT = 9, "projinherit";
+        /// Directory: no symlinks may be made in it.
+        NOSYMLINKS = 10, "nosymlinks";
+        /// File: `extsize` is valid.
+        EXTSIZE = 11, "extsz";
+        /// Directory: children inherit `extsize`.
+        EXTSZINHERIT = 12, "extszinherit";
+        /// The defragmenter leaves it alone.
+        NODEFRAG = 13, "nodefrag";
+        /// The filestreams allocator places it.
+        FILESTREAM = 14, "filestream";
+    }
+}
+
+/// The bits of `flags2`.
+pub mod flags2 {
+    flags! { u64;
+        /// Mapped directly from persistent memory.
+        DAX = 0, "dax";
+        /// Some block may be shared with another file.
+        REFLINK = 1, "reflink";
+        /// `cowextsize` is valid.
+        COWEXTSIZE = 2, "cowextsz";
+        /// Times are in bigtime.
+        BIGTIME = 3, "bigtime";
+        /// Extent counters are the large ones.
+        NREXT64 = 4, "nrext64";
+        /// Lives in the metadata directory tree.
+        METADATA = 5, "metadata";
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_survive_the_way_through_mode_and_through_directory_entries() {
+        for n in 0..=8 {
+            let kind = FileType::from_ftype(n).unwrap();
+            assert_eq!(kind.ftype(), n);
+            if (1..=7).contains(&n) {
+                assert_eq!(FileType::from_mode(kind.mode() | 0o7777), Some(kind));
+            }
+        }
+        assert_eq!(FileType::from_ftype(9), None);
+        assert_eq!(FileType::from_mode(0), None);
+        assert_eq!(FileType::from_mode(0o160_000), None, "an old whiteout is no type");
+    }
+}

@@ -1,0 +1,50 @@
+//! Writing inodes of version 3.
+
+use xfskit_units::{Geometry, Ino};
+use zerocopy::FromBytes;
+
+use super::{CRC_OFFSET, CoreV3, MAGIC, NULLAGINO};
+
+/// An inode of version 3 whose bytes may be changed. [`stamp`] it when done.
+#[derive(Debug)]
+pub struct InodeMut<'a> {
+    /// The core.
+    pub core: &'a mut CoreV3,
+    /// Both forks.
+    pub literal: &'a mut [u8],
+}
+
+impl<'a> InodeMut<'a> {
+    /// Opens `bytes` (one inode) for change; `None` where they are too few.
+    pub fn new(bytes: &'a mut [u8]) -> Option<Self> {
+        let (core, literal) = CoreV3::mut_from_prefix(bytes).ok()?;
+        Some(Self { core, literal })
+    }
+}
+
+/// Writes the CRC of a finished inode of version 3.
+///
+/// # Panics
+/// Where `bytes` is no longer than a core: the caller's mistake.
+pub fn stamp(bytes: &mut [u8]) {
+    xfskit_crc::update(bytes, CRC_OFFSET);
+}
+
+/// Lays out, over one inode's `bytes`, an inode that was never used: magic, version, generation,
+/// identity and CRC, everything else 0. New chunks are filled with these, and every new inode
+/// starts from one.
+///
+/// # Panics
+/// Where `bytes` is shorter than a core: the caller's mistake.
+pub fn template(bytes: &mut [u8], geo: &Geometry, ino: Ino, generation: u32) {
+    bytes.fill(0);
+    if let Some(inode) = InodeMut::new(bytes) {
+        inode.core.core.magic = MAGIC.into();
+        inode.core.core.version = 3;
+        inode.core.core.generation = generation.into();
+        inode.core.core.next_unlinked = NULLAGINO.into();
+        inode.core.inumber = ino.0.into();
+        inode.core.uuid = *geo.meta_uuid.as_bytes();
+    }
+    stamp(bytes);
+}

@@ -1,0 +1,249 @@
+//! The judgement of an inode, by the rules under which Linux accepts one.
+
+use xfskit_units::{Geometry, Ino};
+
+use super::{CRC_OFFSET, Dinode, FileType, Format, MAGIC, flags, flags2};
+use crate::bmbt;
+use crate::ctx::Ctx;
+use crate::fault::{Expected, Value, Verdict};
+
+/// Directories end at 96 GiB: three spaces of 32 GiB each.
+const DIR_MAX_BYTES: u64 = 96 << 30;
+/// Longest extent size hint, in filesystem blocks.
+const MAX_EXTSIZE: u32 = (1 << 21) - 1;
+/// What files of the metadata directory tree have set.
+const METADATA_FLAGS: u16 =
+    flags::IMMUTABLE | flags::SYNC | flags::NOATIME | flags::NODUMP | flags::NODEFRAG;
+
+impl<'a> Dinode<'a> {
+    /// Judges the first `inodesize` bytes of `bytes` as inode `ino`, in use or free.
+    ///
+    /// # Errors
+    /// The first check that fails.
+    pub fn verify(bytes: &'a [u8], ctx: &Ctx<'_>, ino: Ino) -> Verdict<Self> {
+        let Some(inode) = Self::parse(bytes, ctx.geo) else {
+            return Err(ctx.short("inode.magic", bytes.len()));
+        };
+        ctx.crc("inode.crc", bytes.get(..ctx.geo.inodesize()).unwrap_or(bytes), CRC_OFFSET)?;
+        inode.verify_identity(ctx, ino)?;
+        let kind = inode.file_type();
+        if kind.is_none() && !inode.is_free() {
+            let expected = Expected::Described("the type of a file".into());
+            return Err(ctx.fault("inode.mode", expected, Value::Hex(inode.mode().into())));
+        }
+        inode.verify_size(ctx, kind)?;
+        inode.verify_counters(ctx, kind)?;
+        inode.verify_forkoff(ctx, kind)?;
+        inode.verify_data_fork(ctx, kind)?;
+        inode.verify_attr_fork(ctx)?;
+        inode.verify_extsize(ctx, kind)?;
+        if inode.flags2() != 0 || inode.cowextsize().0 != 0 {
+            inode.verify_flags2(ctx, kind)?;
+        }
+        Ok(inode)
+    }
+
+    /// Is this the inode that should stand here?
+    fn verify_identity(&self, ctx: &Ctx<'_>, ino: Ino) -> Verdict {
+        ctx.eq_hex("inode.magic", MAGIC, self.core.magic.get())?;
+        match self.v3 {
+            None => ctx.within("inode.version", 1..=2, self.core.version),
+            Some(v3) => {
+                ctx.eq("inode.version", 3, self.core.version)?;
+                ctx.eq("inode.inumber", ino.0, v3.inumber.get())?;
+                ctx.uuid("inode.uuid", v3.uuid)
+            }
+        }
+    }
+
+    /// Directories and symlinks have content as long as they have links.
+    fn verify_size(&self, ctx: &Ctx<'_>, kind: Option<FileType>) -> Verdict {
+        let size = self.size().0;
+        ctx.at_most("inode.size", i64::MAX.unsigned_abs(), size)?;
+        let never_empty = matches!(kind, Some(FileType::Directory | FileType::Symlink));
+        let ok = size != 0 || !never_empty || self.nlink() == 0;
+        ctx.require("inode.size.zero", ok, "a length, for it has links", size)
+    }
+
+    fn verify_counters(&self, ctx: &Ctx<'_>, kind: Option<FileType>) -> Verdict {
+        if self.has_nrext64() {
+            let known = ctx.geo.features.nrext64();
+            ctx.require("inode.flags2.nrext64", known, "a volume with nrext64", true)?;
+            ctx.eq("inode.nrext64_pad", 0, self.core.naextents.get())?;
+        } else if self.v3.is_some() {
+            ctx.eq("inode.v3_pad", 0, self.core.big_nextents.get())?;
+        }
+        if self.is_free() {
+            return Ok(());
+        }
+        let extents = self.nextents().saturating_add(self.anextents().into());
+        ctx.at_least("inode.nblocks", extents, self.nblocks().0)?;
+        if extents == 0 && self.format() != Some(Format::MetaBtree) {
+            ctx.eq("inode.nblocks.none", 0, self.nblocks().0)?;
+        }
+        if kind == Some(FileType::Directory) {
+            let most = DIR_MAX_BYTES >> ctx.geo.blocklog;
+            ctx.at_most("inode.nextents.dir", most, self.nextents())?;
+        }
+        Ok(())
+    }
+
+    /// Special files need 8 bytes for a device number; others leave both forks some room.
+    fn verify_forkoff(&self, ctx: &Ctx<'_>, kind: Option<FileType>) -> Verdict {
+        let most = match kind {
+            Some(kind) if kind.is_special() => 1,
+            _ => (self.literal.len() / 8).saturating_sub(1),
+        };
+        ctx.at_most("inode.forkoff", most, self.core.forkoff.into())
+    }
+
+    fn verify_data_fork(&self, ctx: &Ctx<'_>, kind: Option<FileType>) -> Verdict {
+        let Some(kind) = kind else { return Ok(()) };
+        let format = self.format();
+        let allowed = match kind {
+            FileType::Directory | FileType::Symlink => {
+                matches!(format, Some(Format::Local | Format::Extents | Format::Btree))
+            }
+            FileType::Regular => match format {
+                Some(Format::Extents | Format::Btree) => true,
+                Some(Format::MetaBtree) => self.flags2() & flags2::METADATA != 0,
+                _ => false,
+            },
+            _ => format == Some(Format::Dev),
+        };
+        let wanted = "a format that files of this type can have";
+        ctx.require("inode.format", allowed, wanted, self.core.format)?;
+
+        let (room, size) = (self.data_fork().len(), self.size().0);
+        let capacity = bmbt::inline_records(room) as u64;
+        match format {
+            Some(Format::Local) => {
+                ctx.at_most("inode.size.local", room as u64, size)?;
+                ctx.eq("inode.nextents.local", 0, self.nextents())?;
+            }
+            Some(Format::Extents) => {
+                ctx.at_most("inode.nextents", capacity, self.nextents())?;
+            }
+            Some(Format::Btree) => {
+                ctx.at_least("inode.nextents.btree", capacity.saturating_add(1), self.nextents())?;
+            }
+            _ => {}
+        }
+        if kind == FileType::Directory && format != Some(Format::Local) && size != 0 {
+            ctx.at_least("inode.size.dir", (room as u64).saturating_add(1), size)?;
+        }
+        Ok(())
+    }
+
+    fn verify_attr_fork(&self, ctx: &Ctx<'_>) -> Verdict {
+        let (format, extents) = (self.aformat(), self.anextents());
+        let Some(fork) = self.attr_fork() else {
+            let unset = matches!(format, Some(Format::Dev | Format::Extents));
+            ctx.require(
+                "inode.aformat.nofork",
+                unset,
+                "0 or 2, without a fork",
+                self.core.aformat,
+            )?;
+            return ctx.eq("inode.naextents.nofork", 0, extents);
+        };
+        let capacity = u32::try_from(bmbt::inline_records(fork.len())).unwrap_or(u32::MAX);
+        match format {
+            Some(Format::Local) => ctx.eq("inode.naextents.local", 0, extents),
+            Some(Format::Extents) => ctx.at_most("inode.naextents", capacity, extents),
+            Some(Format::Btree) => {
+                ctx.at_least("inode.naextents.btree", capacity.saturating_add(1), extents)
+            }
+            _ => Err(ctx.fault(
+                "inode.aformat",
+                Expected::Described("1, 2 or 3".into()),
+                self.core.aformat,
+            )),
+        }
+    }
+
+    /// The hint, and the flags that say whom it is for. A free inode may keep an old one.
+    fn verify_extsize(&self, ctx: &Ctx<'_>, kind: Option<FileType>) -> Verdict {
+        let (flags, extsize) = (self.flags(), self.extsize().0);
+        if flags & flags::REALTIME != 0 {
+            let present = ctx.geo.rblocks.0 != 0;
+            ctx.require("inode.flags.realtime", present, "a realtime device", flags)?;
+        }
+        let own = flags & flags::EXTSIZE != 0;
+        let inherited = flags & flags::EXTSZINHERIT != 0;
+        let file = !own || kind == Some(FileType::Regular);
+        ctx.require("inode.flags.extsz", file, "a regular file", flags)?;
+        let dir = !inherited || kind == Some(FileType::Directory);
+        ctx.require("inode.flags.extszinherit", dir, "a directory", flags)?;
+        if own || inherited {
+            ctx.at_least("inode.extsize", 1, extsize)?;
+        } else if !self.is_free() {
+            ctx.eq("inode.extsize.unused", 0, extsize)?;
+        }
+        let realtime = flags & (flags::REALTIME | flags::RTINHERIT) != 0;
+        if realtime && ctx.geo.rextsize > 1 {
+            let whole = extsize.checked_rem(ctx.geo.rextsize) == Some(0);
+            ctx.require("inode.extsize.rt", whole, "whole realtime extents", extsize)?;
+        }
+        ctx.at_most("inode.extsize.max", longest_hint(ctx.geo, realtime), extsize)
+    }
+
+    fn verify_flags2(&self, ctx: &Ctx<'_>, kind: Option<FileType>) -> Verdict {
+        let (geo, flags2) = (ctx.geo, self.flags2());
+        if flags2 & flags2::BIGTIME != 0 {
+            let known = geo.features.bigtime();
+            ctx.require("inode.flags2.bigtime", known, "a volume with bigtime", true)?;
+        }
+        let realtime = self.is_realtime();
+        if flags2 & flags2::REFLINK != 0 {
+            let can = geo.features.reflink()
+                && kind == Some(FileType::Regular)
+                && (!realtime || geo.features.metadir());
+            ctx.require("inode.flags2.reflink", can, "a regular file that can share", true)?;
+        }
+        if flags2 & flags2::METADATA != 0 {
+            // Zoned volumes keep another number in the place of `cowextsize`.
+            return self.verify_metadata(ctx, kind);
+        }
+        self.verify_cowextsize(ctx, kind, realtime)
+    }
+
+    fn verify_cowextsize(&self, ctx: &Ctx<'_>, kind: Option<FileType>, realtime: bool) -> Verdict {
+        let cowextsize = self.cowextsize().0;
+        if self.flags2() & flags2::COWEXTSIZE != 0 {
+            let can = ctx.geo.features.reflink()
+                && matches!(kind, Some(FileType::Regular | FileType::Directory))
+                && (!realtime || ctx.geo.features.metadir());
+            ctx.require("inode.flags2.cowextsz", can, "a file or directory that can share", true)?;
+            ctx.at_least("inode.cowextsize", 1, cowextsize)?;
+        } else if !self.is_free() {
+            ctx.eq("inode.cowextsize.unused", 0, cowextsize)?;
+        }
+        ctx.at_most("inode.cowextsize.max", longest_hint(ctx.geo, realtime), cowextsize)
+    }
+
+    fn verify_metadata(&self, ctx: &Ctx<'_>, kind: Option<FileType>) -> Verdict {
+        let known = ctx.geo.features.metadir();
+        ctx.require("inode.flags2.metadata", known, "a volume with metadir", true)?;
+        let kind_fits = matches!(kind, Some(FileType::Directory | FileType::Regular));
+        let mode = self.mode();
+        let closed = kind_fits && kind.is_some_and(|kind| mode == kind.mode());
+        ctx.require("inode.metadata.mode", closed, "file or directory, no permissions", mode)?;
+        ctx.eq("inode.metadata.uid", 0, self.uid())?;
+        ctx.eq("inode.metadata.gid", 0, self.gid())?;
+        ctx.eq("inode.metadata.dmevmask", 0, self.core.dmevmask.get())?;
+        ctx.eq("inode.metadata.dmstate", 0, self.core.dmstate.get())?;
+        let mut due = METADATA_FLAGS;
+        if kind == Some(FileType::Directory) {
+            due |= flags::NOSYMLINKS;
+        }
+        ctx.eq_hex("inode.metadata.flags", due, self.flags() & due)?;
+        let dax = self.flags2() & flags2::DAX != 0;
+        ctx.require("inode.metadata.dax", !dax, "no dax", dax)
+    }
+}
+
+/// Longest extent size hint: on the data device also half a group.
+fn longest_hint(geo: &Geometry, realtime: bool) -> u32 {
+    if realtime { MAX_EXTSIZE } else { MAX_EXTSIZE.min(geo.agblocks / 2) }
+}

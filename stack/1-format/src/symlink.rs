@@ -1,0 +1,119 @@
+//! Remote symlinks: targets too long for the inode.
+//!
+//! A target of up to 1023 bytes lies in the data fork's extents. On version 5 each *extent* (not
+//! each block) begins with a head, and its CRC covers the whole extent; with blocks of 2 KiB or
+//! more there is exactly one. Version 4 has the bare bytes.
+
+use xfskit_units::{ByteLen, Lsn};
+use zerocopy::big_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::ctx::Ctx;
+use crate::fault::Verdict;
+use crate::layout::Layout;
+
+/// "XSLM".
+pub const MAGIC: u32 = 0x5853_4c4d;
+/// Byte of the CRC field.
+pub const CRC_OFFSET: usize = 12;
+/// Longest target, in bytes.
+pub const MAX_LEN: u32 = 1023;
+
+/// The head of an extent of a remote target, as it stands on disk.
+#[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct Header {
+    /// [`MAGIC`].
+    pub magic: U32,
+    /// Where in the target this part begins, in bytes.
+    pub offset: U32,
+    /// How much of the target is here, in bytes.
+    pub bytes: U32,
+    /// CRC32c of the extent, little-endian.
+    pub crc: [u8; 4],
+    /// UUID of the volume's metadata.
+    pub uuid: [u8; 16],
+    /// The inode ([`xfskit_units::Ino`]).
+    pub owner: U64,
+    /// Own address ([`xfskit_units::Daddr`]).
+    pub bno: U64,
+    /// [`Lsn`] of the last write.
+    pub lsn: U64,
+}
+const _: () = assert!(size_of::<Header>() == 56);
+const _: () = assert!(std::mem::offset_of!(Header, crc) == CRC_OFFSET);
+
+/// Judges one whole extent of the remote target of inode `ctx.at.ino`, and answers with its part
+/// of the target: what lies from byte `offset` on, of the `remaining` bytes that are due.
+///
+/// # Errors
+/// The first check that fails.
+pub fn verify<'a>(
+    extent: &'a [u8],
+    ctx: &Ctx<'_>,
+    offset: u32,
+    remaining: ByteLen,
+) -> Verdict<&'a [u8]> {
+    let payload = extent.get(Layout::of(ctx.geo).symlink_header..).unwrap_or(&[]);
+    let len = payload.len().min(usize::try_from(remaining.0).unwrap_or(usize::MAX));
+    if ctx.geo.v5() {
+        ctx.crc("symlink.crc", extent, CRC_OFFSET)?;
+        let Ok((head, _)) = Header::ref_from_prefix(extent) else {
+            return Err(ctx.short("symlink.magic", extent.len()));
+        };
+        ctx.eq_hex("symlink.magic", MAGIC, head.magic.get())?;
+        ctx.uuid("symlink.uuid", head.uuid)?;
+        ctx.blkno("symlink.bno", head.bno.get())?;
+        if let Some(ino) = ctx.at.ino {
+            ctx.eq("symlink.owner", ino.0, head.owner.get())?;
+        }
+        ctx.lsn("symlink.lsn", Lsn(head.lsn.get()))?;
+        ctx.eq("symlink.offset", offset, head.offset.get())?;
+        ctx.eq("symlink.bytes", len as u64, head.bytes.get().into())?;
+        ctx.at_most("symlink.length", MAX_LEN, offset.saturating_add(head.bytes.get()))?;
+    }
+    payload.get(..len).ok_or_else(|| ctx.short("symlink.bytes", extent.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use xfskit_units::{Daddr, Ino, Sectors};
+
+    use super::*;
+    use crate::fault::Location;
+    use crate::testing::{each_check_fails, geo_v4, geo_v5, golden};
+
+    fn at() -> Location {
+        Location::of("symlink").ino(Ino(133)).daddr(Daddr(120), Sectors(8))
+    }
+
+    #[test]
+    fn each_broken_field_is_named() {
+        let geo = geo_v5();
+        let ctx = Ctx::new(&geo, at()).log_head(Some(Lsn(0x1_0000_0010)));
+        let block = golden(4096, include_str!("golden/symlink.txt"));
+        each_check_fails(
+            &block,
+            Some(CRC_OFFSET),
+            &[
+                ("symlink.magic", 0, b"XSLN"),
+                ("symlink.offset", 4, &[0, 0, 0, 1]),
+                ("symlink.bytes", 8, &[0, 0, 0, 4]),
+                ("symlink.uuid", 16, &[0]),
+                ("symlink.owner", 32, &[1]),
+                ("symlink.bno", 40, &[1]),
+                ("symlink.lsn", 48, &[0, 0, 0, 2]),
+            ],
+            |block| verify(block, &ctx, 0, ByteLen(400)).map(drop),
+        );
+        assert_eq!(verify(&block, &ctx, 0, ByteLen(400)).unwrap(), [b'a'; 400]);
+    }
+
+    #[test]
+    fn version_4_targets_are_bare() {
+        let geo = geo_v4();
+        let block = [b'x'; 4096];
+        let target = verify(&block, &Ctx::new(&geo, at()), 0, ByteLen(900)).unwrap();
+        assert_eq!(target, &block[..900]);
+    }
+}

@@ -1,0 +1,90 @@
+//! Points in time, in the two encodings that inodes use.
+//!
+//! The older one is 32-bit signed seconds and 32-bit nanoseconds. *Bigtime* counts nanoseconds in
+//! 64 bits from the earliest second the older one can express, 1901-12-13T20:45:52Z, and so
+//! reaches 2486-07-02. Each inode says which one it uses.
+
+use serde::Serialize;
+
+/// Nanoseconds in a second.
+pub const NSEC_PER_SEC: u32 = 1_000_000_000;
+/// Earliest second of both encodings, counted from 1970.
+pub const SEC_MIN: i64 = -(1 << 31);
+/// Last second of the older encoding.
+pub const SEC_MAX_LEGACY: i64 = (1 << 31) - 1;
+/// Last second of bigtime.
+pub const SEC_MAX_BIGTIME: i64 = 16_299_260_424;
+
+/// A point in time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub struct Timestamp {
+    /// Seconds since 1970-01-01T00:00:00Z, as POSIX counts them.
+    pub sec: i64,
+    /// Nanoseconds into that second. Below 10^9, unless an older encoding on disk holds nonsense.
+    pub nsec: u32,
+}
+
+impl Timestamp {
+    /// 1970-01-01T00:00:00Z.
+    pub const EPOCH: Self = Self { sec: 0, nsec: 0 };
+
+    /// Reads the older encoding: seconds in the high half of `raw`, nanoseconds in the low half.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap)] // halves of the word
+    pub const fn from_legacy(raw: u64) -> Self {
+        Self { sec: (raw >> 32) as u32 as i32 as i64, nsec: raw as u32 }
+    }
+
+    /// Reads bigtime. The quotient is below 2^35, so nothing can overflow.
+    #[allow(clippy::arithmetic_side_effects)]
+    #[allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap)]
+    pub const fn from_bigtime(raw: u64) -> Self {
+        let nsec_per_sec = NSEC_PER_SEC as u64;
+        Self { sec: (raw / nsec_per_sec) as i64 + SEC_MIN, nsec: (raw % nsec_per_sec) as u32 }
+    }
+
+    /// The older encoding; times it cannot express become the nearest one it can.
+    #[allow(clippy::cast_sign_loss, clippy::cast_possible_truncation)] // clamped to 32 bits
+    pub fn to_legacy(self) -> u64 {
+        let sec = self.sec.clamp(SEC_MIN, SEC_MAX_LEGACY) as i32 as u32;
+        (u64::from(sec) << 32) | u64::from(self.nsec.min(NSEC_PER_SEC.saturating_sub(1)))
+    }
+
+    /// Bigtime; times it cannot express become the nearest one it can.
+    pub fn to_bigtime(self) -> u64 {
+        let sec = self.sec.clamp(SEC_MIN, SEC_MAX_BIGTIME).saturating_sub(SEC_MIN);
+        let nsec = u64::from(self.nsec.min(NSEC_PER_SEC.saturating_sub(1)));
+        sec.unsigned_abs().saturating_mul(NSEC_PER_SEC.into()).saturating_add(nsec)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bigtime_agrees_with_what_linux_wrote() {
+        let then = Timestamp { sec: 4_102_542_245, nsec: 123_456_789 };
+        assert_eq!(Timestamp::from_bigtime(0x56bc_8d6f_8c9d_ff15), then);
+        assert_eq!(then.to_bigtime(), 0x56bc_8d6f_8c9d_ff15);
+        assert_eq!(Timestamp::from_bigtime(0), Timestamp { sec: SEC_MIN, nsec: 0 });
+    }
+
+    #[test]
+    fn both_encodings_keep_what_they_can_express() {
+        for (sec, nsec) in [(SEC_MIN, 0), (-1, 999_999_999), (0, 1), (SEC_MAX_LEGACY, 5)] {
+            let time = Timestamp { sec, nsec };
+            assert_eq!(Timestamp::from_legacy(time.to_legacy()), time);
+            assert_eq!(Timestamp::from_bigtime(time.to_bigtime()), time);
+        }
+    }
+
+    #[test]
+    fn times_out_of_range_become_the_nearest_one_within() {
+        let (past, future) =
+            (Timestamp { sec: i64::MIN, nsec: 0 }, Timestamp { sec: i64::MAX, nsec: 7 });
+        assert_eq!(past.to_bigtime(), 0);
+        assert_eq!(Timestamp::from_legacy(past.to_legacy()).sec, SEC_MIN);
+        assert_eq!(Timestamp::from_legacy(future.to_legacy()).sec, SEC_MAX_LEGACY);
+        assert_eq!(Timestamp::from_bigtime(future.to_bigtime()).sec, SEC_MAX_BIGTIME);
+    }
+}
