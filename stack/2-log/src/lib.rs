@@ -1,1 +1,115 @@
-//! (this floor is being built)
+//! Floor 2: the journal as a ring of records.
+//!
+//! This floor knows where the journal's records are, which of them count, and which bytes belong to
+//! which transaction. It does not know what the bytes mean: that is recovery's business, on floor 4.
+//!
+//! ```text
+//!        tail                                   head
+//!  ──────┬──────────┬────────────┬──────────────┬────────────────────────
+//!   old  │ record   │ record     │ record       │  older lap of the ring
+//!  ──────┴──────────┴────────────┴──────────────┴────────────────────────
+//! ```
+//!
+//! Writers append at the *head*; the *tail* is the oldest record whose changes may not yet be in
+//! place. Neither is stored anywhere. The head is found from the cycle numbers, of which every block
+//! of the ring carries one: blocks of this lap have cycle c, those of the last one c-1, and the head
+//! is where the number falls. The newest record then says where the tail is.
+//!
+//! | module | what |
+//! | --- | --- |
+//! | [`ring`] | the blocks of the journal, read in large pieces across the end |
+//! | [`head`] | finding head and tail; torn writes; is it clean? |
+//! | [`record`] | the records from tail to head, checked and unpacked |
+//! | [`transaction`] | committed transactions, put together from records |
+//!
+//! Every length and count here comes from the disk. Reading ends after one lap whatever the records
+//! say; a record is at most [`RECORD_MAX`](ring::RECORD_MAX) blocks; and what unfinished
+//! transactions may hold in memory is bounded.
+
+pub mod head;
+pub mod record;
+pub mod ring;
+pub mod transaction;
+
+use xfskit_block::BlockDevice;
+use xfskit_format::Fault;
+use xfskit_units::{Daddr, Geometry, LogBlock, Lsn};
+
+pub use head::{Search, Torn};
+pub use record::{Record, Records};
+pub use ring::Ring;
+pub use transaction::{Transaction, Transactions};
+
+/// What can go wrong with a journal.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The device failed.
+    #[error(transparent)]
+    Device(#[from] xfskit_block::Error),
+    /// The bytes are wrong.
+    #[error(transparent)]
+    Corrupt(#[from] Fault),
+}
+
+/// A journal's answer.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// An opened journal: its ring, and where head and tail are.
+#[derive(Debug)]
+pub struct Log<'d> {
+    ring: Ring<'d>,
+    search: Search,
+}
+
+impl<'d> Log<'d> {
+    /// Opens the journal of the volume `geo`, which begins at `start` of `dev`: find head and tail.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] where no head can be found or the records near it make no sense; damage
+    /// further back is found when it is read.
+    pub fn open(dev: &'d dyn BlockDevice, start: Daddr, geo: &'d Geometry) -> Result<Self> {
+        let ring = Ring::new(dev, start, geo)?;
+        let search = head::search(&ring)?;
+        Ok(Self { ring, search })
+    }
+
+    /// The blocks.
+    pub fn ring(&self) -> &Ring<'d> {
+        &self.ring
+    }
+
+    /// Where the next record would be written. No LSN on the volume may lie ahead of it.
+    pub fn head(&self) -> Lsn {
+        self.search.head
+    }
+
+    /// Where recovery starts; equals the head of a clean journal.
+    pub fn tail(&self) -> Lsn {
+        self.search.tail
+    }
+
+    /// True where nothing needs to be recovered.
+    pub fn is_clean(&self) -> bool {
+        self.search.clean
+    }
+
+    /// Block of the newest record; `None` in a journal never written.
+    pub fn last_record(&self) -> Option<LogBlock> {
+        self.search.last_record
+    }
+
+    /// What was cut off at the head because it was not written to its end.
+    pub fn torn(&self) -> Option<&Torn> {
+        self.search.torn.as_ref()
+    }
+
+    /// The records from tail to head, oldest first. None in a clean journal.
+    pub fn records(&self) -> Records<'_, 'd> {
+        Records::new(&self.ring, self.tail().block(), self.head().block())
+    }
+
+    /// The committed transactions from tail to head, in the order of their commits.
+    pub fn transactions(&self) -> Transactions<'_, 'd> {
+        Transactions::new(self.records())
+    }
+}

@@ -157,3 +157,25 @@ where
     T::ref_from_prefix(region)
         .map_err(|_| ctx.fault(check, Expected::AtLeast(size_of::<T>().into()), region.len()))
 }
+
+/// Splits the regions of a transaction, those behind its header, into items; ends behind the first
+/// bad one. Entry `index` of a report is the first region of the item.
+pub fn split<'a>(
+    regions: &'a [&'a [u8]],
+    ctx: &Ctx<'_>,
+) -> impl Iterator<Item = Verdict<&'a [&'a [u8]]>> {
+    let mut next = Some(0usize);
+    std::iter::from_fn(move || {
+        let rest = regions.get(next?..)?;
+        let first = rest.first()?;
+        let ctx = ctx.entry(next?);
+        let item = region_count(first, &ctx).and_then(|count| {
+            rest.get(..count).ok_or_else(|| {
+                let there = Expected::AtMost(rest.len().into());
+                ctx.fault("log.item.size", there, count)
+            })
+        });
+        next = item.as_ref().ok().and_then(|item| next?.checked_add(item.len()));
+        Some(item)
+    })
+}

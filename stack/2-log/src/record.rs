@@ -1,0 +1,157 @@
+//! Records: read, checked, unpacked.
+
+use xfskit_format::log::RecordHeader;
+use xfskit_format::log::op::{self, Op};
+use xfskit_format::log::record::{BLOCK, checksums, unpack};
+use xfskit_format::{Ctx, Expected, Value, Verdict};
+use xfskit_units::{LogBlock, Lsn};
+
+use crate::ring::{RECORD_MAX, Ring, Window};
+use crate::{Error, Result};
+
+/// One record.
+#[derive(Clone, Debug)]
+pub struct Record {
+    /// Block of its header.
+    pub at: LogBlock,
+    /// The header.
+    pub header: Box<RecordHeader>,
+    /// The payload as its writer had it in mind, without cycle numbers.
+    pub payload: Vec<u8>,
+}
+
+impl Record {
+    /// Where the record lies in the history of the journal.
+    pub fn lsn(&self) -> Lsn {
+        self.header.lsn()
+    }
+
+    /// The operations; ends behind the first that makes no sense.
+    pub fn ops<'a>(&'a self, ctx: &Ctx<'_>) -> impl Iterator<Item = Verdict<Op<'a>>> {
+        op::ops(&self.payload, self.header.num_logops.get(), ctx)
+    }
+
+    /// Reads and judges the record at `at`. What its checksum is worth, `crc` decides.
+    ///
+    /// # Errors
+    /// The first check that fails, or the device's failure.
+    pub fn read(
+        window: &mut Window<'_, '_>,
+        ring: &Ring<'_>,
+        at: LogBlock,
+        crc: Crc,
+    ) -> Result<Self> {
+        let ctx = ring.ctx(at);
+        let header = window.blocks(at, 1)?;
+        let header = Box::new(RecordHeader::verify(header, &ctx, at)?.clone());
+        let blocks = u32::try_from(header.blocks()).unwrap_or(u32::MAX);
+        ctx.at_most("log.record.len", RECORD_MAX.min(ring.blocks()), blocks)?;
+        let bytes = window.blocks(at, blocks)?;
+        let (headers, payload) = bytes.split_at(header.header_blocks() * BLOCK);
+        let payload = payload.get(..header.len.get() as usize).unwrap_or(payload);
+        crc.check(&header, headers, payload, &ctx)?;
+        let mut payload = payload.to_vec();
+        unpack(headers, &mut payload);
+        Ok(Self { at, header, payload })
+    }
+}
+
+/// What a missing checksum means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Crc {
+    /// Corruption: on version 5 every record that is replayed has one.
+    Required,
+    /// An old writer, or mkfs.
+    IfPresent,
+}
+
+impl Crc {
+    /// What replay asks of the volume's records.
+    pub fn for_replay(v5: bool) -> Self {
+        if v5 { Self::Required } else { Self::IfPresent }
+    }
+
+    fn check(
+        self,
+        header: &RecordHeader,
+        headers: &[u8],
+        payload: &[u8],
+        ctx: &Ctx<'_>,
+    ) -> Verdict {
+        let found = header.crc();
+        if found == 0 && self == Self::IfPresent {
+            return Ok(());
+        }
+        let expected = checksums(headers, payload);
+        if expected.contains(&found) {
+            return Ok(());
+        }
+        let [expected, _] = expected.map(|crc| Value::Hex(crc.into()));
+        Err(ctx.fault("log.record.crc", Expected::Exactly(expected), Value::Hex(found.into())))
+    }
+}
+
+/// The records from one block to another, oldest first; ends behind the first bad one.
+#[derive(Debug)]
+pub struct Records<'r, 'd> {
+    ring: &'r Ring<'d>,
+    window: Window<'r, 'd>,
+    next: LogBlock,
+    /// Blocks still to go: the ring is walked once at most.
+    left: u32,
+    /// The record before was bad.
+    failed: bool,
+    crc: Crc,
+}
+
+impl<'r, 'd> Records<'r, 'd> {
+    /// The records of `[from, to)`, none where the two are the same.
+    pub fn new(ring: &'r Ring<'d>, from: LogBlock, to: LogBlock) -> Self {
+        let left = ring.distance(from, to);
+        let crc = Crc::for_replay(ring.geo().v5());
+        Self { ring, window: Window::new(ring), next: from, left, failed: false, crc }
+    }
+
+    /// The ring.
+    pub fn ring(&self) -> &'r Ring<'d> {
+        self.ring
+    }
+
+    /// Blocks that have not been read yet.
+    pub fn left(&self) -> u32 {
+        self.left
+    }
+
+    /// The same records, where `crc` says what a missing checksum means.
+    pub fn crc(self, crc: Crc) -> Self {
+        Self { crc, ..self }
+    }
+
+    fn read(&mut self) -> Result<Record> {
+        let record = Record::read(&mut self.window, self.ring, self.next, self.crc)?;
+        let blocks = u32::try_from(record.header.blocks()).unwrap_or(u32::MAX);
+        let ctx = self.ring.ctx(self.next);
+        ctx.at_most("log.record.end", self.left, blocks)?;
+        self.left -= blocks;
+        self.next = self.ring.forward(self.next, blocks);
+        Ok(record)
+    }
+}
+
+impl Iterator for Records<'_, '_> {
+    type Item = Result<Record>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.left == 0 || self.failed {
+            return None;
+        }
+        let record = self.read();
+        self.failed = record.is_err();
+        Some(record)
+    }
+}
+
+/// True where `error` says that the bytes are wrong, not that the device failed.
+pub fn is_corrupt(error: &Error) -> bool {
+    matches!(error, Error::Corrupt(_))
+}

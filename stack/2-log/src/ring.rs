@@ -1,0 +1,133 @@
+//! The blocks of the journal.
+
+use xfskit_block::BlockDevice;
+use xfskit_format::log::record::{BLOCK, cycle_of};
+use xfskit_format::{Ctx, Location};
+use xfskit_units::{ByteOffset, Daddr, Geometry, LogBlock, Sectors};
+
+use crate::Result;
+
+/// Blocks of the longest record: 256 KiB with its headers, and 8 header blocks more for a writer
+/// that forgot to count them.
+pub const RECORD_MAX: u32 = 520;
+/// Blocks read at once: 1 MiB.
+const READ_AHEAD: u32 = 2048;
+
+/// A journal's blocks, numbered from 0; behind the last one comes the first again.
+#[derive(Debug)]
+pub struct Ring<'d> {
+    dev: &'d dyn BlockDevice,
+    start: Daddr,
+    blocks: u32,
+    geo: &'d Geometry,
+}
+
+impl<'d> Ring<'d> {
+    /// The ring of the volume `geo` that begins at `start` of `dev`.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`](crate::Error::Corrupt) where the device ends before the ring does.
+    pub fn new(dev: &'d dyn BlockDevice, start: Daddr, geo: &'d Geometry) -> Result<Self> {
+        let ring = Self { dev, start, blocks: geo.log_bbs(), geo };
+        let end = start.saturating_add(ring.blocks.into()).byte_offset();
+        let ctx = ring.ctx(LogBlock(0));
+        ctx.at_least("log.blocks", 2, ring.blocks)?;
+        ctx.at_least("log.device", end.0, dev.size().0)?;
+        Ok(ring)
+    }
+
+    /// Number of blocks.
+    pub fn blocks(&self) -> u32 {
+        self.blocks
+    }
+
+    /// The volume.
+    pub fn geo(&self) -> &'d Geometry {
+        self.geo
+    }
+
+    /// What a verifier needs to know about the record at `at`.
+    pub fn ctx(&self, at: LogBlock) -> Ctx<'d> {
+        let daddr = self.start.saturating_add(at.0.into());
+        Ctx::new(self.geo, Location::of("log record").daddr(daddr, Sectors(0)))
+    }
+
+    /// The block `n` behind `at`.
+    pub fn forward(&self, at: LogBlock, n: u32) -> LogBlock {
+        let sum = (u64::from(at.0) + u64::from(n)) % u64::from(self.blocks);
+        LogBlock(u32::try_from(sum).unwrap_or(0))
+    }
+
+    /// The block `n` before `at`.
+    pub fn back(&self, at: LogBlock, n: u32) -> LogBlock {
+        self.forward(at, self.blocks - n % self.blocks)
+    }
+
+    /// How many blocks one must go forward from `from` to reach `to`: 0 where they are the same.
+    pub fn distance(&self, from: LogBlock, to: LogBlock) -> u32 {
+        if to >= from { to.0 - from.0 } else { self.blocks.saturating_sub(from.0) + to.0 }
+    }
+
+    /// Fills `buf`, whole blocks and no more than the ring has, from block `at` on.
+    pub fn read(&self, at: LogBlock, buf: &mut [u8]) -> Result<()> {
+        let to_end = (self.blocks - at.0 % self.blocks) as usize * BLOCK;
+        let (first, wrapped) = buf.split_at_mut(to_end.min(buf.len()));
+        self.dev.read_at(self.byte(at), first)?;
+        if !wrapped.is_empty() {
+            self.dev.read_at(self.byte(LogBlock(0)), wrapped)?;
+        }
+        Ok(())
+    }
+
+    /// `count` blocks from block `at` on; at most the whole ring.
+    pub fn read_blocks(&self, at: LogBlock, count: u32) -> Result<Vec<u8>> {
+        let mut buf = vec![0; count.min(self.blocks) as usize * BLOCK];
+        self.read(at, &mut buf)?;
+        Ok(buf)
+    }
+
+    /// The cycle that block `at` carries.
+    pub fn cycle(&self, at: LogBlock) -> Result<u32> {
+        let mut block = [0; BLOCK];
+        self.read(at, &mut block)?;
+        Ok(cycle_of(&block))
+    }
+
+    /// Where block `at` lies on the device.
+    fn byte(&self, at: LogBlock) -> ByteOffset {
+        self.start.saturating_add((at.0 % self.blocks).into()).byte_offset()
+    }
+}
+
+/// A reader that goes forward through the ring and reads far ahead.
+#[derive(Debug)]
+pub struct Window<'r, 'd> {
+    ring: &'r Ring<'d>,
+    first: LogBlock,
+    bytes: Vec<u8>,
+}
+
+impl<'r, 'd> Window<'r, 'd> {
+    /// A window with nothing in it yet.
+    pub fn new(ring: &'r Ring<'d>) -> Self {
+        Self { ring, first: LogBlock(0), bytes: Vec::new() }
+    }
+
+    /// The `count` blocks from `at`, in one piece even across the end of the ring.
+    ///
+    /// # Errors
+    /// Where the device fails. `count` beyond the ring's size yields the whole ring.
+    pub fn blocks(&mut self, at: LogBlock, count: u32) -> Result<&[u8]> {
+        let count = count.min(self.ring.blocks());
+        let len = count as usize * BLOCK;
+        let skip = self.ring.distance(self.first, at) as usize * BLOCK;
+        if skip + len > self.bytes.len() {
+            let ahead = count.max(READ_AHEAD.min(self.ring.blocks()));
+            self.bytes.resize(ahead as usize * BLOCK, 0);
+            self.ring.read(at, &mut self.bytes)?;
+            self.first = at;
+            return Ok(&self.bytes[..len]);
+        }
+        Ok(&self.bytes[skip..skip + len])
+    }
+}

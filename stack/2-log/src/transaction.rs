@@ -1,0 +1,171 @@
+//! Committed transactions, put together from the records.
+//!
+//! Operations carry a transaction id. START opens a transaction, COMMIT closes it; in between, every
+//! operation adds a region, or, where a region did not fit into its record, a piece of one. Several
+//! transactions may be open at once. One without COMMIT before the head never happened; pieces of
+//! one that began before the tail are passed over.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use xfskit_format::log::op::{COMMIT, Op, START, TransHeader, WAS_CONT};
+use xfskit_format::{Ctx, Verdict};
+use xfskit_units::{LogBlock, Lsn};
+
+use crate::Result;
+use crate::record::{Record, Records};
+
+/// Transactions that may be open at once. Delayed logging has a handful, older kernels one for every
+/// thread.
+const OPEN_MAX: usize = 4096;
+/// Bytes that open transactions may hold together. Linux blocks writers at 64 MiB.
+const BYTES_MAX: usize = 256 << 20;
+
+/// A transaction: its regions, and where it stands in the journal.
+#[derive(Clone, Debug)]
+pub struct Transaction {
+    /// The id.
+    pub tid: u32,
+    /// Position of the record that has its START. What it changes carries this LSN.
+    pub lsn: Lsn,
+    /// Position of the record that has its COMMIT.
+    pub commit_lsn: Lsn,
+    /// Block of the record that has its START.
+    pub at: LogBlock,
+    bytes: Vec<u8>,
+    /// Where each region ends in `bytes`.
+    ends: Vec<usize>,
+}
+
+impl Transaction {
+    fn new(tid: u32, record: &Record) -> Self {
+        let lsn = record.lsn();
+        Self { tid, lsn, commit_lsn: lsn, at: record.at, bytes: Vec::new(), ends: Vec::new() }
+    }
+
+    /// Every region, that of the transaction header first.
+    pub fn regions(&self) -> Vec<&[u8]> {
+        let mut start = 0;
+        let cut = |&end: &usize| self.bytes.get(std::mem::replace(&mut start, end)..end);
+        self.ends.iter().filter_map(cut).collect()
+    }
+
+    /// Bytes of all regions.
+    pub fn byte_len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// The transaction header, judged; `None` for a transaction of nothing.
+    ///
+    /// # Errors
+    /// A first region that is no transaction header.
+    pub fn header<'a>(regions: &[&'a [u8]], ctx: &Ctx<'_>) -> Verdict<Option<&'a TransHeader>> {
+        regions.first().map(|region| TransHeader::verify(region, ctx)).transpose()
+    }
+
+    /// Adds what `op` carries.
+    fn add(&mut self, op: &Op<'_>, ctx: &Ctx<'_>) -> Verdict {
+        if op.data.is_empty() {
+            return Ok(());
+        }
+        self.bytes.extend_from_slice(op.data);
+        match self.ends.last_mut() {
+            Some(end) if op.has(WAS_CONT) => *end = self.bytes.len(),
+            None if op.has(WAS_CONT) => {
+                return ctx.require("log.op.flags", false, "a region to continue", WAS_CONT);
+            }
+            _ => self.ends.push(self.bytes.len()),
+        }
+        Ok(())
+    }
+}
+
+/// The committed transactions of some records, in the order of their commits; ends behind the first
+/// error.
+#[derive(Debug)]
+pub struct Transactions<'r, 'd> {
+    records: Records<'r, 'd>,
+    open: BTreeMap<u32, Transaction>,
+    open_bytes: usize,
+    ready: VecDeque<Transaction>,
+    failed: bool,
+    records_read: u64,
+}
+
+impl<'r, 'd> Transactions<'r, 'd> {
+    /// The transactions that `records` hold.
+    pub fn new(records: Records<'r, 'd>) -> Self {
+        Self {
+            records,
+            open: BTreeMap::new(),
+            open_bytes: 0,
+            ready: VecDeque::new(),
+            failed: false,
+            records_read: 0,
+        }
+    }
+
+    /// Records read so far.
+    pub fn records_read(&self) -> u64 {
+        self.records_read
+    }
+
+    /// Blocks of the journal not yet read.
+    pub fn blocks_left(&self) -> u32 {
+        self.records.left()
+    }
+
+    /// What a verifier needs to know about `transaction`.
+    pub fn ctx(&self, transaction: &Transaction) -> Ctx<'d> {
+        self.records.ring().ctx(transaction.at)
+    }
+
+    /// Takes all operations of `record`.
+    fn take(&mut self, record: &Record) -> Result<()> {
+        let ctx = self.records.ring().ctx(record.at);
+        for op in record.ops(&ctx) {
+            self.take_op(record, &op?, &ctx)?;
+        }
+        self.records_read += 1;
+        Ok(())
+    }
+
+    fn take_op(&mut self, record: &Record, op: &Op<'_>, ctx: &Ctx<'_>) -> Verdict {
+        let tid = op.header.tid.get();
+        if op.has(START) {
+            ctx.at_most("log.trans.open", OPEN_MAX, self.open.len())?;
+            let again = self.open.insert(tid, Transaction::new(tid, record)).is_some();
+            return ctx.require("log.op.flags", !again, "one START of a transaction", START);
+        }
+        if op.has(COMMIT) {
+            if let Some(mut transaction) = self.open.remove(&tid) {
+                self.open_bytes = self.open_bytes.saturating_sub(transaction.byte_len());
+                transaction.commit_lsn = record.lsn();
+                self.ready.push_back(transaction);
+            }
+            return Ok(());
+        }
+        let Some(transaction) = self.open.get_mut(&tid) else { return Ok(()) };
+        self.open_bytes = self.open_bytes.saturating_add(op.data.len());
+        ctx.at_most("log.trans.bytes", BYTES_MAX, self.open_bytes)?;
+        transaction.add(op, ctx)
+    }
+}
+
+impl Iterator for Transactions<'_, '_> {
+    type Item = Result<Transaction>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        while !self.failed && self.ready.is_empty() {
+            let taken = match self.records.next()? {
+                Ok(record) => self.take(&record),
+                Err(error) => Err(error),
+            };
+            if let Err(error) = taken {
+                self.failed = true;
+                self.ready.clear();
+                return Some(Err(error));
+            }
+        }
+        self.ready.pop_front().map(Ok)
+    }
+}
