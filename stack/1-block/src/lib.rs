@@ -8,7 +8,7 @@
 //! | module | what |
 //! | --- | --- |
 //! | [`device`] | the trait, its errors |
-//! | [`file`] | an image file or a block device of the machine |
+//! | [`file`](mod@file) | an image file or a block device of the machine |
 //! | [`memory`] | a sparse device in memory |
 //! | [`window`] | a byte range of another device: a partition |
 //! | [`overlay`] | copy-on-write in memory over a device that is never written |

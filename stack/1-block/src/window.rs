@@ -19,7 +19,7 @@ impl WindowDevice {
     /// The `size` bytes of `base` from byte `start` on.
     ///
     /// # Errors
-    /// [`Error::BeyondEnd`] where they leave the device.
+    /// [`crate::Error::BeyondEnd`] where they leave the device.
     pub fn new(base: Arc<dyn BlockDevice>, start: ByteOffset, size: ByteLen) -> Result<Self> {
         check_span("window", base.size(), start, size)?;
         Ok(Self { base, start, size })

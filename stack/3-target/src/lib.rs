@@ -1,1 +1,39 @@
-//! (this floor is being built)
+//! Floor 3: from a name to a device.
+//!
+//! A target is what the user writes where a volume is meant:
+//!
+//! | name | what |
+//! | --- | --- |
+//! | `IMAGE`, `/dev/sdb1` | a file or a block device, whole |
+//! | `mem:SIZE` | a sparse device in memory, all zeroes |
+//! | `IMAGE#p2` | partition 2 of an MBR or GPT disk |
+//! | `IMAGE#lv:vg/root` | the logical volume `root` of group `vg`, whose physical volumes lie in IMAGE |
+//! | `md:…` | an array; not yet supported |
+//!
+//! [`Target::parse`] reads a name, [`open()`] makes it a device, [`discover`] says what parts a disk
+//! has. A disk that is no volume itself but has parts is refused with their names.
+//!
+//! The tables of a disk come from anywhere, so their readers ([`partition`], [`lvm`]) are our own:
+//! the crates there are take a count of entries from the disk for the size of an allocation, or
+//! follow a chain of extended partitions for as long as it goes on. Ours bound both.
+//!
+//! | module | what |
+//! | --- | --- |
+//! | [`size`] | `500T`, `20 GiB`: sizes, read and printed |
+//! | [`name`] | the grammar of targets |
+//! | [`open`](mod@open) | names become devices; what a disk holds |
+//! | [`partition`] | MBR with logical partitions, GPT |
+//! | [`lvm`] | LVM2: labels, metadata, linear volumes |
+
+mod bytes;
+mod error;
+mod linear;
+pub mod lvm;
+pub mod name;
+pub mod open;
+pub mod partition;
+pub mod size;
+
+pub use error::{Error, Result};
+pub use name::{Base, Part, Target};
+pub use open::{Found, create, discover, open, open_unchecked};

@@ -1,0 +1,55 @@
+//! What can go wrong between a name and a device.
+
+use crate::open::Found;
+use crate::{Target, size};
+
+/// Why a target could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The name follows no rule of the grammar.
+    #[error("`{name}` names no target: {why}")]
+    BadName {
+        /// The name as given.
+        name: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// The size in `mem:SIZE` is none.
+    #[error(transparent)]
+    Size(#[from] size::Error),
+    /// A kind of target that this version does not know yet.
+    #[error("`{0}`: not yet supported")]
+    NotYetSupported(String),
+    /// The device failed, or could not be opened.
+    #[error(transparent)]
+    Device(#[from] xfskit_block::Error),
+    /// The target is no volume itself but has parts; or it has no part of that name.
+    #[error("{what}{}", listing(.base, .found))]
+    WhichPart {
+        /// What is wrong, as a clause: "disk.img is a partitioned disk".
+        what: String,
+        /// The target without its part.
+        base: String,
+        /// The parts there are.
+        found: Vec<Found>,
+    },
+    /// The part is there, but its kind cannot be read.
+    #[error("{target}: {why}")]
+    Unsupported {
+        /// The target.
+        target: Target,
+        /// What kind it is.
+        why: String,
+    },
+}
+
+/// The answer of a target.
+pub type Result<T> = std::result::Result<T, Error>;
+
+fn listing(base: &str, found: &[Found]) -> String {
+    if found.is_empty() {
+        return "; it has no parts".into();
+    }
+    let lines = found.iter().map(|part| format!("\n  {base}#{part}"));
+    format!("; its parts are:{}", lines.collect::<String>())
+}

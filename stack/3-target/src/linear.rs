@@ -1,0 +1,181 @@
+//! Pieces of a device in a row: a linear logical volume.
+
+use std::sync::Arc;
+
+use xfskit_block::device::check_range;
+use xfskit_block::{BlockDevice, Error, IoRead, Result};
+use xfskit_units::{ByteLen, ByteOffset, index};
+
+/// One piece: bytes `[start, start + len)` of the volume lie at `below` on the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Piece {
+    pub(crate) start: u64,
+    pub(crate) len: u64,
+    pub(crate) below: u64,
+}
+
+/// Pieces of one device in a row. They begin at 0, follow each other without gaps, and lie within
+/// the device: `new` sees to it.
+#[derive(Debug)]
+pub(crate) struct LinearDevice {
+    base: Arc<dyn BlockDevice>,
+    pieces: Vec<Piece>,
+    size: ByteLen,
+}
+
+impl LinearDevice {
+    /// The pieces given as (where on `base`, how long), in bytes, one after another.
+    pub(crate) fn new(
+        base: Arc<dyn BlockDevice>,
+        pieces: impl IntoIterator<Item = (ByteOffset, ByteLen)>,
+    ) -> Result<Self> {
+        let mut row = Vec::new();
+        let mut size = ByteLen(0);
+        for (below, len) in pieces {
+            check_range("open", base.size(), below, index(len.0))?;
+            row.push(Piece { start: size.0, len: len.0, below: below.0 });
+            size = size.checked_add(len.0).ok_or(Error::BeyondEnd {
+                op: "open",
+                offset: below,
+                len,
+                size: base.size(),
+            })?;
+        }
+        Ok(Self { base, pieces: row, size })
+    }
+
+    /// Splits `[offset, offset + len)`, checked to lie in the volume, into what lies in one piece:
+    /// where on the device, and how many bytes.
+    fn split(&self, offset: ByteOffset, len: u64) -> impl Iterator<Item = (ByteOffset, u64)> {
+        let end = offset.0 + len;
+        let first = self.pieces.partition_point(|p| p.start + p.len <= offset.0);
+        self.pieces[first..].iter().take_while(move |p| p.start < end).map(move |p| {
+            let from = offset.0.max(p.start);
+            let to = end.min(p.start + p.len);
+            (ByteOffset(p.below + (from - p.start)), to - from)
+        })
+    }
+
+    /// Carries out `act` on each part of a range.
+    fn each(
+        &self,
+        op: &'static str,
+        offset: ByteOffset,
+        len: u64,
+        mut act: impl FnMut(ByteOffset, u64) -> Result<()>,
+    ) -> Result<()> {
+        check_range(op, self.size, offset, index(len))?;
+        self.split(offset, len).try_for_each(|(below, n)| act(below, n))
+    }
+}
+
+impl BlockDevice for LinearDevice {
+    fn size(&self) -> ByteLen {
+        self.size
+    }
+    fn logical_block_size(&self) -> u32 {
+        self.base.logical_block_size()
+    }
+    fn physical_block_size(&self) -> u32 {
+        self.base.physical_block_size()
+    }
+    fn is_read_only(&self) -> bool {
+        self.base.is_read_only()
+    }
+    fn read_at(&self, offset: ByteOffset, mut buf: &mut [u8]) -> Result<()> {
+        self.each("read", offset, buf.len() as u64, |below, n| {
+            let (part, rest) = std::mem::take(&mut buf).split_at_mut(index(n));
+            buf = rest;
+            self.base.read_at(below, part)
+        })
+    }
+    fn read_batch(&self, batch: &mut [IoRead<'_>]) -> Vec<Result<()>> {
+        let mut answers: Vec<Result<()>> = Vec::with_capacity(batch.len());
+        let mut parts = Vec::with_capacity(batch.len());
+        let mut owners = Vec::with_capacity(batch.len());
+        for (i, io) in batch.iter_mut().enumerate() {
+            let mut rest = &mut *io.buf;
+            let len = rest.len() as u64;
+            answers.push(self.each("read", io.offset, len, |offset, n| {
+                let (buf, behind) = std::mem::take(&mut rest).split_at_mut(index(n));
+                rest = behind;
+                parts.push(IoRead { offset, buf });
+                owners.push(i);
+                Ok(())
+            }));
+        }
+        for (i, answer) in owners.into_iter().zip(self.base.read_batch(&mut parts)) {
+            if answer.is_err() {
+                answers[i] = answer;
+            }
+        }
+        answers
+    }
+    fn write_at(&self, offset: ByteOffset, mut buf: &[u8]) -> Result<()> {
+        self.each("write", offset, buf.len() as u64, |below, n| {
+            let (part, rest) = buf.split_at(index(n));
+            buf = rest;
+            self.base.write_at(below, part)
+        })
+    }
+    fn flush(&self) -> Result<()> {
+        self.base.flush()
+    }
+    fn discard(&self, offset: ByteOffset, len: ByteLen) -> Result<()> {
+        self.each("discard", offset, len.0, |below, n| self.base.discard(below, ByteLen(n)))
+    }
+    fn write_zeroes(&self, offset: ByteOffset, len: ByteLen) -> Result<()> {
+        self.each("write", offset, len.0, |below, n| self.base.write_zeroes(below, ByteLen(n)))
+    }
+    fn will_need(&self, offset: ByteOffset, len: ByteLen) {
+        // A hint: what leaves the device is not worth an error.
+        let _ = self.each("read", offset, len.0, |below, n| {
+            self.base.will_need(below, ByteLen(n));
+            Ok(())
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use xfskit_block::MemDevice;
+
+    #[test]
+    fn pieces_are_read_and_written_as_one_row() {
+        let base: Arc<dyn BlockDevice> = Arc::new(MemDevice::new(ByteLen(1000)));
+        let pieces = [(ByteOffset(500), ByteLen(10)), (ByteOffset(100), ByteLen(5))];
+        let row = LinearDevice::new(Arc::clone(&base), pieces).unwrap();
+        assert_eq!(row.size(), ByteLen(15));
+        row.write_at(ByteOffset(8), b"abcdefg").unwrap();
+        let mut buf = [0; 2];
+        base.read_at(ByteOffset(508), &mut buf).unwrap();
+        assert_eq!(&buf, b"ab");
+        let mut buf = [0; 5];
+        base.read_at(ByteOffset(100), &mut buf).unwrap();
+        assert_eq!(&buf, b"cdefg");
+        let (mut a, mut b, mut c) = ([0; 4], [0; 4], [0; 0]);
+        let answers = row.read_batch(&mut [
+            IoRead { offset: ByteOffset(8), buf: &mut a },
+            IoRead { offset: ByteOffset(12), buf: &mut b },
+            IoRead { offset: ByteOffset(15), buf: &mut c },
+        ]);
+        assert_eq!(&a, b"abcd");
+        assert!(answers[0].is_ok() && answers[1].is_err() && answers[2].is_ok());
+        row.read_at(ByteOffset(11), &mut a).unwrap();
+        assert_eq!(&a, b"defg");
+        row.write_zeroes(ByteOffset(9), ByteLen(2)).unwrap();
+        row.read_at(ByteOffset(8), &mut a).unwrap();
+        assert_eq!(&a, b"a\0\0d");
+        assert!(row.write_at(ByteOffset(u64::MAX), b"x").is_err());
+    }
+
+    #[test]
+    fn a_piece_beyond_the_device_is_refused() {
+        let base: Arc<dyn BlockDevice> = Arc::new(MemDevice::new(ByteLen(1000)));
+        for piece in [(995, 10), (u64::MAX, 1), (1, u64::MAX)] {
+            let piece = (ByteOffset(piece.0), ByteLen(piece.1));
+            assert!(LinearDevice::new(Arc::clone(&base), [piece]).is_err());
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! From the bytes of a physical volume to its id and its metadata text.
+//!
+//! Label, 32 bytes: "LABELONE", its sector (64 bits), CRC of the sector from byte 20 on, offset of
+//! the header (32), "LVM2 001". Header: id (32 characters), device size, then two lists of (offset,
+//! size), each ended by a zero offset: data areas, metadata areas. Metadata area: CRC of the other
+//! 508 bytes, magic, version, start, size, then (offset, size, CRC, flags) of the text. All numbers
+//! are little-endian.
+
+use xfskit_block::BlockDevice;
+use xfskit_units::ByteOffset;
+
+use crate::bytes::{le32, le64, read};
+
+/// Most bytes of metadata text that are read. LVM's own areas are 1 MiB unless asked otherwise.
+const TEXT_MAX: u64 = 64 << 20;
+/// Most areas in one of a header's lists: they end with the sector anyway.
+const AREAS_MAX: usize = 32;
+/// Bytes of a metadata area's header; the text's ring buffer begins behind it.
+const AREA_HEADER: u64 = 512;
+const AREA_MAGIC: &[u8; 16] = b" LVM2 x[5A%r0N*>";
+/// Flag of a metadata text: not to be used.
+const IGNORED: u32 = 1;
+
+/// A physical volume that was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PhysicalVolume {
+    /// Where it begins, in bytes from the start of the disk.
+    pub offset: ByteOffset,
+    /// Its id, 32 characters, without the hyphens of the text.
+    pub id: String,
+    /// The metadata texts it carries whose checksum is right; often one, possibly none.
+    pub texts: Vec<String>,
+}
+
+/// LVM's CRC: that of Ethernet, but begun with a number of its own and not complemented.
+fn crc(bytes: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new_with_initial(!0xf597_a6cf);
+    hasher.update(bytes);
+    !hasher.finalize()
+}
+
+/// The physical volume that begins at byte `offset` of `disk`, if one does.
+pub fn physical_volume(disk: &dyn BlockDevice, offset: ByteOffset) -> Option<PhysicalVolume> {
+    (0..4u64).find_map(|sector| {
+        let block = read(disk, offset.checked_add(sector * 512)?, 512)?;
+        let good = block.starts_with(b"LABELONE")
+            && block.get(24..32)? == b"LVM2 001"
+            && le64(&block, 8)? == sector
+            && le32(&block, 16)? == crc(block.get(20..)?);
+        if !good {
+            return None;
+        }
+        header(disk, offset, block.get(usize::try_from(le32(&block, 20)?).ok()?..)?)
+    })
+}
+
+/// The header of the physical volume at `offset`, which is what `bytes` begin with.
+fn header(disk: &dyn BlockDevice, offset: ByteOffset, bytes: &[u8]) -> Option<PhysicalVolume> {
+    let id = str::from_utf8(bytes.get(..32)?).ok()?.to_owned();
+    let (data, metadata_at) = areas(bytes, 40)?;
+    let (metadata, _) = areas(bytes, metadata_at)?;
+    let size = disk.size();
+    if data.is_empty() && metadata.is_empty() {
+        return None;
+    }
+    let texts = metadata
+        .iter()
+        .filter_map(|&start| offset.checked_add(start))
+        .filter(|start| start.0 < size.0)
+        .filter_map(|start| metadata_text(disk, start))
+        .collect();
+    Some(PhysicalVolume { offset, id, texts })
+}
+
+/// The offsets in the list of areas at byte `at`, and where the list ends.
+fn areas(bytes: &[u8], mut at: usize) -> Option<(Vec<u64>, usize)> {
+    let mut offsets = Vec::new();
+    while offsets.len() < AREAS_MAX {
+        let offset = le64(bytes, at)?;
+        at = at.checked_add(16)?;
+        if offset == 0 {
+            return Some((offsets, at));
+        }
+        offsets.push(offset);
+    }
+    None
+}
+
+/// The text of the metadata area that begins at byte `start` of the disk.
+fn metadata_text(disk: &dyn BlockDevice, start: ByteOffset) -> Option<String> {
+    let header = read(disk, start, 512)?;
+    let (area_size, text_at) = (le64(&header, 32)?, le64(&header, 40)?);
+    let (text_size, text_crc) = (le64(&header, 48)?, le32(&header, 56)?);
+    let good = header.get(4..20)? == AREA_MAGIC
+        && le32(&header, 0)? == crc(header.get(4..)?)
+        && le32(&header, 20)? == 1
+        && le32(&header, 60)? & IGNORED == 0
+        && (AREA_HEADER..area_size).contains(&text_at)
+        && text_size <= TEXT_MAX.min(area_size - AREA_HEADER);
+    if !good {
+        return None;
+    }
+    // The text lies in a ring: what does not fit before the area's end goes on behind its header.
+    let before = text_size.min(area_size - text_at);
+    let piece = |at: u64, len: u64| read(disk, start.checked_add(at)?, usize::try_from(len).ok()?);
+    let mut text = piece(text_at, before)?;
+    text.extend(piece(AREA_HEADER, text_size - before)?);
+    if crc(&text) != text_crc {
+        return None;
+    }
+    String::from_utf8(text).ok().map(|text| text.trim_end_matches('\0').to_owned())
+}

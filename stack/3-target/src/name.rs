@@ -1,0 +1,162 @@
+//! The grammar of targets.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use xfskit_units::ByteLen;
+
+use crate::error::{Error, Result};
+use crate::size;
+
+/// Where the bytes are.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Base {
+    /// A file or a block device.
+    File(PathBuf),
+    /// Memory, all zeroes, of this size in bytes.
+    Memory(ByteLen),
+}
+
+/// A part of a disk.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Part {
+    /// `p2`: the partition of this number, as Linux counts them, from 1.
+    Partition(u32),
+    /// `lv:vg/root`: a logical volume of a volume group.
+    Volume {
+        /// The volume group.
+        group: String,
+        /// The volume in it.
+        volume: String,
+    },
+}
+
+/// A name for a device: where, and which part of it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Target {
+    /// Where the bytes are.
+    pub base: Base,
+    /// Which part of them; `None` for all.
+    pub part: Option<Part>,
+}
+
+impl Target {
+    /// Reads a name. Nothing is opened or looked up.
+    ///
+    /// A `#` begins a part only where one of the known forms follows; else it belongs to the file's
+    /// name.
+    ///
+    /// # Errors
+    /// Where the name is empty, its size is none, or its kind is not supported yet.
+    pub fn parse(name: &str) -> Result<Self> {
+        if name.is_empty() {
+            return Err(Error::BadName { name: name.into(), why: "it is empty" });
+        }
+        if name.starts_with("md:") {
+            return Err(Error::NotYetSupported(name.into()));
+        }
+        if let Some(text) = name.strip_prefix("mem:") {
+            return Ok(Self { base: Base::Memory(size::parse(text)?), part: None });
+        }
+        let (path, part) = match name.rsplit_once('#') {
+            Some((path, part)) if !path.is_empty() => match Part::parse(part) {
+                Some(part) => (path, Some(part)),
+                None => (name, None),
+            },
+            _ => (name, None),
+        };
+        Ok(Self { base: Base::File(path.into()), part })
+    }
+
+    /// The whole of what this target is a part of.
+    pub fn whole(&self) -> Self {
+        Self { base: self.base.clone(), part: None }
+    }
+}
+
+impl Part {
+    /// Reads what follows the `#`; `None` where it is no part's name.
+    pub fn parse(text: &str) -> Option<Self> {
+        if let Some(volume) = text.strip_prefix("lv:") {
+            let (group, volume) = volume.split_once('/')?;
+            return (is_lvm_name(group) && is_lvm_name(volume))
+                .then(|| Self::Volume { group: group.into(), volume: volume.into() });
+        }
+        let digits = text.strip_prefix('p')?;
+        let plain = digits.bytes().all(|b| b.is_ascii_digit()) && !digits.starts_with('0');
+        plain.then(|| digits.parse().ok().map(Self::Partition))?
+    }
+}
+
+/// True for what LVM takes as the name of a group or volume.
+fn is_lvm_name(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"+_.-".contains(&b))
+}
+
+impl FromStr for Target {
+    type Err = Error;
+    fn from_str(name: &str) -> Result<Self> {
+        Self::parse(name)
+    }
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Partition(number) => write!(f, "p{number}"),
+            Self::Volume { group, volume } => write!(f, "lv:{group}/{volume}"),
+        }
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.base {
+            Base::File(path) => write!(f, "{}", path.display())?,
+            Base::Memory(size) => write!(f, "mem:{size}")?,
+        }
+        self.part.as_ref().map_or(Ok(()), |part| write!(f, "#{part}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_form_parses_and_prints_back() {
+        let file = |path: &str| Base::File(path.into());
+        let lv = Part::Volume { group: "vg0".into(), volume: "root-a".into() };
+        for (name, base, part) in [
+            ("/dev/sdb", file("/dev/sdb"), None),
+            ("a b.img", file("a b.img"), None),
+            ("mem:1048576", Base::Memory(ByteLen(1 << 20)), None),
+            ("disk.img#p2", file("disk.img"), Some(Part::Partition(2))),
+            ("disk#1.img#p12", file("disk#1.img"), Some(Part::Partition(12))),
+            ("disk.img#lv:vg0/root-a", file("disk.img"), Some(lv)),
+            // No part's name: it belongs to the file's.
+            ("#p2", file("#p2"), None),
+            ("disk#px", file("disk#px"), None),
+            ("disk#p0", file("disk#p0"), None),
+            ("disk#p", file("disk#p"), None),
+            ("disk#p99999999999", file("disk#p99999999999"), None),
+            ("disk#lv:vg0", file("disk#lv:vg0"), None),
+            ("disk#lv:vg0/a/b", file("disk#lv:vg0/a/b"), None),
+        ] {
+            let target = Target::parse(name).unwrap();
+            assert_eq!(target, Target { base, part }, "{name}");
+            assert_eq!(target.to_string(), name);
+        }
+    }
+
+    #[test]
+    fn what_is_no_target_says_why() {
+        assert!(matches!(Target::parse(""), Err(Error::BadName { .. })));
+        assert!(matches!(Target::parse("mem:lots"), Err(Error::Size(_))));
+        let md = Target::parse("md:a.img,b.img").unwrap_err();
+        assert_eq!(md.to_string(), "`md:a.img,b.img`: not yet supported");
+    }
+}

@@ -1,0 +1,147 @@
+//! Names become devices; and what a disk holds.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use xfskit_block::{BlockDevice, FileDevice, MemDevice, OpenMode, WindowDevice};
+use xfskit_units::{ByteLen, ByteOffset};
+
+use crate::error::{Error, Result};
+use crate::linear::LinearDevice;
+use crate::lvm::{self, Group, Volume};
+use crate::name::{Base, Part, Target};
+use crate::partition::{has_xfs_magic, partitions};
+use crate::size;
+
+/// One part of a disk.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Found {
+    /// Its name, as it stands behind the `#`.
+    pub part: Part,
+    /// Where it begins, in bytes from the start of the disk.
+    pub offset: ByteOffset,
+    /// How long it is, in bytes.
+    pub len: ByteLen,
+    /// What the table says it is: "GPT Linux filesystem", "LVM volume".
+    pub kind: String,
+    /// True where an XFS superblock's magic stands at its start.
+    pub xfs: bool,
+}
+
+impl fmt::Display for Found {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = if self.xfs { "XFS" } else { &self.kind };
+        write!(f, "{}: {kind}, {}", self.part, size::format(self.len))
+    }
+}
+
+/// The parts of a disk: its partitions, and the logical volumes whose physical volumes are the disk
+/// or partitions of it. None where the disk is itself an XFS volume, or has no table that makes
+/// sense.
+pub fn discover(disk: &dyn BlockDevice) -> Vec<Found> {
+    if has_xfs_magic(disk, ByteOffset(0)) {
+        return Vec::new();
+    }
+    let partitions = partitions(disk).into_iter().map(|partition| Found {
+        part: Part::Partition(partition.number),
+        offset: partition.offset,
+        len: partition.len,
+        kind: partition.kind,
+        xfs: has_xfs_magic(disk, partition.offset),
+    });
+    let volumes = volume_groups(disk);
+    let volumes =
+        volumes.iter().flat_map(|group| group.volumes.iter().map(|v| found(disk, group, v)));
+    partitions.chain(volumes).collect()
+}
+
+fn found(disk: &dyn BlockDevice, group: &Group, volume: &Volume) -> Found {
+    let start = volume.pieces.as_ref().ok().and_then(|pieces| pieces.first());
+    Found {
+        part: Part::Volume { group: group.name.clone(), volume: volume.name.clone() },
+        offset: start.map_or(ByteOffset(0), |(offset, _)| *offset),
+        len: volume.len,
+        kind: match &volume.pieces {
+            Ok(_) => "LVM volume".into(),
+            Err(why) => format!("LVM volume ({why})"),
+        },
+        xfs: start.is_some_and(|(offset, _)| has_xfs_magic(disk, *offset)),
+    }
+}
+
+/// The volume groups whose physical volumes are the disk or partitions of it.
+fn volume_groups(disk: &dyn BlockDevice) -> Vec<Group> {
+    let mut starts = vec![ByteOffset(0)];
+    starts.extend(partitions(disk).iter().map(|partition| partition.offset));
+    let volumes: Vec<_> =
+        starts.into_iter().filter_map(|start| lvm::physical_volume(disk, start)).collect();
+    lvm::groups(&volumes)
+}
+
+/// Opens a target as a volume. A whole disk that is no XFS volume but has parts is refused with
+/// their names: the user meant one of them.
+///
+/// # Errors
+/// [`Error::WhichPart`] as said, and where the part named is not there; [`Error::Unsupported`] for a
+/// logical volume that is not linear; [`Error::Device`].
+pub fn open(target: &Target, mode: OpenMode) -> Result<Arc<dyn BlockDevice>> {
+    let device = open_unchecked(target, mode)?;
+    if target.part.is_none() && !has_xfs_magic(&device, ByteOffset(0)) {
+        let found = discover(&device);
+        if !found.is_empty() {
+            let what = format!("{target} is no XFS volume but a disk with parts");
+            return Err(Error::WhichPart { what, base: target.to_string(), found });
+        }
+    }
+    Ok(device)
+}
+
+/// Opens a target whatever it holds, as mkfs needs it.
+///
+/// # Errors
+/// As [`open()`], but a whole disk is never refused for its parts.
+pub fn open_unchecked(target: &Target, mode: OpenMode) -> Result<Arc<dyn BlockDevice>> {
+    let disk: Arc<dyn BlockDevice> = match &target.base {
+        Base::File(path) => Arc::new(FileDevice::open(path, mode)?),
+        Base::Memory(size) => Arc::new(MemDevice::new(*size)),
+    };
+    match &target.part {
+        None => Ok(disk),
+        Some(part @ Part::Partition(number)) => {
+            let wanted = partitions(&disk).into_iter().find(|p| p.number == *number);
+            let wanted = wanted.ok_or_else(|| no_such_part(target, part, &disk))?;
+            Ok(Arc::new(WindowDevice::new(disk, wanted.offset, wanted.len)?))
+        }
+        Some(part @ Part::Volume { group, volume }) => {
+            let wanted = volume_groups(&disk)
+                .into_iter()
+                .filter(|g| g.name == *group)
+                .flat_map(|g| g.volumes)
+                .find(|v| v.name == *volume)
+                .ok_or_else(|| no_such_part(target, part, &disk))?;
+            let pieces =
+                wanted.pieces.map_err(|why| Error::Unsupported { target: target.clone(), why })?;
+            Ok(Arc::new(LinearDevice::new(disk, pieces)?))
+        }
+    }
+}
+
+/// Makes a target of `size` bytes that holds nothing: an image file made anew (and what was there
+/// is gone), memory of its own size. A block device and a part of a disk are opened as they are.
+///
+/// # Errors
+/// As [`open_unchecked`].
+pub fn create(target: &Target, size: ByteLen) -> Result<Arc<dyn BlockDevice>> {
+    match (&target.base, &target.part) {
+        (Base::File(path), None) if !path.exists() || path.is_file() => {
+            Ok(Arc::new(FileDevice::create(path, size)?))
+        }
+        _ => open_unchecked(target, OpenMode::ReadWrite),
+    }
+}
+
+fn no_such_part(target: &Target, part: &Part, disk: &dyn BlockDevice) -> Error {
+    let base = target.whole().to_string();
+    Error::WhichPart { what: format!("{base} has no part {part}"), base, found: discover(disk) }
+}
