@@ -15,6 +15,8 @@
 //! | [`inode`] | an inode of any version, its forks; [`timestamp`] its times |
 //! | [`bmbt`] | extent records and the btree of a fork |
 //! | [`symlink`], [`dquot`], [`rtsb`] | remote symlink targets, quota records, the realtime superblock |
+//! | [`hash`], [`da`] | the name hash and the hash btree that serve directories and attributes |
+//! | [`dir`], [`attr`] | directories and extended attributes in all their forms |
 //! | [`log`] | the journal: records, operations, items |
 //!
 //! A verifier checks the CRC first, then magic, identity (uuid, address, owner), then structure,
@@ -32,11 +34,15 @@ pub mod agf;
 pub mod agfl;
 pub mod agi;
 pub mod alloc;
+pub mod attr;
 pub mod bmbt;
 pub mod bytes;
 pub mod ctx;
+pub mod da;
+pub mod dir;
 pub mod dquot;
 pub mod fault;
+pub mod hash;
 pub mod inobt;
 pub mod inode;
 pub mod layout;

@@ -1,0 +1,102 @@
+//! POSIX ACLs: what XFS stores, and what programs see.
+//!
+//! XFS stores an ACL big-endian as the trusted attribute [`ACCESS`] or [`DEFAULT`]: a count, then
+//! entries of 12 bytes. Programs get and set `system.posix_acl_access` and `…_default` in the
+//! kernel's own form, little-endian: a version, then entries of 8 bytes.
+
+use zerocopy::big_endian::{U16, U32};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// The attribute that holds the access ACL.
+pub const ACCESS: &[u8] = b"SGI_ACL_FILE";
+/// The attribute that holds a directory's default ACL.
+pub const DEFAULT: &[u8] = b"SGI_ACL_DEFAULT";
+/// The access ACL as programs name it.
+pub const ACCESS_XATTR: &str = "system.posix_acl_access";
+/// The default ACL as programs name it.
+pub const DEFAULT_XATTR: &str = "system.posix_acl_default";
+/// Version of the form that programs see.
+const XATTR_VERSION: u32 = 2;
+
+/// One entry on disk.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+)]
+#[repr(C)]
+pub struct Entry {
+    /// 1 owner, 2 a user, 4 owning group, 8 a group, 0x10 mask, 0x20 others.
+    pub ae_tag: U32,
+    /// Which user or group; all ones where the tag says it.
+    pub ae_id: U32,
+    /// Read 4, write 2, execute 1.
+    pub ae_perm: U16,
+    /// Zero.
+    pub ae_pad: U16,
+}
+const _: () = assert!(size_of::<Entry>() == 12);
+
+/// The entries of an ACL as stored; `None` where count and length disagree.
+pub fn entries(disk: &[u8]) -> Option<&[Entry]> {
+    let (count, rest) = U32::ref_from_prefix(disk).ok()?;
+    let entries = <[Entry]>::ref_from_bytes(rest).ok()?;
+    (u64::from(count.get()) == entries.len() as u64).then_some(entries)
+}
+
+/// A stored ACL as programs see it; `None` where it is damaged.
+pub fn to_xattr(disk: &[u8]) -> Option<Vec<u8>> {
+    let mut xattr = XATTR_VERSION.to_le_bytes().to_vec();
+    for entry in entries(disk)? {
+        let tag = u16::try_from(entry.ae_tag.get()).ok()?;
+        xattr.extend(tag.to_le_bytes());
+        xattr.extend(entry.ae_perm.get().to_le_bytes());
+        xattr.extend(entry.ae_id.get().to_le_bytes());
+    }
+    Some(xattr)
+}
+
+/// An ACL as programs see it, in the form to store; `None` where it is none.
+pub fn from_xattr(xattr: &[u8]) -> Option<Vec<u8>> {
+    let (version, rest) = xattr.split_first_chunk::<4>()?;
+    let (entries, []) = rest.as_chunks::<8>() else { return None };
+    if u32::from_le_bytes(*version) != XATTR_VERSION {
+        return None;
+    }
+    let mut disk = u32::try_from(entries.len()).ok()?.to_be_bytes().to_vec();
+    for &[t0, t1, p0, p1, id @ ..] in entries {
+        let entry = Entry {
+            ae_tag: U32::new(u16::from_le_bytes([t0, t1]).into()),
+            ae_id: U32::new(u32::from_le_bytes(id)),
+            ae_perm: U16::new(u16::from_le_bytes([p0, p1])),
+            ae_pad: U16::ZERO,
+        };
+        disk.extend(entry.as_bytes());
+    }
+    Some(disk)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `user::rw-, user:1000:r-x, group::r--, mask::rwx, other::r--` as Linux stores it.
+    const DISK: &[u8] = b"\0\0\0\x05\0\0\0\x01\xff\xff\xff\xff\0\x06\0\0\0\0\0\x02\0\0\x03\xe8\
+        \0\x05\0\0\0\0\0\x04\xff\xff\xff\xff\0\x04\0\0\0\0\0\x10\xff\xff\xff\xff\0\x07\0\0\
+        \0\0\0\x20\xff\xff\xff\xff\0\x04\0\0";
+
+    #[test]
+    fn an_acl_survives_the_way_to_programs_and_back() {
+        let xattr = to_xattr(DISK).unwrap();
+        assert_eq!(xattr.len(), 4 + 5 * 8);
+        assert_eq!(&xattr[..12], b"\x02\0\0\0\x01\0\x06\0\xff\xff\xff\xff");
+        assert_eq!(&xattr[12..20], b"\x02\0\x05\0\xe8\x03\0\0");
+        assert_eq!(from_xattr(&xattr).unwrap(), DISK);
+    }
+
+    #[test]
+    fn a_damaged_acl_is_none() {
+        assert_eq!(to_xattr(&DISK[..DISK.len() - 1]), None);
+        assert_eq!(to_xattr(b"\xff\xff\xff\xff"), None);
+        assert_eq!(from_xattr(b"\x01\0\0\0"), None);
+        assert_eq!(from_xattr(b"\x02\0\0\0\x01"), None);
+    }
+}

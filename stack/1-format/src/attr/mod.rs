@@ -1,0 +1,92 @@
+//! Extended attributes: names to small values, per inode, in an attribute fork.
+//!
+//! | form | where |
+//! | --- | --- |
+//! | short form ([`sf`]) | in the inode itself |
+//! | leaf ([`leaf`]) | one block |
+//! | node ([`da`](crate::da), [`leaf`]) | a btree of such blocks, by the name's hash |
+//!
+//! A value too large for its leaf stands in blocks of its own ([`remote`]). Two kinds of attributes
+//! have a meaning to the filesystem: ACLs ([`acl`]) and parent pointers ([`parent`]).
+
+use serde::Serialize;
+
+use crate::ctx::Ctx;
+use crate::fault::{Value, Verdict};
+
+pub mod acl;
+pub mod leaf;
+pub mod parent;
+pub mod remote;
+pub mod sf;
+
+/// The value stands in the leaf itself.
+pub const LOCAL: u8 = 0x01;
+/// Namespace `trusted`.
+pub const ROOT: u8 = 0x02;
+/// Namespace `security`.
+pub const SECURE: u8 = 0x04;
+/// A parent pointer.
+pub const PARENT: u8 = 0x08;
+/// In the making or going away: does not exist for readers.
+pub const INCOMPLETE: u8 = 0x80;
+/// Those that choose the namespace.
+pub const NAMESPACE: u8 = ROOT | SECURE | PARENT;
+
+/// Longest value, in bytes.
+pub const VALUE_MAX: u32 = 65536;
+
+/// Where a name belongs. The same name may exist in each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Namespace {
+    /// `user.`
+    User,
+    /// `trusted.`; ACLs too are stored here.
+    Trusted,
+    /// `security.`
+    Secure,
+    /// Parent pointers; programs do not see them.
+    Parent,
+}
+
+impl Namespace {
+    /// The namespace that the flag byte of an attribute names; `None` where it names two.
+    pub const fn from_flags(flags: u8) -> Option<Self> {
+        match flags & NAMESPACE {
+            0 => Some(Self::User),
+            ROOT => Some(Self::Trusted),
+            SECURE => Some(Self::Secure),
+            PARENT => Some(Self::Parent),
+            _ => None,
+        }
+    }
+
+    /// The bit of the flag byte.
+    pub const fn flags(self) -> u8 {
+        match self {
+            Self::User => 0,
+            Self::Trusted => ROOT,
+            Self::Secure => SECURE,
+            Self::Parent => PARENT,
+        }
+    }
+
+    /// What programs write in front of the name; parent pointers have nothing.
+    pub const fn prefix(self) -> &'static str {
+        match self {
+            Self::User => "user.",
+            Self::Trusted => "trusted.",
+            Self::Secure => "security.",
+            Self::Parent => "",
+        }
+    }
+}
+
+/// Fails where the flag byte holds bits beyond `allowed`, two namespaces, or a parent pointer on a
+/// volume without them.
+pub(crate) fn verify_flags(ctx: &Ctx<'_>, check: &'static str, flags: u8, allowed: u8) -> Verdict {
+    let parent_ok = flags & PARENT == 0 || ctx.geo.features.parent();
+    let ok = flags & !allowed == 0 && Namespace::from_flags(flags).is_some() && parent_ok;
+    ctx.require(check, ok, "known flags, one namespace at most", Value::Hex(flags.into()))
+}

@@ -1,0 +1,56 @@
+//! Parent pointers: for each entry that names an inode, an attribute of that inode which names the
+//! entry: its name is the entry's, its value the directory.
+
+use xfskit_units::Ino;
+use zerocopy::big_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::attr::leaf::{Attr, Place};
+use crate::ctx::Ctx;
+use crate::fault::Verdict;
+
+/// The value of a parent pointer.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+)]
+#[repr(C)]
+pub struct Rec {
+    /// The directory.
+    pub p_ino: U64,
+    /// Its generation.
+    pub p_gen: U32,
+}
+const _: () = assert!(size_of::<Rec>() == 12);
+
+impl Rec {
+    /// The pointer that `value` holds; `None` where it has another length.
+    pub fn parse(value: &[u8]) -> Option<Self> {
+        Self::read_from_bytes(value).ok()
+    }
+
+    /// The directory.
+    pub fn ino(&self) -> Ino {
+        Ino(self.p_ino.get())
+    }
+}
+
+/// Judges an attribute of the parent namespace.
+///
+/// # Errors
+/// The first check that fails.
+pub fn verify(attr: &Attr<'_>, ctx: &Ctx<'_>) -> Verdict<Rec> {
+    let Place::Local(value) = attr.value else {
+        return Err(ctx.short("attr.parent.valuelen", 0));
+    };
+    ctx.eq("attr.parent.valuelen", size_of::<Rec>(), value.len())?;
+    let Some(rec) = Rec::parse(value) else {
+        return Err(ctx.short("attr.parent.valuelen", value.len()));
+    };
+    let plain = !attr.name.iter().any(|&b| b == b'/' || b == 0);
+    ctx.require("attr.parent.name", plain, "a name without slash and NUL", "another")?;
+    let complete = !attr.is_incomplete();
+    ctx.require("attr.parent.flags", complete, "a complete attribute", "an incomplete one")?;
+    let known = ctx.geo.valid_ino(rec.ino());
+    ctx.require("attr.parent.ino", known, "an inode number", rec.ino())?;
+    Ok(rec)
+}

@@ -1,0 +1,102 @@
+//! The short form: a few attributes inside the inode.
+//!
+//! ```text
+//! totsize(2)  count  pad   { namelen  valuelen  flags  name  value } …
+//! ```
+
+use crate::attr::{NAMESPACE, Namespace, verify_flags};
+use crate::bytes;
+use crate::ctx::Ctx;
+use crate::fault::Verdict;
+
+/// Bytes of the head.
+pub const HEADER_LEN: usize = 4;
+
+/// One attribute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry<'a> {
+    /// Namespace bits.
+    pub flags: u8,
+    /// 1 to 255 bytes.
+    pub name: &'a [u8],
+    /// 0 to 255 bytes.
+    pub value: &'a [u8],
+}
+
+impl Entry<'_> {
+    /// Where the name belongs; `None` where the flags are damaged.
+    pub fn namespace(&self) -> Option<Namespace> {
+        Namespace::from_flags(self.flags)
+    }
+}
+
+/// A verified short form.
+#[derive(Clone, Debug)]
+pub struct Sf<'a> {
+    /// Bytes in use, the head included.
+    pub totsize: u16,
+    /// Attributes.
+    pub count: u8,
+    list: List<'a>,
+}
+
+/// The attributes one after the other; ends early at one that does not fit.
+#[derive(Clone, Debug)]
+pub struct List<'a> {
+    rest: &'a [u8],
+    left: u8,
+}
+
+impl<'a> Iterator for List<'a> {
+    type Item = Entry<'a>;
+
+    fn next(&mut self) -> Option<Entry<'a>> {
+        self.left = self.left.checked_sub(1)?;
+        let [namelen, valuelen, flags] = bytes::array(self.rest, 0)?;
+        let (name, rest) = self.rest.get(3..)?.split_at_checked(namelen.into())?;
+        let (value, rest) = rest.split_at_checked(valuelen.into())?;
+        self.rest = rest;
+        Some(Entry { flags, name, value })
+    }
+}
+
+impl<'a> Sf<'a> {
+    /// The list as far as it can be understood, unjudged: for reading what is left of a damaged
+    /// one. `None` where not even the head is there.
+    pub fn parse(fork: &'a [u8]) -> Option<Self> {
+        let totsize = bytes::be16(fork, 0)?;
+        let count = *fork.get(2)?;
+        let used = fork.get(..usize::from(totsize)).unwrap_or(fork);
+        let rest = used.get(HEADER_LEN..).unwrap_or(&[]);
+        Some(Self { totsize, count, list: List { rest, left: count } })
+    }
+
+    /// Judges `fork`, an inode's attribute fork in local format. What is behind `totsize` does
+    /// not matter.
+    ///
+    /// # Errors
+    /// The first check that fails.
+    pub fn verify(fork: &'a [u8], ctx: &Ctx<'_>) -> Verdict<Self> {
+        let Some(sf) = Self::parse(fork) else {
+            return Err(ctx.short("attr.sf.totsize", fork.len()));
+        };
+        ctx.within("attr.sf.totsize", HEADER_LEN..=fork.len(), sf.totsize.into())?;
+        let mut list = sf.list.clone();
+        for i in 0..usize::from(sf.count) {
+            let ctx = ctx.entry(i);
+            let Some(entry) = list.next() else {
+                return Err(ctx.short("attr.sf.count", sf.totsize.into()));
+            };
+            ctx.at_least("attr.sf.namelen", 1, entry.name.len())?;
+            verify_flags(&ctx, "attr.sf.flags", entry.flags, NAMESPACE)?;
+        }
+        let end = usize::from(sf.totsize).saturating_sub(list.rest.len());
+        ctx.eq("attr.sf.totsize", end, sf.totsize.into())?;
+        Ok(sf)
+    }
+
+    /// The attributes.
+    pub fn entries(&self) -> List<'a> {
+        self.list.clone()
+    }
+}

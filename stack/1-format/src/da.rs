@@ -1,0 +1,253 @@
+//! What directories and attribute forks share: the head of their blocks, and the hash btree.
+//!
+//! Both keep names in a btree of their own kind, in the address space of one fork. The leaves hold
+//! entries sorted by [hash](crate::hash); a *node* holds for each child the largest hash below it
+//! and the child's address. The root has a fixed place (a directory's at 32 GiB of its data fork,
+//! an attribute fork's at block 0), and with a single leaf that leaf stands there. All blocks of
+//! one level are chained in hash order.
+//!
+//! ```text
+//! version 5   forw back magic pad crc bno lsn uuid owner | count level pad | entries
+//! version 4   forw back magic pad                        | count level     | entries
+//! ```
+
+use xfskit_units::{DaBlock, Geometry, Lsn};
+use zerocopy::big_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::bytes;
+use crate::ctx::Ctx;
+use crate::fault::{Fork, Verdict};
+use crate::layout::Layout;
+
+/// Deepest tree: levels of nodes above the leaves.
+pub const MAX_LEVEL: u16 = 5;
+
+/// The head of a block as far as both versions have it.
+#[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct BlkInfo {
+    /// Next block of this level (dablk), 0 for none.
+    pub forw: U32,
+    /// Previous block of this level, 0 for none.
+    pub back: U32,
+    /// Which kind of block.
+    pub magic: U16,
+    /// Zero.
+    pub pad: U16,
+}
+
+/// What version 5 adds to the head.
+#[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct SelfDescription {
+    /// CRC32c of the block, little-endian.
+    pub crc: [u8; 4],
+    /// Own address ([`xfskit_units::Daddr`]).
+    pub bno: U64,
+    /// [`Lsn`] of the last write.
+    pub lsn: U64,
+    /// UUID of the volume's metadata.
+    pub uuid: [u8; 16],
+    /// The inode.
+    pub owner: U64,
+}
+
+/// Byte of the CRC field on version 5.
+pub const CRC_OFFSET: usize = 12;
+const _: () = assert!(size_of::<BlkInfo>() == CRC_OFFSET && size_of::<SelfDescription>() == 44);
+
+/// The stable names of the checks that every self-describing block of a fork has.
+#[derive(Debug)]
+pub(crate) struct Ids {
+    pub(crate) crc: &'static str,
+    pub(crate) magic: &'static str,
+    pub(crate) uuid: &'static str,
+    pub(crate) bno: &'static str,
+    pub(crate) owner: &'static str,
+    pub(crate) lsn: &'static str,
+    pub(crate) forw: &'static str,
+    pub(crate) back: &'static str,
+}
+
+macro_rules! ids {
+    ($kind:literal) => {
+        $crate::da::Ids {
+            crc: concat!($kind, ".crc"),
+            magic: concat!($kind, ".magic"),
+            uuid: concat!($kind, ".uuid"),
+            bno: concat!($kind, ".bno"),
+            owner: concat!($kind, ".owner"),
+            lsn: concat!($kind, ".lsn"),
+            forw: concat!($kind, ".forw"),
+            back: concat!($kind, ".back"),
+        }
+    };
+}
+pub(crate) use ids;
+
+impl Ids {
+    /// Judges what version 5 blocks say about themselves.
+    pub(crate) fn identity(
+        &self,
+        ctx: &Ctx<'_>,
+        uuid: [u8; 16],
+        bno: U64,
+        owner: U64,
+        lsn: U64,
+    ) -> Verdict {
+        ctx.uuid(self.uuid, uuid)?;
+        ctx.blkno(self.bno, bno.get())?;
+        match ctx.at.ino {
+            Some(ino) => ctx.eq(self.owner, ino.0, owner.get())?,
+            None => ctx.at_least(self.owner, 1, owner.get())?,
+        }
+        ctx.lsn(self.lsn, Lsn(lsn.get()))
+    }
+}
+
+/// Bytes of a block of this fork's tree: a directory block, or a filesystem block.
+pub fn block_len(geo: &Geometry, fork: Fork) -> usize {
+    match fork {
+        Fork::Data => geo.dirblksize(),
+        Fork::Attr => geo.blocksize(),
+    }
+}
+
+/// Where the tree of this fork has its root.
+pub fn root(geo: &Geometry, fork: Fork) -> DaBlock {
+    match fork {
+        Fork::Data => geo.dir_leafblk(),
+        Fork::Attr => DaBlock(0),
+    }
+}
+
+/// True where `dablk` can be a block of this fork's tree.
+pub fn valid_dablk(geo: &Geometry, fork: Fork, dablk: u32) -> bool {
+    match fork {
+        Fork::Data => {
+            (geo.dir_leafblk().0..geo.dir_freeblk().0).contains(&dablk)
+                && dablk.is_multiple_of(geo.dirblkfsbs())
+        }
+        Fork::Attr => true,
+    }
+}
+
+/// The magic of a block of a hash btree, or of one of its leaves.
+pub fn magic(block: &[u8]) -> Option<u16> {
+    bytes::be16(block, 8)
+}
+
+/// Judges the head that da nodes and all leaves share; `magics` are those that may stand there.
+pub(crate) fn verify_info<'a>(
+    block: &'a [u8],
+    ctx: &Ctx<'_>,
+    fork: Fork,
+    ids: &Ids,
+    magics: &[u16],
+) -> Verdict<&'a BlkInfo> {
+    if block.len() != block_len(ctx.geo, fork) {
+        return Err(ctx.short(ids.magic, block.len()));
+    }
+    ctx.crc(ids.crc, block, CRC_OFFSET)?;
+    let Ok((info, rest)) = BlkInfo::ref_from_prefix(block) else {
+        return Err(ctx.short(ids.magic, block.len()));
+    };
+    let found = info.magic.get();
+    if !magics.contains(&found) {
+        ctx.eq_hex(ids.magic, magics.first().copied().unwrap_or(0), found)?;
+    }
+    if ctx.geo.v5() {
+        let Ok((own, _)) = SelfDescription::ref_from_prefix(rest) else {
+            return Err(ctx.short(ids.magic, block.len()));
+        };
+        ids.identity(ctx, own.uuid, own.bno, own.owner, own.lsn)?;
+    }
+    for (id, sibling) in [(ids.forw, info.forw.get()), (ids.back, info.back.get())] {
+        let itself = ctx.at.fileoff.is_some_and(|at| at.0 == u64::from(sibling));
+        let valid = sibling == 0 || (!itself && valid_dablk(ctx.geo, fork, sibling));
+        ctx.require(id, valid, "another block of the tree, or none", sibling)?;
+    }
+    Ok(info)
+}
+
+/// How many rows of `T` fit into `len` bytes.
+pub(crate) fn rows<T>(len: usize) -> usize {
+    len.checked_div(size_of::<T>()).unwrap_or(0)
+}
+
+/// The rows of `T` that begin at byte `offset` of `block`.
+pub(crate) fn table<T: FromBytes + KnownLayout + Immutable + Unaligned>(
+    block: &[u8],
+    offset: usize,
+    count: usize,
+) -> Option<&[T]> {
+    let area = block.get(offset..)?;
+    <[T]>::ref_from_prefix_with_elems(area, count).ok().map(|(rows, _)| rows)
+}
+
+/// One child of a node.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+)]
+#[repr(C)]
+pub struct NodeEntry {
+    /// Largest hash below the child: that of its last entry.
+    pub hashval: U32,
+    /// Where the child is (dablk).
+    pub before: U32,
+}
+
+/// A verified node.
+#[derive(Clone, Copy, Debug)]
+pub struct Node<'a> {
+    /// The head.
+    pub info: &'a BlkInfo,
+    /// 1 above leaves, at most [`MAX_LEVEL`].
+    pub level: u16,
+    /// The children in hash order, at least one.
+    pub btree: &'a [NodeEntry],
+}
+
+/// Most children of a node of this fork's tree.
+pub fn node_max(geo: &Geometry, fork: Fork) -> usize {
+    rows::<NodeEntry>(block_len(geo, fork).saturating_sub(Layout::of(geo).da_node_header))
+}
+
+impl<'a> Node<'a> {
+    /// Judges `block` as a node of this fork's tree. Whether the children keep what the node
+    /// promises is the business of whoever walks the tree.
+    ///
+    /// # Errors
+    /// The first check that fails.
+    pub fn verify(block: &'a [u8], ctx: &Ctx<'_>, fork: Fork) -> Verdict<Self> {
+        const IDS: Ids = ids!("da.node");
+        let layout = Layout::of(ctx.geo);
+        let info = verify_info(block, ctx, fork, &IDS, &[layout.da_node_magic])?;
+        let count = bytes::be16(block, layout.da_count).unwrap_or(0);
+        let level = bytes::be16(block, layout.da_count.saturating_add(2)).unwrap_or(0);
+        ctx.within("da.node.level", 1..=MAX_LEVEL, level)?;
+        ctx.within("da.node.count", 1..=node_max(ctx.geo, fork), usize::from(count))?;
+        let Some(btree) = table::<NodeEntry>(block, layout.da_node_header, count.into()) else {
+            return Err(ctx.short("da.node.count", block.len()));
+        };
+        let root = root(ctx.geo, fork).0;
+        let mut last = 0;
+        for (i, child) in btree.iter().enumerate() {
+            let (hash, before) = (child.hashval.get(), child.before.get());
+            if hash < last {
+                ctx.entry(i).at_least("da.node.order", last, hash)?;
+            }
+            let valid = before != root && valid_dablk(ctx.geo, fork, before);
+            ctx.entry(i).require("da.node.before", valid, "a block below the root", before)?;
+            last = hash;
+        }
+        Ok(Self { info, level, btree })
+    }
+
+    /// The first child that may hold `hash`; `None` where all are smaller.
+    pub fn child(&self, hash: u32) -> Option<DaBlock> {
+        let at = self.btree.partition_point(|child| child.hashval.get() < hash);
+        self.btree.get(at).map(|child| DaBlock(child.before.get()))
+    }
+}

@@ -1,0 +1,405 @@
+//! Data blocks: the names of a directory. In block form the only block, with the hash table too.
+//!
+//! ```text
+//! head  bestfree[3] | entry | unused | entry | entry | …                      data form (XDD3)
+//! head  bestfree[3] | entry | unused | entry | …  | unused | bleaf[] | btail  block form (XDB3)
+//!
+//! entry    inumber(8) namelen(1) name filetype(1) padding tag(2)
+//! unused   freetag(2) = 0xffff  length(2) … tag(2)
+//! ```
+//!
+//! Entries and unused space tile the block without a break, in multiples of 8 bytes; `tag`, in the
+//! last two bytes of each, is its own offset. No unused space borders on another. `bestfree` names
+//! the three longest, longest first.
+
+use xfskit_units::{Geometry, Ino};
+use zerocopy::big_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::bytes;
+use crate::ctx::Ctx;
+use crate::da::{self, Ids, ids};
+use crate::dir::leaf::{LeafEntry, verify_order};
+use crate::dir::{self, DataPtr, ENTRY_ALIGN, Entry, FTYPE_END};
+use crate::fault::{Fault, Verdict};
+use crate::hash;
+use crate::layout::Layout;
+
+/// Byte of the CRC field on version 5.
+pub const CRC_OFFSET: usize = 4;
+
+/// What begins unused space.
+pub const FREETAG: u16 = u16::MAX;
+
+/// The head on version 5. Version 4 has the magic alone.
+#[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct Hdr {
+    /// Block or data form, or free index.
+    pub magic: U32,
+    /// CRC32c of the block, little-endian.
+    pub crc: [u8; 4],
+    /// Own address ([`xfskit_units::Daddr`]).
+    pub bno: U64,
+    /// [`xfskit_units::Lsn`] of the last write.
+    pub lsn: U64,
+    /// UUID of the volume's metadata.
+    pub uuid: [u8; 16],
+    /// The directory's inode.
+    pub owner: U64,
+}
+const _: () = assert!(size_of::<Hdr>() == 48 && std::mem::offset_of!(Hdr, crc) == CRC_OFFSET);
+
+/// Judges the head of data and free-index blocks and answers with the magic, one of `magics`.
+pub(crate) fn verify_hdr(block: &[u8], ctx: &Ctx<'_>, ids: &Ids, magics: &[u32]) -> Verdict<u32> {
+    let (Some(magic), true) = (bytes::be32(block, 0), block.len() == ctx.geo.dirblksize()) else {
+        return Err(ctx.short(ids.magic, block.len()));
+    };
+    ctx.crc(ids.crc, block, CRC_OFFSET)?;
+    if !magics.contains(&magic) {
+        ctx.eq_hex(ids.magic, magics.first().copied().unwrap_or(0), magic)?;
+    }
+    if ctx.geo.v5() {
+        let Ok((hdr, _)) = Hdr::ref_from_prefix(block) else {
+            return Err(ctx.short(ids.magic, block.len()));
+        };
+        ids.identity(ctx, hdr.uuid, hdr.bno, hdr.owner, hdr.lsn)?;
+    }
+    Ok(magic)
+}
+
+/// One of the three longest unused spaces; 0, 0 for none.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+)]
+#[repr(C)]
+pub struct BestFree {
+    /// Where, in bytes of the block.
+    pub offset: U16,
+    /// How long, in bytes.
+    pub length: U16,
+}
+
+/// Which of the two forms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// The only block of its directory, with the hash table at its end.
+    Block,
+    /// One of several, or the only one beside a leaf.
+    Data,
+}
+
+impl Form {
+    /// The form of `block`, by its magic.
+    pub fn of(block: &[u8], geo: &Geometry) -> Option<Self> {
+        let layout = Layout::of(geo);
+        match bytes::be32(block, 0)? {
+            magic if magic == layout.dir_block_magic => Some(Self::Block),
+            magic if magic == layout.dir_data_magic => Some(Self::Data),
+            _ => None,
+        }
+    }
+}
+
+/// What stands at one place of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Slot<'a> {
+    /// A name.
+    Entry(Entry<'a>),
+    /// Unused space.
+    Unused {
+        /// Where, in bytes of the block.
+        offset: usize,
+        /// How long, in bytes.
+        length: usize,
+        /// Its own offset, in its last two bytes.
+        tag: u16,
+    },
+}
+
+/// The entries and unused spaces of a block in order; ends early at what does not fit.
+#[derive(Clone, Debug)]
+pub struct Slots<'a> {
+    /// The block up to where entries end.
+    area: &'a [u8],
+    offset: usize,
+    ftype: bool,
+}
+
+impl<'a> Slots<'a> {
+    fn entry(&self, rest: &'a [u8]) -> Option<(Entry<'a>, usize)> {
+        let namelen = usize::from(*rest.get(8)?);
+        let end = namelen.saturating_add(9);
+        let name = rest.get(9..end)?;
+        let filetype = if self.ftype { Some(*rest.get(end)?) } else { None };
+        let raw = end.saturating_add(usize::from(self.ftype)).saturating_add(size_of::<U16>());
+        let length = bytes::round_up(raw, ENTRY_ALIGN);
+        let offset = bytes::be16(rest, length.saturating_sub(2))?;
+        let inumber = Ino(bytes::be64(rest, 0)?);
+        Some((Entry { inumber, name, filetype, offset }, length))
+    }
+}
+
+impl<'a> Iterator for Slots<'a> {
+    type Item = Slot<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Slot<'a>> {
+        let rest = self.area.get(self.offset..)?;
+        if bytes::be16(rest, 0)? != FREETAG {
+            let (entry, length) = self.entry(rest)?;
+            self.offset = self.offset.saturating_add(length);
+            return Some(Slot::Entry(entry));
+        }
+        let (offset, length) = (self.offset, usize::from(bytes::be16(rest, 2)?));
+        if length == 0 || !length.is_multiple_of(ENTRY_ALIGN) {
+            return None;
+        }
+        let tag = bytes::be16(rest, length.saturating_sub(2))?;
+        self.offset = offset.saturating_add(length);
+        Some(Slot::Unused { offset, length, tag })
+    }
+}
+
+/// A verified block.
+#[derive(Clone, Debug)]
+pub struct Data<'a> {
+    /// Which form.
+    pub form: Form,
+    /// The longest unused spaces, longest first.
+    pub bestfree: &'a [BestFree],
+    /// Block form: the hash table.
+    pub bleaf: &'a [LeafEntry],
+    /// Block form: how many entries of the hash table are stale.
+    pub stale: u32,
+    slots: Slots<'a>,
+}
+
+const IDS: Ids = ids!("dir.data");
+
+impl<'a> Data<'a> {
+    /// Judges `block`, one directory block, as data block of a directory; as of this form where
+    /// the form is known.
+    ///
+    /// # Errors
+    /// The first check that fails.
+    pub fn verify(block: &'a [u8], ctx: &Ctx<'_>, form: Option<Form>) -> Verdict<Self> {
+        let layout = Layout::of(ctx.geo);
+        let magics = [layout.dir_data_magic, layout.dir_block_magic];
+        let magics = match form {
+            None => &magics,
+            Some(Form::Data) => &magics[..1],
+            Some(Form::Block) => &magics[1..],
+        };
+        let magic = verify_hdr(block, ctx, &IDS, magics)?;
+        let Some(bestfree) = da::table::<BestFree>(block, layout.dir_bestfree, 3) else {
+            return Err(ctx.short("dir.data.bestfree", block.len()));
+        };
+        let form = if magic == layout.dir_block_magic { Form::Block } else { Form::Data };
+        let (bleaf, stale) = match form {
+            Form::Block => verify_tail(block, ctx)?,
+            Form::Data => (&[][..], 0),
+        };
+        let mut end = block.len();
+        if form == Form::Block {
+            end = end.saturating_sub(TAIL_LEN).saturating_sub(size_of_val(bleaf));
+        }
+        let area = block.get(..end).unwrap_or(block);
+        let offset = layout.dir_data_header;
+        let slots = Slots { area, offset, ftype: ctx.geo.features.ftype() };
+        let data = Self { form, bestfree, bleaf, stale, slots };
+        data.verify_slots(ctx)?;
+        Ok(data)
+    }
+
+    /// Walks the whole block: each slot's own fields, no gaps side by side, `bestfree`, and in
+    /// block form the hash table.
+    fn verify_slots(&self, ctx: &Ctx<'_>) -> Verdict {
+        let mut slots = self.slots.clone();
+        let mut best = BestCheck { bestfree: self.bestfree, seen: [false; 3] };
+        let (mut index, mut entries) = (0, 0u32);
+        let mut after_unused = false;
+        while slots.offset < slots.area.len() {
+            let ctx = ctx.entry(index);
+            let offset = slots.offset;
+            match slots.next() {
+                None => return Err(slots.why(&ctx)),
+                Some(Slot::Entry(entry)) => {
+                    verify_entry(&entry, &ctx, offset)?;
+                    if self.form == Form::Block {
+                        self.verify_hashed(&entry, &ctx)?;
+                    }
+                    entries = entries.saturating_add(1);
+                    after_unused = false;
+                }
+                Some(Slot::Unused { length, tag, .. }) => {
+                    ctx.eq("dir.data.tag", offset, usize::from(tag))?;
+                    let apart = "unused spaces joined";
+                    ctx.require("dir.data.unused", !after_unused, apart, "two side by side")?;
+                    best.gap(&ctx, offset, length)?;
+                    after_unused = true;
+                }
+            }
+            index = index.saturating_add(1);
+        }
+        best.done(ctx)?;
+        if self.form == Form::Block {
+            let live = u32::try_from(self.bleaf.len()).unwrap_or(0).saturating_sub(self.stale);
+            ctx.eq("dir.block.count", entries, live)?;
+        }
+        Ok(())
+    }
+
+    /// Fails where the hash table of a block-form directory lacks `entry`.
+    fn verify_hashed(&self, entry: &Entry<'_>, ctx: &Ctx<'_>) -> Verdict {
+        let hash = hash::dir_hash(ctx.geo, entry.name);
+        let address = u32::from(entry.offset) >> 3;
+        let found = dir::leaf::run(self.bleaf, hash).iter().any(|e| e.address.get() == address);
+        ctx.require("dir.block.hashval", found, "the name's hash, with its address", hash)
+    }
+
+    /// The names.
+    pub fn entries(&self) -> impl Iterator<Item = Entry<'a>> + use<'a> {
+        self.slots.clone().filter_map(|slot| match slot {
+            Slot::Entry(entry) => Some(entry),
+            Slot::Unused { .. } => None,
+        })
+    }
+
+    /// The names and unused spaces in order.
+    pub fn slots(&self) -> Slots<'a> {
+        self.slots.clone()
+    }
+
+    /// The entry at byte `offset`, as a hash entry names it; `None` where nothing begins there.
+    pub fn entry_at(&self, offset: usize) -> Option<Entry<'a>> {
+        match (Slots { offset, ..self.slots.clone() }).next()? {
+            Slot::Entry(entry) if usize::from(entry.offset) == offset => Some(entry),
+            _ => None,
+        }
+    }
+
+    /// Judges the first two entries of a directory's first block: "." is `ino`, ".." a directory.
+    ///
+    /// # Errors
+    /// `dir.data.dot`, `dir.data.dotdot`.
+    pub fn verify_dots(&self, ctx: &Ctx<'_>, ino: Ino) -> Verdict<Ino> {
+        let mut entries = self.entries();
+        let dot = entries.next().filter(|e| e.name == b".").map(|e| e.inumber);
+        ctx.require("dir.data.dot", dot == Some(ino), "the directory itself, first", "another")?;
+        let dotdot = entries.next().filter(|e| e.name == b"..").map(|e| e.inumber);
+        dotdot.ok_or_else(|| ctx.short("dir.data.dotdot", 1))
+    }
+}
+
+/// Bytes of `btail`: `count` and `stale`.
+const TAIL_LEN: usize = 8;
+
+/// Judges the hash table at the end of a block-form directory; answers with it and its `stale`.
+fn verify_tail<'a>(block: &'a [u8], ctx: &Ctx<'_>) -> Verdict<(&'a [LeafEntry], u32)> {
+    let tail = block.len().saturating_sub(TAIL_LEN);
+    let count = bytes::be32(block, tail).unwrap_or(0);
+    let stale = bytes::be32(block, tail.saturating_add(4)).unwrap_or(0);
+    let room = da::rows::<LeafEntry>(tail.saturating_sub(Layout::of(ctx.geo).dir_data_header));
+    let room = u32::try_from(room).unwrap_or(u32::MAX);
+    ctx.at_most("dir.block.count", room.saturating_sub(1), count)?;
+    let len = xfskit_units::index(u64::from(count)).saturating_mul(size_of::<LeafEntry>());
+    let start = tail.saturating_sub(len);
+    let count = xfskit_units::index(u64::from(count));
+    let Some(bleaf) = da::table::<LeafEntry>(block, start, count) else {
+        return Err(ctx.short("dir.block.count", block.len()));
+    };
+    verify_order(bleaf, stale, ctx, "dir.block.order", "dir.block.stale")?;
+    Ok((bleaf, stale))
+}
+
+fn verify_entry(entry: &Entry<'_>, ctx: &Ctx<'_>, offset: usize) -> Verdict {
+    ctx.at_least("dir.data.namelen", 1, entry.name.len())?;
+    ctx.eq("dir.data.tag", offset, usize::from(entry.offset))?;
+    let known = ctx.geo.valid_ino(entry.inumber);
+    ctx.require("dir.data.inumber", known, "an inode number", entry.inumber)?;
+    if let Some(filetype) = entry.filetype {
+        ctx.at_most("dir.data.filetype", FTYPE_END.saturating_sub(1), filetype)?;
+    }
+    Ok(())
+}
+
+impl Slots<'_> {
+    /// Why there is nothing at the offset where the walk stands.
+    #[cold]
+    fn why(&self, ctx: &Ctx<'_>) -> Fault {
+        let rest = self.area.get(self.offset..).unwrap_or(&[]);
+        if bytes::be16(rest, 0) == Some(FREETAG) {
+            return ctx.short("dir.data.length", bytes::be16(rest, 2).unwrap_or(0).into());
+        }
+        ctx.short("dir.data.namelen", rest.get(8).copied().unwrap_or(0).into())
+    }
+}
+
+/// Judges `bestfree` while a walk meets the unused spaces.
+struct BestCheck<'a> {
+    bestfree: &'a [BestFree],
+    seen: [bool; 3],
+}
+
+impl BestCheck<'_> {
+    /// One unused space: listed as it is, or not longer than the shortest one listed.
+    fn gap(&mut self, ctx: &Ctx<'_>, offset: usize, length: usize) -> Verdict {
+        for (best, seen) in self.bestfree.iter().zip(&mut self.seen) {
+            if usize::from(best.offset.get()) == offset && !*seen {
+                *seen = true;
+                return ctx.eq("dir.data.bestfree", length, best.length.get().into());
+            }
+        }
+        let shortest = self.bestfree.last().map_or(0, |best| best.length.get());
+        ctx.at_least("dir.data.bestfree", length, shortest.into())
+    }
+
+    /// The end: longest first, and nothing listed that is not there.
+    fn done(&self, ctx: &Ctx<'_>) -> Verdict {
+        let mut longest = u16::MAX;
+        for (i, (best, seen)) in self.bestfree.iter().zip(self.seen).enumerate() {
+            let (offset, length) = (best.offset.get(), best.length.get());
+            let empty = offset == 0 && length == 0;
+            ctx.entry(i).require("dir.data.bestfree", seen || empty, "unused space", offset)?;
+            ctx.entry(i).at_most("dir.data.bestfree", longest, length)?;
+            longest = length;
+        }
+        Ok(())
+    }
+}
+
+/// What can still be read from a damaged data block: everything at a multiple of 8 bytes that
+/// reads as an entry with its own tag, a valid inode number, type and name. Unjudged otherwise.
+pub fn salvage<'a>(block: &'a [u8], geo: &'a Geometry) -> impl Iterator<Item = Entry<'a>> + 'a {
+    let offset = Layout::of(geo).dir_data_header;
+    let mut slots = Slots { area: block, offset, ftype: geo.features.ftype() };
+    std::iter::from_fn(move || {
+        while slots.offset < slots.area.len() {
+            let offset = slots.offset;
+            match slots.next() {
+                Some(Slot::Entry(entry)) if plausible(&entry, geo, offset) => return Some(entry),
+                Some(Slot::Unused { tag, .. }) if usize::from(tag) == offset => {}
+                _ => slots.offset = offset.saturating_add(ENTRY_ALIGN),
+            }
+        }
+        None
+    })
+}
+
+fn plausible(entry: &Entry<'_>, geo: &Geometry, offset: usize) -> bool {
+    usize::from(entry.offset) == offset
+        && geo.valid_ino(entry.inumber)
+        && entry.filetype.is_none_or(|t| t < FTYPE_END)
+        && !entry.name.is_empty()
+        && !entry.name.iter().any(|&b| b == b'/' || b == 0)
+}
+
+/// The place of `entry` in the data space, for a block that begins at `fileoff`.
+pub fn dataptr(
+    geo: &Geometry,
+    fileoff: xfskit_units::FileOff,
+    entry: &Entry<'_>,
+) -> Option<DataPtr> {
+    DataPtr::new(geo, fileoff, entry.offset.into())
+}

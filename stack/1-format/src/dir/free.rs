@@ -1,0 +1,68 @@
+//! The free index of a large directory: for each data block, how long its longest unused space is.
+//!
+//! ```text
+//! head | firstdb nvalid nused | bests[nvalid]
+//! ```
+//!
+//! Blocks stand from 64 GiB of the data fork; number N covers the data blocks from N times
+//! [`free_max`], and may be missing where none of those exists.
+
+use xfskit_units::{FileOff, Geometry};
+use zerocopy::big_endian::U16;
+
+use crate::bytes;
+use crate::ctx::Ctx;
+use crate::da::{self, Ids, ids};
+use crate::dir::{NULLDATAOFF, data, free_max};
+use crate::fault::Verdict;
+use crate::layout::Layout;
+
+/// Byte of the CRC field on version 5.
+pub const CRC_OFFSET: usize = data::CRC_OFFSET;
+
+/// A verified block.
+#[derive(Clone, Copy, Debug)]
+pub struct Free<'a> {
+    /// The data block that `fbests` begins with.
+    pub firstdb: u32,
+    /// How many of `fbests` stand for data blocks that exist.
+    pub nused: u32,
+    /// The longest unused space of each data block, in bytes; [`NULLDATAOFF`] for no block.
+    pub fbests: &'a [U16],
+}
+
+/// The first data block that the free-index block at `fileoff` covers.
+pub fn firstdb(geo: &Geometry, fileoff: FileOff) -> Option<u32> {
+    let blocks = fileoff.0.checked_sub(geo.dir_freeblk().0.into())?;
+    let number = blocks >> geo.dirblklog;
+    u32::try_from(number.checked_mul(free_max(geo) as u64)?).ok()
+}
+
+impl<'a> Free<'a> {
+    /// Judges `block`, one directory block at `ctx.at.fileoff`, as part of the free index.
+    ///
+    /// # Errors
+    /// The first check that fails.
+    pub fn verify(block: &'a [u8], ctx: &Ctx<'_>) -> Verdict<Self> {
+        const IDS: Ids = ids!("dir.free");
+        let layout = Layout::of(ctx.geo);
+        data::verify_hdr(block, ctx, &IDS, &[layout.dir_free_magic])?;
+        let field = |i: usize| {
+            let offset = layout.dir_free_fields.saturating_add(i.saturating_mul(4));
+            bytes::be32(block, offset).unwrap_or(0)
+        };
+        let (first, nvalid, nused) = (field(0), field(1), field(2));
+        if let Some(expected) = ctx.at.fileoff.and_then(|at| firstdb(ctx.geo, at)) {
+            ctx.eq("dir.free.firstdb", expected, first)?;
+        }
+        let max = u32::try_from(free_max(ctx.geo)).unwrap_or(0);
+        ctx.at_most("dir.free.nvalid", max, nvalid)?;
+        let count = xfskit_units::index(nvalid.into());
+        let Some(fbests) = da::table::<U16>(block, layout.dir_free_header, count) else {
+            return Err(ctx.short("dir.free.nvalid", block.len()));
+        };
+        let used = fbests.iter().filter(|best| best.get() != NULLDATAOFF).count();
+        ctx.eq("dir.free.nused", used as u64, nused.into())?;
+        Ok(Self { firstdb: first, nused, fbests })
+    }
+}

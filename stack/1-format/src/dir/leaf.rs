@@ -1,0 +1,163 @@
+//! Hash leaves: from a name's hash to its place in the data space.
+//!
+//! ```text
+//! leaf1   head | count stale | entry | entry | …        … | bests[] | bestcount
+//! leafn   head | count stale | entry | entry | …
+//! ```
+//!
+//! A directory of the leaf form has one, *leaf1*, which also lists for every data block how long
+//! its longest unused space is. A larger directory has many, *leafn*, below [nodes](crate::da::Node),
+//! and keeps that list in the [free index](crate::dir::free). Entries are sorted by hash; those of
+//! removed names stay as *stale* ones with address 0.
+
+use xfskit_units::Geometry;
+use zerocopy::big_endian::{U16, U32};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::bytes;
+use crate::ctx::Ctx;
+use crate::da::{self, BlkInfo, Ids, ids};
+use crate::dir::DataPtr;
+use crate::fault::{Fork, Verdict};
+use crate::layout::Layout;
+
+/// One hash, and where its name stands.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+)]
+#[repr(C)]
+pub struct LeafEntry {
+    /// The name's [hash](crate::hash::dir_hash).
+    pub hashval: U32,
+    /// The entry's [`DataPtr`]; 0 for a stale one.
+    pub address: U32,
+}
+
+impl LeafEntry {
+    /// Where the name stands; `None` for a stale entry.
+    pub fn dataptr(&self) -> Option<DataPtr> {
+        (self.address.get() != 0).then_some(DataPtr(self.address.get()))
+    }
+}
+
+/// The entries of `sorted` that carry `hash`.
+pub fn run(sorted: &[LeafEntry], hash: u32) -> &[LeafEntry] {
+    let start = sorted.partition_point(|e| e.hashval.get() < hash);
+    let rest = sorted.get(start..).unwrap_or(&[]);
+    let len = rest.partition_point(|e| e.hashval.get() == hash);
+    rest.get(..len).unwrap_or(&[])
+}
+
+/// Fails where hashes descend, or where `stale` is not the number of stale entries.
+pub(crate) fn verify_order(
+    entries: &[LeafEntry],
+    stale: u32,
+    ctx: &Ctx<'_>,
+    order_id: &'static str,
+    stale_id: &'static str,
+) -> Verdict {
+    let (mut last, mut empty) = (0, 0u32);
+    for (i, entry) in entries.iter().enumerate() {
+        let hash = entry.hashval.get();
+        if hash < last {
+            ctx.entry(i).at_least(order_id, last, hash)?;
+        }
+        last = hash;
+        empty = empty.saturating_add(u32::from(entry.address.get() == 0));
+    }
+    ctx.eq(stale_id, empty, stale)
+}
+
+/// Which of the two kinds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The only leaf, with `bests`.
+    Leaf1,
+    /// One of a tree.
+    LeafN,
+}
+
+/// A verified leaf.
+#[derive(Clone, Copy, Debug)]
+pub struct Leaf<'a> {
+    /// The head.
+    pub info: &'a BlkInfo,
+    /// Which kind.
+    pub kind: Kind,
+    /// Stale ones among the entries.
+    pub stale: u16,
+    /// The entries, stale ones too, in hash order.
+    pub lents: &'a [LeafEntry],
+    /// leaf1: the longest unused space of each data block, in bytes;
+    /// [`NULLDATAOFF`](crate::dir::NULLDATAOFF) where there is no block.
+    pub lbests: &'a [U16],
+}
+
+/// Most entries of one leaf.
+pub fn leaf_max(geo: &Geometry) -> usize {
+    da::rows::<LeafEntry>(geo.dirblksize().saturating_sub(Layout::of(geo).dir_leaf_header))
+}
+
+impl<'a> Leaf<'a> {
+    /// Judges `block`, one directory block, as leaf; as of this kind where the kind is known.
+    ///
+    /// # Errors
+    /// The first check that fails.
+    pub fn verify(block: &'a [u8], ctx: &Ctx<'_>, kind: Option<Kind>) -> Verdict<Self> {
+        const IDS: Ids = ids!("dir.leaf");
+        let layout = Layout::of(ctx.geo);
+        let magics = [layout.dir_leafn_magic, layout.dir_leaf1_magic];
+        let magics = match kind {
+            None => &magics,
+            Some(Kind::LeafN) => &magics[..1],
+            Some(Kind::Leaf1) => &magics[1..],
+        };
+        let info = da::verify_info(block, ctx, Fork::Data, &IDS, magics)?;
+        let single = info.magic.get() == layout.dir_leaf1_magic;
+        let kind = if single { Kind::Leaf1 } else { Kind::LeafN };
+        let count = usize::from(bytes::be16(block, layout.da_count).unwrap_or(0));
+        let stale = bytes::be16(block, layout.da_count.saturating_add(2)).unwrap_or(0);
+        ctx.at_most("dir.leaf.count", leaf_max(ctx.geo), count)?;
+        let Some(lents) = da::table::<LeafEntry>(block, layout.dir_leaf_header, count) else {
+            return Err(ctx.short("dir.leaf.count", block.len()));
+        };
+        verify_order(lents, stale.into(), ctx, "dir.leaf.order", "dir.leaf.stale")?;
+        let mut leaf = Self { info, kind, stale, lents, lbests: &[] };
+        if kind == Kind::Leaf1 {
+            leaf.lbests = leaf.verify_single(block, ctx)?;
+        }
+        Ok(leaf)
+    }
+
+    /// What only a leaf1 has: no siblings, `bests`, and addresses within the blocks listed there.
+    fn verify_single(&self, block: &'a [u8], ctx: &Ctx<'_>) -> Verdict<&'a [U16]> {
+        ctx.eq("dir.leaf.forw", 0, self.info.forw.get())?;
+        ctx.eq("dir.leaf.back", 0, self.info.back.get())?;
+        let tail = block.len().saturating_sub(size_of::<U32>());
+        let bestcount = bytes::be32(block, tail).unwrap_or(0);
+        let entries = size_of_val(self.lents);
+        let end = Layout::of(ctx.geo).dir_leaf_header.saturating_add(entries);
+        let room = u32::try_from(da::rows::<U16>(tail.saturating_sub(end))).unwrap_or(0);
+        ctx.at_most("dir.leaf.bestcount", room, bestcount)?;
+        let count = xfskit_units::index(bestcount.into());
+        let start = tail.saturating_sub(count.saturating_mul(size_of::<U16>()));
+        for (i, entry) in self.lents.iter().enumerate() {
+            let known = entry.dataptr().is_none_or(|ptr| ptr.db(ctx.geo) < bestcount);
+            if !known {
+                let want = "an address in a data block of the directory";
+                ctx.entry(i).require("dir.leaf.address", false, want, entry.address.get())?;
+            }
+        }
+        da::table(block, start, count).ok_or_else(|| ctx.short("dir.leaf.bestcount", block.len()))
+    }
+
+    /// The entries that carry `hash`.
+    pub fn run(&self, hash: u32) -> &'a [LeafEntry] {
+        run(self.lents, hash)
+    }
+
+    /// The last entry's hash, which the parent repeats; `None` for an empty leaf.
+    pub fn last_hash(&self) -> Option<u32> {
+        self.lents.last().map(|entry| entry.hashval.get())
+    }
+}

@@ -1,0 +1,120 @@
+//! The name hash, by which directories and attribute forks find names, and its two variations.
+//!
+//! One byte after the other, the sum so far is rotated left by 7 bits and the byte is put in with
+//! an exclusive or. Volumes made with `-n version=ci` hash (and compare) directory names with
+//! their letters folded to lower case; attribute names are never folded. A parent pointer's hash
+//! mixes the parent's inode number into its name's, so that a thousand links named `x` from a
+//! thousand directories do not fall together.
+
+use std::borrow::Cow;
+
+use xfskit_units::{Geometry, Ino};
+
+/// The hash of `name`, letter case as it is: attribute names, and directory names on all volumes
+/// but those with [`ascii_ci`](xfskit_units::Features::ascii_ci).
+pub fn name_hash(name: &[u8]) -> u32 {
+    // Four bytes make one turn: 4 * 7 bits of rotation, each byte moved by what is left of them.
+    let (fours, rest) = name.as_chunks::<4>();
+    let sum = fours.iter().fold(0u32, |sum, four| {
+        let [a, b, c, d] = four.map(u32::from);
+        sum.rotate_left(28) ^ (a << 21) ^ (b << 14) ^ (c << 7) ^ d
+    });
+    rest.iter().fold(sum, |sum, &byte| sum.rotate_left(7) ^ u32::from(byte))
+}
+
+/// The hash under which a directory of the volume `geo` files `name`.
+pub fn dir_hash(geo: &Geometry, name: &[u8]) -> u32 {
+    if geo.features.ascii_ci() {
+        return name.iter().fold(0u32, |sum, &b| sum.rotate_left(7) ^ u32::from(fold(b)));
+    }
+    name_hash(name)
+}
+
+/// The hash of a parent pointer: an entry called `name` in the directory `parent`.
+pub fn parent_hash(geo: &Geometry, name: &[u8], parent: Ino) -> u32 {
+    let [high, low] = halves(parent.0);
+    dir_hash(geo, name) ^ high ^ low
+}
+
+#[allow(clippy::cast_possible_truncation)] // the two halves are meant
+const fn halves(n: u64) -> [u32; 2] {
+    [(n >> 32) as u32, n as u32]
+}
+
+/// `byte` in lower case, where it is a letter of ISO 8859-1.
+pub const fn fold(byte: u8) -> u8 {
+    match byte {
+        0x41..=0x5a | 0xc0..=0xd6 | 0xd8..=0xde => byte | 0x20,
+        _ => byte,
+    }
+}
+
+/// `name` as directories of the volume `geo` compare it.
+pub fn folded<'a>(geo: &Geometry, name: &'a [u8]) -> Cow<'a, [u8]> {
+    if geo.features.ascii_ci() {
+        return Cow::Owned(name.iter().copied().map(fold).collect());
+    }
+    Cow::Borrowed(name)
+}
+
+/// True where directories of the volume `geo` take `a` and `b` for the same name.
+pub fn same_name(geo: &Geometry, a: &[u8], b: &[u8]) -> bool {
+    if geo.features.ascii_ci() {
+        return a.len() == b.len() && a.iter().zip(b).all(|(&a, &b)| fold(a) == fold(b));
+    }
+    a == b
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::geo_v5;
+
+    fn ci() -> Geometry {
+        let mut geo = geo_v5();
+        geo.features.versionnum |= 0x4000;
+        geo
+    }
+
+    #[test]
+    fn hashes_are_the_ones_that_linux_stores() {
+        for (name, hash) in [
+            ("", 0),
+            (".", 0x2e),
+            ("..", 0x172e),
+            ("a", 0x61),
+            ("foo", 0x0019_b7ef),
+            ("abcd", 0x0c38_b1e4),
+            ("abcde", 0x1c58_f263),
+            ("alpha", 0x1d9c_3467),
+            ("abcdefgh", 0x4c7a_38f6),
+            ("file000", 0xccad_837e),
+            ("k000000", 0x060d_b5b3),
+            ("lost+found", 0x021a_a60c),
+            ("SGI_ACL_FILE", 0x275b_19c4),
+            ("SGI_ACL_DEFAULT", 0x9811_8557),
+            (&"a".repeat(255), 0xc200_0000),
+        ] {
+            assert_eq!(name_hash(name.as_bytes()), hash, "{name}");
+            assert_eq!(dir_hash(&geo_v5(), name.as_bytes()), hash, "{name}");
+        }
+    }
+
+    #[test]
+    fn case_folds_only_where_the_volume_folds_it() {
+        let ci = ci();
+        assert_eq!(dir_hash(&ci, b"FooBar"), 0xfdf8_b3c4);
+        assert_eq!(dir_hash(&ci, b"foobar"), 0xfdf8_b3c4);
+        assert_eq!(dir_hash(&ci, &[0xc3, 0x80, 0xc3, 0x89]), 0x1c40_7109);
+        assert_eq!(name_hash(b"FooBar"), 0xfdf0_b2c4, "attributes: as they are");
+        assert!(same_name(&ci, b"FooBar", b"fOObAR") && !same_name(&ci, b"foo", b"fooo"));
+        assert!(!same_name(&geo_v5(), b"FooBar", b"foobar"));
+        assert_eq!(&*folded(&ci, b"A[Z"), b"a[z");
+    }
+
+    #[test]
+    fn a_parent_pointer_mixes_its_parent_in() {
+        assert_eq!(parent_hash(&geo_v5(), b"f", Ino(131)), 0xe5);
+        assert_eq!(parent_hash(&geo_v5(), b"f", Ino(17_179_869_315)), 0xe1);
+    }
+}
