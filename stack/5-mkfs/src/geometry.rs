@@ -1,0 +1,567 @@
+//! From wishes to decisions: options and device in, [`Plan`] out.
+//!
+//! Every rule here is mkfs.xfs 6.13's, found by watching it (`mkfs.xfs -N`), and the tests compare
+//! with what it printed: sizes first, then features, the stripe, groups, inodes, the log, and last
+//! the place of the root directory, which follows from all the others.
+
+use xfskit_block::BlockDevice;
+use xfskit_units::features::{features2, incompat, ro_compat, versionnum};
+use xfskit_units::{
+    AgBlock, AgNumber, ByteLen, Features, FsBlock, Geometry, Ino, RfsBlock, Uuid, Version,
+};
+
+use crate::error::{Error, refuse};
+use crate::layout::{self, AgLayout};
+use crate::minlog::min_log_blocks;
+use crate::options::{Options, Quantity, StripeUnit, StripeWidth};
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+const TIB: u64 = 1 << 40;
+
+/// Smallest allocation group, in bytes.
+const AG_MIN: u64 = 16 * MIB;
+/// Largest allocation group, in bytes; mkfs stays a block below.
+const AG_MAX: u64 = TIB;
+/// Most blocks of a log.
+const LOG_BLOCKS_MAX: u64 = 1 << 20;
+/// Most bytes of a log: 2 GiB less 10 MiB.
+const LOG_BYTES_MAX: u64 = 2 * GIB - 10 * MIB;
+/// Fewest blocks of a log.
+const LOG_BLOCKS_MIN: u64 = 512;
+/// Below this size mkfs.xfs refuses, and its log rules differ, in bytes.
+const SMALL: u64 = 300 * MIB;
+
+/// What mkfs needs to know about the devices.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceFacts {
+    /// Size of the data device.
+    pub size: ByteLen,
+    /// Smallest unit of I/O, in bytes.
+    pub logical_sector: u32,
+    /// Unit of I/O without read-modify-write, in bytes: the default sector size.
+    pub physical_sector: u32,
+    /// Stripe unit that the device reports; 0 for none.
+    pub stripe_unit: ByteLen,
+    /// Stripe width that the device reports; 0 for none.
+    pub stripe_width: ByteLen,
+    /// The device for an external log.
+    pub log: Option<LogFacts>,
+}
+
+/// What mkfs needs to know about a log device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogFacts {
+    /// Its size.
+    pub size: ByteLen,
+    /// Its sector in bytes.
+    pub sector: u32,
+}
+
+impl DeviceFacts {
+    /// A plain file of `size`: sectors of 512 bytes, no stripes, no log device.
+    pub fn file(size: ByteLen) -> Self {
+        let none = ByteLen(0);
+        Self {
+            size,
+            logical_sector: 512,
+            physical_sector: 512,
+            stripe_unit: none,
+            stripe_width: none,
+            log: None,
+        }
+    }
+
+    /// What the devices say of themselves.
+    pub fn of(data: &dyn BlockDevice, log: Option<&dyn BlockDevice>) -> Self {
+        Self {
+            logical_sector: data.logical_block_size(),
+            physical_sector: data.physical_block_size(),
+            log: log.map(|log| LogFacts { size: log.size(), sector: log.physical_block_size() }),
+            ..Self::file(data.size())
+        }
+    }
+}
+
+/// What does not follow from options and device: the caller draws it, so that making a volume can
+/// be repeated to the byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    /// The volume's UUID where the options name none.
+    pub uuid: Uuid,
+    /// Time of all timestamps: seconds since 1970.
+    pub seconds: i64,
+    /// And nanoseconds.
+    pub nanoseconds: u32,
+    /// Generation number of the first inodes (the root directory's is always 0).
+    pub generation: u32,
+}
+
+/// A volume, decided to the last byte.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Sizes, counts, places.
+    pub geometry: Geometry,
+    /// The label, padded with NUL.
+    pub label: [u8; 12],
+    /// UUID, time and generation.
+    pub stamp: Stamp,
+    /// The autofsck property of the root directory, where asked for.
+    pub autofsck: Option<bool>,
+    /// Write over whatever is there.
+    pub force: bool,
+    /// Tell the device that its old content is not needed.
+    pub discard: bool,
+    /// What the user should know, in whole sentences.
+    pub notes: Vec<String>,
+}
+
+/// Decides everything.
+///
+/// # Errors
+/// [`Error::Refused`], in words, where options do not fit each other or the device.
+pub fn plan(options: &Options, facts: &DeviceFacts, stamp: Stamp) -> Result<Plan, Error> {
+    let mut notes = Vec::new();
+    let uuid = options.uuid.unwrap_or(stamp.uuid);
+    let stamp = Stamp { uuid, ..stamp };
+    let sizes = Sizes::decide(options, facts)?;
+    let features = features(options)?;
+    let mut geo = sizes.geometry(features, uuid);
+    let stripe = Stripe::decide(options, facts, &sizes)?;
+    decide_groups(&mut geo, options, &sizes, &stripe)?;
+    decide_inodes(&mut geo, options, &sizes);
+    decide_log(&mut geo, options, facts, &sizes, &stripe)?;
+    decide_root(&mut geo)?;
+    set_version_bits(&mut geo, options);
+    if sizes.bytes < SMALL {
+        notes.push("mkfs.xfs itself makes no volume smaller than 300 MiB".into());
+    }
+    if geo.agcount == 1 {
+        notes.push(
+            "the volume has a single allocation group: xfs_repair asks for -o force_geometry"
+                .into(),
+        );
+    }
+    let mut label = [0; 12];
+    for (to, from) in label.iter_mut().zip(options.label.as_deref().unwrap_or("").bytes()) {
+        *to = from;
+    }
+    Ok(Plan {
+        geometry: geo,
+        label,
+        stamp,
+        autofsck: options.autofsck,
+        force: options.force,
+        discard: !options.no_discard,
+        notes,
+    })
+}
+
+/// Sizes in bytes that everything else is measured with.
+struct Sizes {
+    block: u32,
+    sector: u32,
+    log_sector: u32,
+    inode: u32,
+    dir_block: u32,
+    /// The device, or the part of it to use, in bytes.
+    bytes: u64,
+    /// The same in blocks.
+    dblocks: u64,
+}
+
+impl Sizes {
+    fn decide(options: &Options, facts: &DeviceFacts) -> Result<Self, Error> {
+        let block = options.block_size.unwrap_or(4096);
+        let sector = options.sector_size.unwrap_or(facts.physical_sector.clamp(512, 32768));
+        if sector < facts.logical_sector {
+            refuse!(
+                "sector size {sector} is smaller than the device's logical sector of {}",
+                facts.logical_sector
+            );
+        }
+        if sector > block {
+            refuse!("block size {block} cannot be smaller than sector size {sector}");
+        }
+        let inode = match options.inodes_per_block {
+            Some(n) => block / n,
+            None => options.inode_size.unwrap_or(512),
+        };
+        if !(512..=2048).contains(&inode) || inode > block / 2 {
+            refuse!(
+                "illegal inode size {inode}: from 512 to {} with blocks of {block}",
+                2048.min(block / 2)
+            );
+        }
+        let dir_block = options.dir_block_size.unwrap_or(block.max(4096));
+        if dir_block < block {
+            refuse!("directory block size {dir_block} is smaller than block size {block}");
+        }
+        let log_sector = match facts.log {
+            Some(log) => options.log_sector_size.unwrap_or(log.sector),
+            None => options.log_sector_size.unwrap_or(sector),
+        };
+        if facts.log.is_none() && log_sector != sector {
+            refuse!("an internal log has the sectors of the data: {sector}, not {log_sector}");
+        }
+        let mut sizes = Self { block, sector, log_sector, inode, dir_block, bytes: 0, dblocks: 0 };
+        sizes.bytes = match options.data_size {
+            Some(size) => sizes.in_bytes(size)?,
+            None => facts.size.0 / 512 * 512,
+        };
+        if sizes.bytes > facts.size.0 {
+            refuse!("size {} is more than the device's {} bytes", sizes.bytes, facts.size);
+        }
+        sizes.dblocks = sizes.bytes / u64::from(block);
+        if sizes.bytes < AG_MIN {
+            refuse!("{} bytes are too few: a volume has at least 16 MiB", sizes.bytes);
+        }
+        Ok(sizes)
+    }
+
+    fn in_bytes(&self, quantity: Quantity) -> Result<u64, Error> {
+        match quantity.bytes(self.block, self.sector) {
+            Some(bytes) => Ok(bytes),
+            None => refuse!("{quantity:?} is more than 64 bits can count"),
+        }
+    }
+
+    /// A geometry with what is known by now; the rest is zero.
+    fn geometry(&self, features: Features, uuid: Uuid) -> Geometry {
+        let log2 = |n: u32| u8::try_from(n.ilog2()).unwrap_or(0);
+        let (blocklog, inodelog) = (log2(self.block), log2(self.inode));
+        Geometry {
+            features,
+            blocklog,
+            sectlog: log2(self.sector),
+            inodelog,
+            inopblog: blocklog - inodelog,
+            agblklog: 0,
+            dirblklog: log2(self.dir_block) - blocklog,
+            dblocks: RfsBlock(self.dblocks),
+            rblocks: RfsBlock(0),
+            rextents: 0,
+            rextsize: (4096 / self.block).max(1),
+            agcount: 0,
+            agblocks: 0,
+            logstart: None,
+            logblocks: 0,
+            logsectlog: log2(self.log_sector),
+            logsunit: 1,
+            inoalignmt: 0,
+            spino_align: 0,
+            imax_pct: 0,
+            unit: 0,
+            width: 0,
+            rootino: Ino(0),
+            rbmino: None,
+            rsumino: None,
+            metadirino: None,
+            uuid,
+            meta_uuid: uuid,
+        }
+    }
+}
+
+/// The feature words, of mkfs.xfs 6.13 where nothing else is asked for.
+fn features(options: &Options) -> Result<Features, Error> {
+    let bit = |on: bool, mask: u32| if on { mask } else { 0 };
+    let finobt = options.finobt.unwrap_or(true);
+    if !finobt && options.inobtcount == Some(true) {
+        refuse!("-m inobtcount=1 counts blocks of the free-inode btree: it needs finobt=1");
+    }
+    let inobtcount = options.inobtcount.unwrap_or(finobt);
+    let parent = options.parent.unwrap_or(false);
+    let exchange = options.exchange.unwrap_or(false);
+    Ok(Features {
+        version: Version::V5,
+        versionnum: 0,
+        features2: features2::LAZYSBCOUNT | features2::ATTR2 | features2::PROJID32 | features2::CRC,
+        compat: 0,
+        ro_compat: bit(finobt, ro_compat::FINOBT)
+            | bit(options.rmapbt.unwrap_or(true), ro_compat::RMAPBT)
+            | bit(options.reflink.unwrap_or(true), ro_compat::REFLINK)
+            | bit(inobtcount, ro_compat::INOBTCNT),
+        incompat: incompat::FTYPE
+            | bit(options.sparse.unwrap_or(true), incompat::SPINODES)
+            | bit(options.bigtime.unwrap_or(true), incompat::BIGTIME)
+            | bit(options.nrext64.unwrap_or(true), incompat::NREXT64)
+            | bit(exchange, incompat::EXCHRANGE)
+            | bit(parent, incompat::PARENT),
+        log_incompat: 0,
+    })
+}
+
+/// Bits of `versionnum` that follow from everything else.
+fn set_version_bits(geo: &mut Geometry, options: &Options) {
+    let mut bits = versionnum::NLINK
+        | versionnum::ALIGN
+        | versionnum::LOGV2
+        | versionnum::EXTFLG
+        | versionnum::DIRV2
+        | versionnum::MOREBITS;
+    for (on, bit) in [
+        (geo.features.parent() || options.autofsck.is_some(), versionnum::ATTR),
+        (geo.unit != 0, versionnum::DALIGN),
+        (geo.sectlog > 9 || geo.logsectlog > 9, versionnum::SECTOR),
+        (options.ascii_ci, versionnum::BORG),
+    ] {
+        bits |= if on { bit } else { 0 };
+    }
+    geo.features.versionnum = u16::try_from(bits).unwrap_or(0);
+}
+
+/// The data stripe, in blocks; both 0 without one.
+struct Stripe {
+    unit: u32,
+    width: u32,
+}
+
+impl Stripe {
+    fn decide(options: &Options, facts: &DeviceFacts, sizes: &Sizes) -> Result<Self, Error> {
+        let (unit, width) = match (options.stripe_unit, options.stripe_width) {
+            (None, None) if options.noalign || facts.stripe_unit.0 == 0 || sizes.bytes < GIB => {
+                (0, 0)
+            }
+            (None, None) => (facts.stripe_unit.0, facts.stripe_width.0),
+            (Some(StripeUnit::Su(su)), Some(StripeWidth::Sw(sw))) => {
+                let unit = sizes.in_bytes(su)?;
+                (unit, unit.saturating_mul(sw.into()))
+            }
+            (Some(StripeUnit::Sunit(unit)), Some(StripeWidth::Swidth(width))) => {
+                (u64::from(unit) * 512, u64::from(width) * 512)
+            }
+            _ => refuse!("-d su needs sw (and sunit needs swidth), and the other way round"),
+        };
+        let block = u64::from(sizes.block);
+        if unit % block != 0 {
+            refuse!("stripe unit of {unit} bytes is not a multiple of the block size {block}");
+        }
+        if (unit == 0) != (width == 0) || (unit != 0 && width % unit != 0) {
+            refuse!("stripe width of {width} bytes is not a multiple of the unit of {unit} bytes");
+        }
+        match (u32::try_from(unit / block), u32::try_from(width / block)) {
+            (Ok(unit), Ok(width)) => Ok(Self { unit, width }),
+            _ => refuse!("stripe unit of {unit} or width of {width} bytes is too large"),
+        }
+    }
+}
+
+/// How many groups a device of `bytes` gets; `None` for as few as possible.
+fn default_agcount(bytes: u64, striped: bool) -> Option<u64> {
+    let table: &[(u64, u64)] = if striped {
+        &[
+            (32 * MIB, 1),
+            (64 * MIB, 2),
+            (128 * MIB, 4),
+            (8 * GIB + 1, 8),
+            (512 * GIB + 1, 16),
+            (32 * TIB, 32),
+        ]
+    } else {
+        &[(32 * MIB, 1), (64 * MIB, 2), (4 * TIB, 4)]
+    };
+    table.iter().find(|(below, _)| bytes < *below).map(|(_, count)| *count)
+}
+
+fn decide_groups(
+    geo: &mut Geometry,
+    options: &Options,
+    sizes: &Sizes,
+    stripe: &Stripe,
+) -> Result<(), Error> {
+    let block = u64::from(sizes.block);
+    let (min, max) = (AG_MIN / block, (AG_MAX - 1) / block);
+    let mut dblocks = sizes.dblocks;
+    let mut agsize = match (options.agsize, options.agcount) {
+        (Some(size), _) => {
+            let bytes = sizes.in_bytes(size)?;
+            if !bytes.is_multiple_of(block) {
+                refuse!("-d agsize of {bytes} bytes is not a multiple of the block size {block}");
+            }
+            bytes / block
+        }
+        (None, Some(count)) => dblocks.div_ceil(count.into()),
+        (None, None) => match default_agcount(sizes.bytes, stripe.unit != 0) {
+            Some(count) => dblocks.div_ceil(count).min(max),
+            None => max,
+        },
+    };
+    if agsize > dblocks {
+        refuse!(
+            "allocation groups of {agsize} blocks are larger than the {dblocks} blocks there are"
+        );
+    }
+    if stripe.unit != 0 {
+        agsize = align_agsize(agsize, dblocks, stripe, min, max);
+    }
+    if agsize < min || agsize > max {
+        refuse!(
+            "allocation groups of {agsize} blocks: at least {min} and at most {max} are allowed"
+        );
+    }
+    let mut agcount = dblocks.div_ceil(agsize);
+    if agcount > 1 && dblocks - (agcount - 1) * agsize < min {
+        agcount -= 1;
+        dblocks = agcount * agsize;
+    }
+    let (Ok(agblocks), Ok(agcount)) = (u32::try_from(agsize), u32::try_from(agcount)) else {
+        refuse!("{agcount} allocation groups are too many");
+    };
+    geo.dblocks = RfsBlock(dblocks);
+    geo.agblocks = agblocks;
+    geo.agcount = agcount;
+    geo.agblklog = u8::try_from(u32::BITS - (agblocks - 1).leading_zeros()).unwrap_or(32);
+    (geo.unit, geo.width) = (stripe.unit, stripe.width);
+    Ok(())
+}
+
+/// Groups begin on stripe units, but not all on the same disk.
+fn align_agsize(mut agsize: u64, dblocks: u64, stripe: &Stripe, min: u64, max: u64) -> u64 {
+    let (unit, width) = (u64::from(stripe.unit), u64::from(stripe.width));
+    if !agsize.is_multiple_of(unit) {
+        let up = agsize.next_multiple_of(unit);
+        agsize = if up > max { agsize / unit * unit } else { up };
+    }
+    let agcount = dblocks.div_ceil(agsize.max(1));
+    if agsize.is_multiple_of(width) && width != unit && agcount > 1 {
+        agsize = if agsize - unit < min { agsize + unit } else { agsize - unit };
+    }
+    agsize
+}
+
+fn decide_inodes(geo: &mut Geometry, options: &Options, sizes: &Sizes) {
+    let block = u64::from(sizes.block);
+    let bytes = geo.dblocks.0 * block;
+    geo.imax_pct = options.imax_pct.unwrap_or(match bytes {
+        b if b < TIB => 25,
+        b if b < 50 * TIB => 5,
+        _ => 1,
+    });
+    let cluster = 8192 * (sizes.inode / 256) / sizes.block;
+    if geo.features.sparse() {
+        geo.spino_align = cluster;
+        geo.inoalignmt = 64 * sizes.inode / sizes.block;
+    } else {
+        geo.inoalignmt = if options.inode_align == Some(false) { 0 } else { cluster };
+    }
+}
+
+fn decide_log(
+    geo: &mut Geometry,
+    options: &Options,
+    facts: &DeviceFacts,
+    sizes: &Sizes,
+    stripe: &Stripe,
+) -> Result<(), Error> {
+    let block = u64::from(sizes.block);
+    let sunit = log_stripe_unit(options, sizes, stripe)?;
+    geo.logsunit = if sunit == 0 { 1 } else { sunit };
+    let mut min = min_log_blocks(geo).max(LOG_BLOCKS_MIN);
+    if sizes.bytes >= GIB {
+        min = min.max((10 * MIB).div_ceil(block));
+    }
+    let format_max = LOG_BLOCKS_MAX.min(LOG_BYTES_MAX / block);
+    let asked = options.log_size.map(|size| sizes.in_bytes(size)).transpose()?.map(|b| b / block);
+    let blocks = match (options.log_external, facts.log) {
+        (true, Some(log)) => {
+            let device = log.size.0 / block;
+            let blocks = asked.unwrap_or(device.min(format_max));
+            if blocks > device {
+                refuse!("log of {blocks} blocks is larger than its device of {device} blocks");
+            }
+            check_log_size(blocks, min, format_max)?;
+            blocks
+        }
+        (true, None) => return Err(Error::LogDevice),
+        (false, _) => internal_log(geo, options, sizes, stripe, sunit, asked, (min, format_max))?,
+    };
+    geo.logblocks = u32::try_from(blocks).unwrap_or(0);
+    Ok(())
+}
+
+fn check_log_size(blocks: u64, min: u64, max: u64) -> Result<(), Error> {
+    if blocks < min {
+        refuse!("log of {blocks} blocks is too small: Linux wants at least {min} for this volume");
+    }
+    if blocks > max {
+        refuse!("log of {blocks} blocks is too large: at most {max} are possible");
+    }
+    Ok(())
+}
+
+/// The log's stripe unit in bytes; 0 for none.
+fn log_stripe_unit(options: &Options, sizes: &Sizes, stripe: &Stripe) -> Result<u32, Error> {
+    let asked = match options.log_stripe_unit {
+        Some(StripeUnit::Su(su)) => Some(sizes.in_bytes(su)?),
+        Some(StripeUnit::Sunit(units)) => Some(u64::from(units) * 512),
+        None => None,
+    };
+    let default = if sizes.log_sector > 512 {
+        sizes.block.into()
+    } else {
+        u64::from(stripe.unit) * u64::from(sizes.block)
+    };
+    let unit = asked.unwrap_or(default);
+    if !unit.is_multiple_of(sizes.block.into()) {
+        refuse!("log stripe unit of {unit} bytes is not a multiple of the block size");
+    }
+    let unit = if unit > 256 * KIB { 32 * KIB } else { unit };
+    Ok(u32::try_from(unit).unwrap_or(0))
+}
+
+/// Places the log in a group; answers its length in blocks.
+fn internal_log(
+    geo: &mut Geometry,
+    options: &Options,
+    sizes: &Sizes,
+    stripe: &Stripe,
+    sunit: u32,
+    asked: Option<u64>,
+    (min, format_max): (u64, u64),
+) -> Result<u64, Error> {
+    let block = u64::from(sizes.block);
+    let agno = options.log_agnum.unwrap_or(geo.agcount / 2);
+    if agno >= geo.agcount {
+        refuse!("-l agnum={agno}: the last group is {}", geo.agcount - 1);
+    }
+    let mut room = u64::from(geo.agblocks) - u64::from(layout::first_free(geo)) - 4 - 1;
+    if agno == 0 {
+        room = room.saturating_sub(u64::from((4 * geo.chunk_blocks()).max(2 * stripe.unit)));
+    }
+    let max = format_max.min(room);
+    let default =
+        if sizes.bytes < SMALL { min } else { (sizes.bytes / 2048).max(64 * MIB).div_ceil(block) };
+    let mut blocks = asked.unwrap_or(default.clamp(min, max.max(min)));
+    check_log_size(blocks, min, max)?;
+    let align = if sunit == 0 { stripe.unit } else { sunit / sizes.block };
+    let mut start = layout::first_free(geo);
+    if align > 1 {
+        start = start.next_multiple_of(align);
+        let align = u64::from(align);
+        let up = blocks.next_multiple_of(align);
+        let fits = up <= max && u64::from(start) + up <= u64::from(geo.ag_length(AgNumber(agno)));
+        blocks = if fits { up } else { blocks / align * align };
+    }
+    geo.logstart = Some(geo.agb_to_fsb(AgNumber(agno), AgBlock(start)));
+    if geo.logstart == Some(FsBlock(0)) {
+        refuse!("the log cannot begin at block 0");
+    }
+    Ok(blocks)
+}
+
+/// The root directory is the first inode of the first chunk; the two realtime inodes follow.
+fn decide_root(geo: &mut Geometry) -> Result<(), Error> {
+    let Some(chunk) = AgLayout::of(geo, AgNumber(0)).chunk else {
+        refuse!("group 0 has no room for inodes");
+    };
+    if chunk.end() > geo.ag_length(AgNumber(0)) {
+        refuse!("group 0 has no room for inodes");
+    }
+    let root = geo.agino_to_ino(AgNumber(0), geo.agb_to_agino(chunk.start));
+    geo.rootino = root;
+    geo.rbmino = Some(Ino(root.0 + 1));
+    geo.rsumino = Some(Ino(root.0 + 2));
+    Ok(())
+}

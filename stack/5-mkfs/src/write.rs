@@ -1,0 +1,121 @@
+//! Writes a [`Plan`] to a device.
+//!
+//! 1. What is there is recognised and, without `force`, left alone.
+//! 2. The ends of the device are zeroed: old signatures lie there. The log is zeroed and seeded.
+//! 3. Every group: headers and roots in one buffer, many buffers in one batch. The primary
+//!    superblock says "in progress".
+//! 4. The first inodes.
+//! 5. A flush; then the primary superblock without "in progress", and another flush. A volume that
+//!    was not finished cannot be mistaken for one that was.
+
+use xfskit_block::BlockDevice;
+use xfskit_format::log::seed_record;
+use xfskit_units::{AgBlock, AgNumber, ByteLen, ByteOffset, Daddr, Geometry};
+
+use crate::error::Error;
+use crate::existing;
+use crate::geometry::Plan;
+use crate::group::{self, Totals};
+use crate::inodes;
+
+/// Bytes zeroed at both ends of the device.
+const WIPE: u64 = 128 * 1024;
+/// Groups written in one batch are limited by this many bytes.
+const BATCH: usize = 4 << 20;
+
+/// Makes the volume `plan` on `data`, and its log on `log` where the plan wants an external one.
+///
+/// # Errors
+/// [`Error::Occupied`] where something is on the device and the plan does not force;
+/// [`Error::LogDevice`]; [`Error::Device`], after which the device holds an unfinished volume.
+pub fn make(
+    data: &dyn BlockDevice,
+    log: Option<&dyn BlockDevice>,
+    plan: &Plan,
+) -> Result<(), Error> {
+    let geo = &plan.geometry;
+    if data.size() < geo.data_bytes() {
+        return Err(Error::Device(xfskit_block::Error::BeyondEnd {
+            op: "write",
+            offset: ByteOffset(0),
+            len: geo.data_bytes(),
+            size: data.size(),
+        }));
+    }
+    if let Some(what) = existing::find(data)?.filter(|_| !plan.force) {
+        return Err(Error::Occupied { what });
+    }
+    existing::wipe_old_superblocks(data)?;
+    if plan.discard {
+        data.discard(ByteOffset(0), data.size())?;
+    }
+    zero_ends(data)?;
+    write_log(data, log, geo)?;
+    let totals = Totals::of(geo);
+    write_groups(data, plan, &totals)?;
+    write_inodes(data, plan)?;
+    data.flush()?;
+    data.write_at(ByteOffset(0), &group::superblock(plan, AgNumber(0), &totals, false))?;
+    data.flush()?;
+    Ok(())
+}
+
+fn zero_ends(data: &dyn BlockDevice) -> Result<(), Error> {
+    let size = data.size().0;
+    let len = WIPE.min(size);
+    data.write_zeroes(ByteOffset(0), ByteLen(len))?;
+    data.write_zeroes(ByteOffset(size - len), ByteLen(len))?;
+    Ok(())
+}
+
+fn write_log(
+    data: &dyn BlockDevice,
+    external: Option<&dyn BlockDevice>,
+    geo: &Geometry,
+) -> Result<(), Error> {
+    let (device, at) = match (geo.log_daddr(), external) {
+        (Some(at), _) => (data, at),
+        (None, Some(device)) => (device, Daddr(0)),
+        (None, None) => return Err(Error::LogDevice),
+    };
+    let len = ByteLen(u64::from(geo.logblocks) << geo.blocklog);
+    if external.is_some() && device.size() < len {
+        return Err(Error::LogDevice);
+    }
+    device.write_zeroes(at.byte_offset(), len)?;
+    device.write_at(at.byte_offset(), &seed_record(geo.uuid, geo.logsunit, true))?;
+    device.flush()?;
+    Ok(())
+}
+
+/// Headers and roots of every group.
+fn write_groups(data: &dyn BlockDevice, plan: &Plan, totals: &Totals) -> Result<(), Error> {
+    let geo = &plan.geometry;
+    let mut pending: Vec<(ByteOffset, Vec<u8>)> = Vec::new();
+    for agno in geo.ags() {
+        let at = geo.agb_to_daddr(agno, AgBlock(0)).byte_offset();
+        pending.push((at, group::image(plan, agno, totals)));
+        let bytes: usize = pending.iter().map(|(_, image)| image.len()).sum();
+        if bytes >= BATCH {
+            write_pending(data, &mut pending)?;
+        }
+    }
+    write_pending(data, &mut pending)
+}
+
+fn write_pending(
+    data: &dyn BlockDevice,
+    pending: &mut Vec<(ByteOffset, Vec<u8>)>,
+) -> Result<(), Error> {
+    let batch: Vec<_> = pending.iter().map(|(at, image)| (*at, image.as_slice())).collect();
+    data.write_batch(&batch).into_iter().collect::<Result<(), _>>()?;
+    pending.clear();
+    Ok(())
+}
+
+fn write_inodes(data: &dyn BlockDevice, plan: &Plan) -> Result<(), Error> {
+    if let Some(at) = plan.geometry.ino_to_byte(plan.geometry.rootino) {
+        data.write_at(at, &inodes::first_chunk(plan))?;
+    }
+    Ok(())
+}
