@@ -8,6 +8,8 @@ use xfskit_format::rmap;
 
 /// Internal bit of [`Used::offset`], unused on disk: the owner has the reflink flag.
 pub(crate) const OFF_REFLINK: u64 = 1 << 60;
+/// Internal bit of [`Used::offset`], unused on disk: content of a regular file.
+pub(crate) const OFF_REGULAR: u64 = 1 << 59;
 
 /// One extent in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -35,17 +37,33 @@ impl Used {
 
     /// The order of the rmapbt: block, owner, position without the unwritten flag.
     pub(crate) fn key(&self) -> (u32, u64, u64) {
-        (self.start, self.owner, self.offset & !(OFF_REFLINK | rmap::OFF_UNWRITTEN))
+        (self.start, self.owner, self.offset & !(OFF_REFLINK | OFF_REGULAR | rmap::OFF_UNWRITTEN))
     }
 
-    /// True where the extent is content of a file, which may be shared.
-    pub(crate) fn is_data(&self) -> bool {
-        self.owner >> 63 == 0 && self.offset & (rmap::OFF_ATTR_FORK | rmap::OFF_BMBT_BLOCK) == 0
+    /// True where the extent is content of a regular file: the only blocks that may be shared.
+    pub(crate) fn is_content(&self) -> bool {
+        self.offset & OFF_REGULAR != 0
     }
 
-    /// True where the owner may share blocks.
-    pub(crate) fn may_share(&self) -> bool {
-        self.is_data() && self.offset & OFF_REFLINK != 0
+    /// True where the owner says that it may share blocks.
+    pub(crate) fn has_reflink_flag(&self) -> bool {
+        self.offset & OFF_REFLINK != 0
+    }
+
+    /// True where the extent was allocated but never written.
+    pub(crate) fn is_unwritten(&self) -> bool {
+        self.offset & rmap::OFF_UNWRITTEN != 0
+    }
+
+    /// True where `next`, directly behind, is part of the same reverse mapping. (Content is put
+    /// down in the largest pieces to begin with.)
+    pub(crate) fn takes_in(&self, next: &Self) -> bool {
+        let no_position = self.owner >> 63 != 0 || self.offset & rmap::OFF_BMBT_BLOCK != 0;
+        no_position
+            && self.owner == next.owner
+            && self.offset == next.offset
+            && self.start.checked_add(self.len) == Some(next.start)
+            && self.len.checked_add(next.len).is_some()
     }
 
     /// The owner, in words.

@@ -1,0 +1,321 @@
+//! Phase 5: every block of a group has exactly one use, and the btrees that record uses agree.
+//!
+//! All that was found in use is sorted by block. One sweep then finds blocks claimed twice, blocks
+//! that are free and used, and blocks that are neither. The same list is what the rmapbt must
+//! hold, and from its overlaps follows what the refcountbt must hold.
+
+use std::cmp::{Ordering, Reverse};
+use std::collections::{BinaryHeap, HashSet};
+use std::sync::PoisonError;
+
+use xfskit_format::agbtree::Tree;
+use xfskit_format::rmap::owner;
+use xfskit_format::{Ctx, Location, agf};
+use xfskit_units::{AgBlock, AgNumber};
+
+use crate::btree::walk;
+use crate::census::Used;
+use crate::groups::{Extent, Group};
+use crate::refcounts::{self, Shared};
+use crate::rmaps;
+use crate::volume::Volume;
+
+/// What this phase counts in one group.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Totals {
+    /// Free blocks, with those of the AGFL.
+    pub free: u64,
+    /// Blocks that more than one file maps.
+    pub shared: u64,
+    /// What the group adds to the superblock's count of free blocks; `None` where unknown.
+    pub fdblocks: Option<u64>,
+    /// Extents put down for the group.
+    pub extents: u64,
+}
+
+/// Judges the space of group `agno`. `forks_known` is false where some inode's blocks could not be
+/// found out: then nothing is said about blocks that seem to have no owner.
+pub(crate) fn judge(
+    vol: &Volume<'_>,
+    agno: AgNumber,
+    group: &Group,
+    forks_known: bool,
+) -> Totals {
+    let mut entered = HashSet::new();
+    let rmapbt = judge_rmapbt(vol, agno, group, &mut entered);
+    let refcountbt = judge_refcountbt(vol, agno, group, &mut entered);
+    let fdblocks = judge_agf_counters(vol, agno, group, rmapbt.as_ref().map(|t| t.blocks));
+
+    let mut used = std::mem::take(&mut *group.used.lock().unwrap_or_else(PoisonError::into_inner));
+    used.sort_unstable_by_key(Used::key);
+    let trees_known = rmapbt.as_ref().is_none_or(|t| t.records.is_some())
+        && refcountbt.as_ref().is_none_or(Option::is_some);
+    let all_known = forks_known && trees_known && group.chunks.complete && group.agf.is_some();
+    let overlaps = judge_claims(vol, agno, &used);
+    if group.free_known {
+        judge_gaps(vol, agno, &used, &group.free, all_known);
+    }
+    if let Some(records) = rmapbt.and_then(|t| t.records) {
+        rmaps::compare(vol, agno, &used, &records, all_known);
+    }
+    let shares = if overlaps { shared_extents(&used) } else { Vec::new() };
+    if let Some(Some(records)) = &refcountbt {
+        refcounts::compare(vol, agno, &shares, records, forks_known);
+    }
+    Totals {
+        free: group.free.iter().map(|e| u64::from(e.len)).sum::<u64>()
+            + u64::from(group.agfl_blocks),
+        shared: shares.iter().map(|s| u64::from(s.len)).sum(),
+        fdblocks,
+        extents: used.len() as u64,
+    }
+}
+
+/// What the walk of the rmapbt gave.
+struct RmapTree {
+    blocks: Option<u32>,
+    /// `None` where the tree is not known in full.
+    records: Option<Vec<Used>>,
+}
+
+fn judge_rmapbt(
+    vol: &Volume<'_>,
+    agno: AgNumber,
+    group: &Group,
+    entered: &mut HashSet<u32>,
+) -> Option<RmapTree> {
+    if !Tree::Rmap.exists(&vol.geo) {
+        return None;
+    }
+    let Some(agf) = &group.agf else { return Some(RmapTree { blocks: None, records: None }) };
+    let mut records = Vec::new();
+    let mut sound = true;
+    let root = (agf.rmaproot.get(), agf.rmaplevel.get());
+    let tree = walk(vol, agno, Tree::Rmap, root, entered, &mut |block, ctx| {
+        sound &= rmaps::collect(vol, agno, block, ctx, &mut records);
+    });
+    group.claim(tree.blocks.iter().map(|&agbno| Used::special(agbno, 1, owner::AG)));
+    let blocks = tree.complete.then(|| tree.count());
+    Some(RmapTree { blocks, records: (tree.complete && sound).then_some(records) })
+}
+
+/// The records of the refcountbt: `Some(None)` where they are not known in full, `None` where the
+/// volume has none.
+#[allow(clippy::option_option)] // three different things are said
+fn judge_refcountbt(
+    vol: &Volume<'_>,
+    agno: AgNumber,
+    group: &Group,
+    entered: &mut HashSet<u32>,
+) -> Option<Option<Vec<Shared>>> {
+    if !Tree::Refcount.exists(&vol.geo) {
+        return None;
+    }
+    let Some(agf) = &group.agf else { return Some(None) };
+    let mut found = refcounts::Found::default();
+    let root = (agf.refcntroot.get(), agf.refcntlevel.get());
+    let tree = walk(vol, agno, Tree::Refcount, root, entered, &mut |block, ctx| {
+        refcounts::collect(vol, agno, block, ctx, &mut found);
+    });
+    group.claim(tree.blocks.iter().map(|&agbno| Used::special(agbno, 1, owner::REFC)));
+    group.claim(found.staging.iter().map(|e| Used::special(e.start, e.len, owner::COW)));
+    if tree.complete {
+        let ctx = vol.ctx(agf::location(&vol.geo, agno));
+        vol.sink.error(ctx.eq("agf.refcntblocks", tree.count(), agf.refcntblocks.get()));
+    }
+    Some((tree.complete && found.sound).then_some(found.shared))
+}
+
+/// The AGF's counters of btree blocks; what the group adds to `sb.fdblocks`.
+fn judge_agf_counters(
+    vol: &Volume<'_>,
+    agno: AgNumber,
+    group: &Group,
+    rmap_blocks: Option<Option<u32>>,
+) -> Option<u64> {
+    let agf = group.agf.as_ref()?;
+    let ctx = vol.ctx(agf::location(&vol.geo, agno));
+    let mut btreeblks = group.alloc_tree_blocks?.saturating_sub(2);
+    if let Some(rmap_blocks) = rmap_blocks {
+        let blocks = rmap_blocks?;
+        vol.sink.error(ctx.eq("agf.rmapblocks", blocks, agf.rmapblocks.get()));
+        btreeblks = btreeblks.saturating_add(blocks.saturating_sub(1));
+    }
+    if vol.geo.features.lazysbcount() {
+        vol.sink.error(ctx.eq("agf.btreeblks", btreeblks, agf.btreeblks.get()));
+    }
+    let free: u64 = group.free.iter().map(|e| u64::from(e.len)).sum();
+    group.free_known.then(|| free + u64::from(group.agfl_blocks) + u64::from(btreeblks))
+}
+
+/// A place in group `agno`, called "block".
+fn block_ctx<'v>(vol: &'v Volume<'_>, agno: AgNumber, agbno: u32) -> Ctx<'v> {
+    let daddr = vol.geo.agb_to_daddr(agno, AgBlock(agbno));
+    let at = Location::of("block").ag(agno).agb(AgBlock(agbno));
+    vol.ctx(at.daddr(daddr, vol.geo.block_sectors()))
+}
+
+/// Only content of regular files may share blocks, and only where their inodes say so. True where
+/// some files do.
+fn judge_claims(vol: &Volume<'_>, agno: AgNumber, used: &[Used]) -> bool {
+    let mut overlaps = false;
+    let mut flagless = HashSet::new();
+    let mut furthest: Option<&Used> = None;
+    for next in used {
+        if let Some(before) = furthest.filter(|before| next.start < before.end()) {
+            overlaps = true;
+            if before.is_content() && next.is_content() && vol.geo.features.reflink() {
+                flagless.extend(
+                    [before, next].iter().filter(|u| !u.has_reflink_flag()).map(|u| u.owner),
+                );
+            } else {
+                let shared = before.end().min(next.end()).saturating_sub(next.start);
+                let (a, b) = (before.owner_name(), next.owner_name());
+                let found = format!("{shared} blocks used by {a} and by {b}");
+                let ctx = block_ctx(vol, agno, next.start);
+                vol.sink.error(ctx.require("block.claimed-twice", false, "one owner", found));
+            }
+        }
+        if furthest.is_none_or(|before| before.end() < next.end()) {
+            furthest = Some(next);
+        }
+    }
+    for ino in flagless {
+        let at = xfskit_format::inode::location(&vol.geo, xfskit_units::Ino(ino));
+        let wanted = "the reflink flag, for blocks are shared";
+        vol.sink.error(vol.ctx(at).require("inode.reflink", false, wanted, "no flag"));
+    }
+    overlaps
+}
+
+/// What is not used is free, and the other way round. Both lists are sorted by block.
+fn judge_gaps(vol: &Volume<'_>, agno: AgNumber, used: &[Used], free: &[Extent], all_known: bool) {
+    let (mut used, mut free) = (used.iter().peekable(), free.iter().peekable());
+    let (mut used_end, mut free_end) = (0u32, 0u32);
+    loop {
+        let used_first = match (used.peek(), free.peek()) {
+            (None, None) => break,
+            (Some(u), Some(f)) => u.start <= f.start,
+            (Some(_), None) => true,
+            (None, Some(_)) => false,
+        };
+        let covered = used_end.max(free_end);
+        let next_user = if used_first { used.next().copied() } else { None };
+        let (start, end) = match (next_user, used_first) {
+            (Some(u), _) => (u.start, u.end()),
+            (None, _) => {
+                let Some(f) = free.next() else { break };
+                (f.start, f.start.saturating_add(f.len))
+            }
+        };
+        if all_known && start > covered {
+            report_leak(vol, agno, covered, start);
+        }
+        let other_end = if used_first { free_end } else { used_end };
+        if start < other_end {
+            let who = next_user.map_or_else(|| "somebody".to_owned(), |u| u.owner_name());
+            let blocks = other_end.min(end).saturating_sub(start);
+            let found = format!("{blocks} blocks used by {who} and free");
+            let ctx = block_ctx(vol, agno, start);
+            vol.sink.error(ctx.require("block.free-but-used", false, "either", found));
+        }
+        if used_first {
+            used_end = used_end.max(end);
+        } else {
+            free_end = free_end.max(end);
+        }
+    }
+    let (covered, length) = (used_end.max(free_end), vol.geo.ag_length(agno));
+    if all_known && covered < length {
+        report_leak(vol, agno, covered, length);
+    }
+}
+
+fn report_leak(vol: &Volume<'_>, agno: AgNumber, start: u32, end: u32) {
+    let found = format!("{} blocks that are neither", end.saturating_sub(start));
+    let ctx = block_ctx(vol, agno, start);
+    vol.sink.error(ctx.require("block.leaked", false, "blocks in use or free", found));
+}
+
+/// Which blocks are content of more than one place, and of how many. `used` is sorted by block.
+fn shared_extents(used: &[Used]) -> Vec<Shared> {
+    let mut shares: Vec<Shared> = Vec::new();
+    let mut emit = |start: u32, end: u32, refcount: usize| {
+        if refcount < 2 || start >= end {
+            return;
+        }
+        let refcount = u32::try_from(refcount).unwrap_or(u32::MAX);
+        match shares.last_mut() {
+            Some(last) if last.refcount == refcount && last.start + last.len == start => {
+                last.len += end - start;
+            }
+            _ => shares.push(Shared { start, len: end - start, refcount }),
+        }
+    };
+    let mut ends = BinaryHeap::new();
+    let mut at = 0;
+    for extent in used.iter().filter(|u| u.is_content()) {
+        while let Some(&Reverse(end)) = ends.peek()
+            && end <= extent.start
+        {
+            emit(at, end, ends.len());
+            ends.pop();
+            at = end.max(at);
+        }
+        emit(at, extent.start, ends.len());
+        at = extent.start;
+        ends.push(Reverse(extent.end()));
+    }
+    while let Some(&Reverse(end)) = ends.peek() {
+        emit(at, end, ends.len());
+        ends.pop();
+        at = end.max(at);
+    }
+    shares
+}
+
+/// Walks two sorted lists side by side: `left` and `right` are told what only they hold, `both`
+/// what stands in both under the same key.
+pub(crate) fn merge<A, B, K: Ord>(
+    a: impl IntoIterator<Item = A>,
+    b: impl IntoIterator<Item = B>,
+    key_a: impl Fn(&A) -> K,
+    key_b: impl Fn(&B) -> K,
+    mut each: impl FnMut(Option<A>, Option<B>),
+) {
+    let (mut a, mut b) = (a.into_iter().peekable(), b.into_iter().peekable());
+    loop {
+        let order = match (a.peek(), b.peek()) {
+            (None, None) => return,
+            (Some(x), Some(y)) => key_a(x).cmp(&key_b(y)),
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+        };
+        match order {
+            Ordering::Less => each(a.next(), None),
+            Ordering::Greater => each(None, b.next()),
+            Ordering::Equal => each(a.next(), b.next()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::census::OFF_REGULAR;
+
+    fn content(start: u32, len: u32, owner: u64) -> Used {
+        Used { start, len, owner, offset: OFF_REGULAR }
+    }
+
+    #[test]
+    fn sharing_is_counted_per_block() {
+        let used =
+            [content(10, 10, 1), content(12, 3, 2), content(14, 10, 3), content(30, 5, 4)];
+        let shared = |start, len, refcount| Shared { start, len, refcount };
+        assert_eq!(
+            shared_extents(&used),
+            [shared(12, 2, 2), shared(14, 1, 3), shared(15, 5, 2)]
+        );
+    }
+}
