@@ -16,11 +16,17 @@ mod btree;
 mod census;
 mod chunks;
 mod finding;
+mod forks;
 mod freespace;
 mod groups;
+mod inodes;
 mod parallel;
+mod refcounts;
 mod report;
+mod rmaps;
+mod space;
 mod superblocks;
+mod table;
 mod volume;
 
 use std::time::Instant;
@@ -110,13 +116,35 @@ pub fn check(
         .flatten()
         .collect();
     groups.sort_unstable_by_key(|(index, _)| *index);
+    let mut groups: Vec<groups::Group> = groups.into_iter().map(|(_, group)| group).collect();
     clock.lap(&vol, Phase::Groups);
+    let table = table::InodeTable::new(&vol.geo, &mut groups);
+    let forks_known = std::sync::atomic::AtomicBool::new(groups.iter().all(|g| g.chunks.complete));
+    let shared =
+        inodes::Inodes { vol: &vol, groups: &groups, table: &table, forks_known: &forks_known };
+    let (_directories, counts) = inodes::judge(&shared, options.threads, options.progress);
+    clock.lap(&vol, Phase::Inodes);
+    let known = forks_known.load(std::sync::atomic::Ordering::Relaxed);
+    let totals: Vec<space::Totals> =
+        parallel::for_each(options.threads, agcount, Vec::new, |own: &mut Vec<_>, index| {
+            let agno = AgNumber(u32::try_from(index).unwrap_or(u32::MAX));
+            own.push(space::judge(&vol, agno, &groups[index], known));
+        })
+        .into_iter()
+        .flatten()
+        .collect();
+    clock.lap(&vol, Phase::Space);
     Ok(Report {
         warnings: vol.sink.count(Severity::Warning),
         errors: vol.sink.count(Severity::Error),
         fatals: vol.sink.count(Severity::Fatal),
         phases: clock.phases,
         log_clean: vol.log_clean,
+        inodes: counts.used,
+        inodes_free: counts.free,
+        blocks_free: totals.iter().map(|t| t.free).sum(),
+        blocks_shared: totals.iter().map(|t| t.shared).sum(),
+        extents: totals.iter().map(|t| t.extents).sum(),
         ..Report::default()
     })
 }

@@ -29,8 +29,7 @@ pub(crate) fn collect(
         };
         if let Some(wanted) = fault_of(vol, agno, &used) {
             let ctx = ctx.entry(index);
-            let found =
-                format!("{} blocks from {} of {}", used.len, used.start, used.owner_name());
+            let found = format!("{} blocks from {} of {}", used.len, used.start, used.owner_name());
             sound &= vol.sink.error(ctx.require("rmapbt.rec", false, wanted, found));
         } else {
             into.push(used);
@@ -82,25 +81,35 @@ pub(crate) fn compare(
         let state = if u.is_unwritten() { ", unwritten" } else { "" };
         format!("{} blocks of {}{state}", u.len, u.owner_name())
     };
-    merge(merged(used), records, Used::key, |rec| rec.key(), |due, found| match (due, found) {
-        (Some(due), Some(found)) => {
-            if (due.len, due.is_unwritten()) != (found.len, found.is_unwritten()) {
-                let expected = xfskit_format::Expected::Described(describe(&due).into());
-                vol.sink.error(Err(at(due.start).fault("rmapbt.extent", expected, describe(found))));
+    merge(
+        merged(used),
+        records,
+        Used::key,
+        |rec| rec.key(),
+        |due, found| match (due, found) {
+            (Some(due), Some(found)) => {
+                if (due.len, due.is_unwritten()) != (found.len, found.is_unwritten()) {
+                    let expected = xfskit_format::Expected::Described(describe(&due).into());
+                    vol.sink.error(Err(at(due.start).fault(
+                        "rmapbt.extent",
+                        expected,
+                        describe(found),
+                    )));
+                }
             }
-        }
-        (Some(due), None) => {
-            let expected = xfskit_format::Expected::Described(describe(&due).into());
-            let missing = xfskit_format::Value::Missing;
-            vol.sink.error(Err(at(due.start).fault("rmapbt.missing", expected, missing)));
-        }
-        (None, Some(found)) if all_known => {
-            let ctx = at(found.start);
-            let wanted = "records of extents in use only";
-            vol.sink.error(ctx.require("rmapbt.extra", false, wanted, describe(found)));
-        }
-        _ => {}
-    });
+            (Some(due), None) => {
+                let expected = xfskit_format::Expected::Described(describe(&due).into());
+                let missing = xfskit_format::Value::Missing;
+                vol.sink.error(Err(at(due.start).fault("rmapbt.missing", expected, missing)));
+            }
+            (None, Some(found)) if all_known => {
+                let ctx = at(found.start);
+                let wanted = "records of extents in use only";
+                vol.sink.error(ctx.require("rmapbt.extra", false, wanted, describe(found)));
+            }
+            _ => {}
+        },
+    );
 }
 
 /// What is in use, in the largest pieces.

@@ -35,12 +35,7 @@ pub(crate) struct Totals {
 
 /// Judges the space of group `agno`. `forks_known` is false where some inode's blocks could not be
 /// found out: then nothing is said about blocks that seem to have no owner.
-pub(crate) fn judge(
-    vol: &Volume<'_>,
-    agno: AgNumber,
-    group: &Group,
-    forks_known: bool,
-) -> Totals {
+pub(crate) fn judge(vol: &Volume<'_>, agno: AgNumber, group: &Group, forks_known: bool) -> Totals {
     let mut entered = HashSet::new();
     let rmapbt = judge_rmapbt(vol, agno, group, &mut entered);
     let refcountbt = judge_refcountbt(vol, agno, group, &mut entered);
@@ -310,12 +305,8 @@ mod tests {
 
     #[test]
     fn sharing_is_counted_per_block() {
-        let used =
-            [content(10, 10, 1), content(12, 3, 2), content(14, 10, 3), content(30, 5, 4)];
+        let used = [content(10, 10, 1), content(12, 3, 2), content(14, 10, 3), content(30, 5, 4)];
         let shared = |start, len, refcount| Shared { start, len, refcount };
-        assert_eq!(
-            shared_extents(&used),
-            [shared(12, 2, 2), shared(14, 1, 3), shared(15, 5, 2)]
-        );
+        assert_eq!(shared_extents(&used), [shared(12, 2, 2), shared(14, 1, 3), shared(15, 5, 2)]);
     }
 }

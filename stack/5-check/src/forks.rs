@@ -1,0 +1,212 @@
+//! The extent map of one fork: its records in the inode or in the btree below it.
+//!
+//! 1. A block of the tree is entered once, so no shape of pointers makes a walk endless.
+//! 2. A child stands one level below its parent.
+
+use std::collections::HashSet;
+
+use xfskit_format::bmbt::{self, BmbtBlock, BmdrRoot, Extent, ExtentRules};
+use xfskit_format::inode::{Dinode, Format};
+use xfskit_format::{Ctx, Fork, Location};
+use xfskit_units::{FileOff, FsBlock};
+
+use crate::volume::Volume;
+
+/// What a walk over a fork's map meets.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Mapped {
+    /// Content.
+    Extent(Extent),
+    /// A block of the map's own btree.
+    Btree(FsBlock),
+}
+
+/// Buffers that forks after forks use.
+#[derive(Default)]
+pub(crate) struct Scratch {
+    buffers: Vec<Vec<u8>>,
+    entered: HashSet<u64>,
+}
+
+/// Walks the map of `fork` of `inode`, which lies at `at`; everything met goes to `each`, in file
+/// order. False where a part could not be read.
+pub(crate) fn walk(
+    vol: &Volume<'_>,
+    scratch: &mut Scratch,
+    inode: &Dinode<'_>,
+    at: Location,
+    fork: Fork,
+    each: &mut dyn FnMut(Mapped),
+) -> bool {
+    let Some(room) = inode.fork(fork) else { return true };
+    let ctx = vol.ctx(at.fork(fork));
+    let rules = ExtentRules::of(inode, fork);
+    match inode.fork_format(fork) {
+        Some(Format::Extents) => {
+            let count = usize::try_from(inode.fork_nextents(fork)).unwrap_or(usize::MAX);
+            judge_records(vol, &ctx, bmbt::records(room, count), rules, &mut FileOff(0), each)
+        }
+        Some(Format::Btree) => {
+            let root = match BmdrRoot::verify(room, &ctx, fork) {
+                Ok(root) => root,
+                Err(fault) => return vol.sink.error(Err(fault)),
+            };
+            walk_tree(vol, scratch, &ctx, (fork, rules), &root, each)
+        }
+        _ => true,
+    }
+}
+
+/// Judges records one after the other. `end` is where the last of them ended.
+fn judge_records(
+    vol: &Volume<'_>,
+    ctx: &Ctx<'_>,
+    records: &[bmbt::Rec],
+    rules: ExtentRules,
+    end: &mut FileOff,
+    each: &mut dyn FnMut(Mapped),
+) -> bool {
+    let mut sound = true;
+    for (index, rec) in records.iter().enumerate() {
+        let extent = rec.decode();
+        let verdict =
+            extent.verify(ctx, rules).and_then(|()| extent.follows(ctx, *end)).map_err(|mut f| {
+                f.at = f.at.index(index);
+                f
+            });
+        if vol.sink.error(verdict) {
+            *end = extent.end();
+            each(Mapped::Extent(extent));
+        } else {
+            sound = false;
+        }
+    }
+    sound
+}
+
+/// One walk through a fork's btree.
+struct Walk<'w, 'v> {
+    vol: &'w Volume<'v>,
+    ctx: Ctx<'w>,
+    fork: Fork,
+    rules: ExtentRules,
+    scratch: &'w mut Scratch,
+    /// For each level the block visited last, and what it names as its right neighbour.
+    neighbours: Vec<Option<(FsBlock, Option<FsBlock>)>>,
+    end: FileOff,
+    sound: bool,
+    each: &'w mut dyn FnMut(Mapped),
+}
+
+fn walk_tree(
+    vol: &Volume<'_>,
+    scratch: &mut Scratch,
+    ctx: &Ctx<'_>,
+    (fork, rules): (Fork, ExtentRules),
+    root: &BmdrRoot<'_>,
+    each: &mut dyn FnMut(Mapped),
+) -> bool {
+    let depth = usize::from(root.level);
+    scratch.entered.clear();
+    scratch.buffers.resize_with(scratch.buffers.len().max(depth), Vec::new);
+    let neighbours = vec![None; depth];
+    let (end, sound) = (FileOff(0), true);
+    let mut walk = Walk { vol, ctx: *ctx, fork, rules, scratch, neighbours, end, sound, each };
+    let alone = root.ptrs.len() == 1;
+    for (key, ptr) in root.keys.iter().zip(root.ptrs) {
+        walk.visit(FsBlock(ptr.get()), root.level - 1, key.get(), alone);
+    }
+    walk.judge_right_ends();
+    walk.sound
+}
+
+impl Walk<'_, '_> {
+    fn place(&self, fsbno: FsBlock) -> Option<Location> {
+        let (agno, agbno) = self.vol.geo.fsb_split(fsbno)?;
+        let daddr = self.vol.geo.agb_to_daddr(agno, agbno);
+        let at = Location::of("bmbt").ag(agno).agb(agbno);
+        let at = at.daddr(daddr, self.vol.geo.block_sectors());
+        Some(Location { ino: self.ctx.at.ino, fork: self.ctx.at.fork, ..at })
+    }
+
+    /// Judges the block `fsbno`, which must stand on `level` and begin with `key`.
+    fn visit(&mut self, fsbno: FsBlock, level: u16, key: u64, only_child: bool) {
+        let vol = self.vol;
+        let Some(at) = self.place(fsbno) else {
+            self.sound = false;
+            return;
+        };
+        let ctx = vol.ctx(at);
+        let fresh = self.scratch.entered.insert(fsbno.0);
+        if !vol.sink.error(ctx.require("bmbt.ptr", fresh, "a block entered only once", fsbno)) {
+            self.sound = false;
+            return;
+        }
+        (self.each)(Mapped::Btree(fsbno));
+        let slot = usize::from(level);
+        let mut buf = std::mem::take(&mut self.scratch.buffers[slot]);
+        buf.resize(vol.geo.blocksize(), 0);
+        let fork = self.fork;
+        let judged = vol.judge(at, &mut buf, bmbt::CRC_OFFSET, |bytes| {
+            let block = BmbtBlock::verify(bytes, &ctx, fork)?;
+            ctx.eq("bmbt.level", level, block.level)?;
+            self.judge_block(&block, &ctx, fsbno, (key, only_child));
+            Ok(())
+        });
+        self.scratch.buffers[slot] = buf;
+        if judged.is_none() {
+            self.sound = false;
+            self.neighbours[slot] = None;
+        }
+    }
+
+    fn judge_block(
+        &mut self,
+        block: &BmbtBlock<'_>,
+        ctx: &Ctx<'_>,
+        fsbno: FsBlock,
+        (key, only_child): (u64, bool),
+    ) {
+        let sink = &self.vol.sink;
+        if !only_child {
+            sink.error(ctx.at_least("bmbt.numrecs", bmbt::minrecs(&self.vol.geo), block.numrecs));
+        }
+        let first = match block.recs().first() {
+            Some(rec) => rec.decode().startoff.0,
+            None => block.keys().first().map_or(0, |key| key.get()),
+        };
+        sink.error(ctx.eq("bmbt.key", first, key));
+        self.judge_siblings(block, ctx, fsbno);
+        if block.is_leaf() {
+            self.sound &=
+                judge_records(self.vol, ctx, block.recs(), self.rules, &mut self.end, self.each);
+            return;
+        }
+        for (key, ptr) in block.keys().iter().zip(block.ptrs()) {
+            self.visit(FsBlock(ptr.get()), block.level - 1, key.get(), false);
+        }
+    }
+
+    /// Blocks of one level are a list in both directions.
+    fn judge_siblings(&mut self, block: &BmbtBlock<'_>, ctx: &Ctx<'_>, fsbno: FsBlock) {
+        let none = |b: Option<FsBlock>| b.map_or(u64::MAX, |b| b.0);
+        let level = usize::from(block.level);
+        // After a block that could not be read nothing is known of the left neighbour.
+        if let Some((left, right)) = self.neighbours[level] {
+            self.vol.sink.error(ctx.eq("bmbt.leftsib", left.0, none(block.leftsib)));
+            self.vol.sink.error(ctx.eq("bmbt.rightsib", fsbno.0, none(right)));
+        } else if self.sound {
+            self.vol.sink.error(ctx.eq("bmbt.leftsib", u64::MAX, none(block.leftsib)));
+        }
+        self.neighbours[level] = Some((fsbno, block.rightsib));
+    }
+
+    fn judge_right_ends(&self) {
+        for (left, right) in self.neighbours.iter().flatten() {
+            let right = right.map_or(u64::MAX, |b| b.0);
+            if let Some(at) = self.place(*left) {
+                self.vol.sink.error(self.vol.ctx(at).eq("bmbt.rightsib", u64::MAX, right));
+            }
+        }
+    }
+}

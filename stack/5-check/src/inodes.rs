@@ -1,0 +1,420 @@
+//! Phase 3: every inode, in use or free, with the maps of its forks.
+//!
+//! Inode chunks are read in large pieces and each inode is judged where it lies. What its forks
+//! use is put down for phase 5; what it says of itself goes to the table for phases 4 and 6.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use xfskit_format::bmbt::Extent;
+use xfskit_format::inobt::INODES_PER_CHUNK;
+use xfskit_format::inode::{self, Dinode, FileType, Format, flags, flags2};
+use xfskit_format::{Ctx, Fork, Location, rmap};
+use xfskit_units::{AgBlock, AgIno, AgNumber, Ino};
+
+use crate::census::{OFF_REFLINK, OFF_REGULAR, Used};
+use crate::chunks;
+use crate::forks::{self, Mapped};
+use crate::groups::Group;
+use crate::parallel;
+use crate::report::{Phase, Progress};
+use crate::table::{InodeTable, Kind, rank_in};
+use crate::volume::Volume;
+
+/// Bytes of inodes read at once: small enough to stay in a core's own cache.
+const PIECE_BYTES: usize = 256 << 10;
+/// Extents a worker keeps before it hands them to their groups.
+const CLAIMS: usize = 8192;
+
+/// What all workers of this phase and the next share.
+pub(crate) struct Inodes<'a, 'v> {
+    pub vol: &'a Volume<'v>,
+    pub groups: &'a [Group],
+    pub table: &'a InodeTable,
+    /// False once some fork could not be followed to its end.
+    pub forks_known: &'a AtomicBool,
+}
+
+impl Inodes<'_, '_> {
+    /// Some blocks of some inode could not be found out.
+    pub(crate) fn lose_forks(&self) {
+        self.forks_known.store(false, Ordering::Relaxed);
+    }
+}
+
+/// A run of blocks that hold inodes.
+#[derive(Clone, Copy)]
+struct Piece {
+    agno: AgNumber,
+    start: u32,
+    len: u32,
+}
+
+fn pieces(shared: &Inodes<'_, '_>) -> Vec<Piece> {
+    let step = u32::try_from(PIECE_BYTES >> shared.vol.geo.blocklog).unwrap_or(1).max(1);
+    let mut pieces = Vec::new();
+    for (agno, group) in shared.vol.geo.ags().zip(shared.groups) {
+        for run in chunks::claims(shared.vol, &group.chunks.list) {
+            for start in (run.start..run.end()).step_by(step as usize) {
+                pieces.push(Piece { agno, start, len: step.min(run.end() - start) });
+            }
+        }
+    }
+    pieces
+}
+
+/// Judges all inodes; answers with the directories, in order.
+pub(crate) fn judge(
+    shared: &Inodes<'_, '_>,
+    threads: usize,
+    progress: &dyn Progress,
+) -> (Vec<Ino>, Counts) {
+    let pieces = pieces(shared);
+    let done = AtomicU64::new(0);
+    let workers = parallel::for_each(
+        threads,
+        pieces.len(),
+        || Worker::new(shared),
+        |worker, index| {
+            worker.judge_piece(pieces[index]);
+            let done = done.fetch_add(1, Ordering::Relaxed) + 1;
+            if done % 16 == 0 || done == pieces.len() as u64 {
+                progress.report(Phase::Inodes, done, pieces.len() as u64);
+            }
+        },
+    );
+    let mut directories = Vec::new();
+    let mut counts = Counts::default();
+    for mut worker in workers {
+        worker.hand_over();
+        directories.append(&mut worker.directories);
+        counts.used += worker.counts.used;
+        counts.free += worker.counts.free;
+    }
+    directories.sort_unstable();
+    (directories, counts)
+}
+
+/// Inodes counted.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Counts {
+    pub used: u64,
+    pub free: u64,
+}
+
+struct Worker<'w, 'v> {
+    shared: &'w Inodes<'w, 'v>,
+    buf: Vec<u8>,
+    scratch: forks::Scratch,
+    claims: Vec<(AgNumber, Used)>,
+    directories: Vec<Ino>,
+    counts: Counts,
+}
+
+/// One inode and its place.
+#[derive(Clone, Copy)]
+struct Place {
+    ino: Ino,
+    rank: usize,
+    /// What the inode btree says.
+    in_use: bool,
+    at: Location,
+}
+
+impl<'w, 'v> Worker<'w, 'v> {
+    fn new(shared: &'w Inodes<'w, 'v>) -> Self {
+        Self {
+            shared,
+            buf: Vec::new(),
+            scratch: forks::Scratch::default(),
+            claims: Vec::with_capacity(CLAIMS),
+            directories: Vec::new(),
+            counts: Counts::default(),
+        }
+    }
+
+    fn judge_piece(&mut self, piece: Piece) {
+        let vol = self.shared.vol;
+        let geo = &vol.geo;
+        let mut buf = std::mem::take(&mut self.buf);
+        buf.resize((piece.len as usize) << geo.blocklog, 0);
+        let daddr = geo.agb_to_daddr(piece.agno, AgBlock(piece.start));
+        let at = Location::of("inodes").ag(piece.agno).agb(AgBlock(piece.start));
+        let sectors = geo.block_sectors().0 * u64::from(piece.len);
+        if vol.read(at.daddr(daddr, xfskit_units::Sectors(sectors)), &mut buf) {
+            for (agbno, block) in (piece.start..).zip(buf.chunks_exact(geo.blocksize())) {
+                self.judge_block(piece.agno, AgBlock(agbno), block);
+            }
+        } else {
+            self.shared.lose_forks();
+        }
+        self.buf = buf;
+        if self.claims.len() >= CLAIMS {
+            self.hand_over();
+        }
+    }
+
+    fn judge_block(&mut self, agno: AgNumber, agbno: AgBlock, block: &[u8]) {
+        let geo = &self.shared.vol.geo;
+        let daddr = geo.agb_to_daddr(agno, agbno);
+        let at = Location::of("inode").ag(agno).agb(agbno).daddr(daddr, geo.block_sectors());
+        let first = geo.agb_to_agino(agbno);
+        let chunks = &self.shared.groups[agno.0 as usize].chunks;
+        let mut found = None;
+        for (slot, bytes) in (0u32..).zip(block.chunks_exact(geo.inodesize())) {
+            let agino = AgIno(first.0.saturating_add(slot));
+            if slot % INODES_PER_CHUNK == 0 {
+                found = chunks.find(agino);
+            }
+            let Some((place, chunk)) = found else { continue };
+            let Some(bit) = agino.since(chunk.startino) else { continue };
+            if chunk.present() >> bit & 1 == 0 {
+                continue;
+            }
+            let ino = geo.agino_to_ino(agno, agino);
+            let place = Place {
+                ino,
+                rank: (chunks.base + place) * INODES_PER_CHUNK as usize + bit as usize,
+                in_use: chunk.free >> bit & 1 == 0,
+                at: at.ino(ino),
+            };
+            self.judge_inode(bytes, &place);
+        }
+    }
+
+    /// Judges one inode, whose checksum alone may be wrong.
+    fn judge_inode(&mut self, bytes: &[u8], place: &Place) {
+        let vol = self.shared.vol;
+        let ctx = vol.ctx(place.at);
+        match Dinode::verify(bytes, &ctx, place.ino) {
+            Ok(inode) => self.judge_sound(&inode, &ctx, place),
+            Err(fault) => {
+                let only_crc = fault.check.0 == "inode.crc";
+                vol.sink.error(Err(fault));
+                let mut copy = bytes.to_vec();
+                if only_crc {
+                    xfskit_crc::update(&mut copy, inode::CRC_OFFSET);
+                }
+                match Dinode::verify(&copy, &ctx, place.ino) {
+                    Ok(inode) => self.judge_sound(&inode, &ctx, place),
+                    Err(fault) => {
+                        if only_crc {
+                            vol.sink.error(Err(fault));
+                        }
+                        self.shared.table.set(place.rank, Kind::Broken, 0);
+                        self.shared.lose_forks();
+                    }
+                }
+            }
+        }
+    }
+
+    fn judge_sound(&mut self, inode: &Dinode<'_>, ctx: &Ctx<'_>, place: &Place) {
+        let sink = &self.shared.vol.sink;
+        if inode.is_free() == place.in_use {
+            let (wanted, found) =
+                if place.in_use { ("in use", "free") } else { ("free", "in use") };
+            let wanted = xfskit_format::Expected::Described(wanted.into());
+            sink.error(Err(ctx.fault("inobt.free", wanted, found)));
+        }
+        sink.error(ctx.lsn("inode.lsn", inode.lsn()));
+        let Some(file_type) = inode.file_type() else {
+            self.counts.free += 1;
+            self.judge_free(inode, ctx);
+            return;
+        };
+        self.counts.used += 1;
+        self.shared.table.set(place.rank, Kind::Used(file_type), inode.nlink());
+        self.shared.table.set_generation(place.rank, inode.generation());
+        self.judge_core(inode, ctx, file_type);
+        self.judge_forks(inode, ctx, place, file_type);
+        if file_type == FileType::Directory {
+            self.directories.push(place.ino);
+        }
+    }
+
+    /// A free inode holds nothing and is on no list.
+    fn judge_free(&self, inode: &Dinode<'_>, ctx: &Ctx<'_>) {
+        let sink = &self.shared.vol.sink;
+        sink.error(ctx.eq("inode.nblocks.free", 0, inode.nblocks().0));
+        let next = inode.core.next_unlinked.get();
+        sink.error(ctx.eq_hex("inode.next_unlinked", inode::NULLAGINO, next));
+    }
+
+    /// What the core of an inode in use says beyond its verifier.
+    fn judge_core(&self, inode: &Dinode<'_>, ctx: &Ctx<'_>, file_type: FileType) {
+        let vol = self.shared.vol;
+        let sink = &vol.sink;
+        let core = inode.core;
+        let is_metadata = inode.flags2() & flags2::METADATA != 0;
+        if core.version > 1 && !is_metadata && core.onlink.get() != 0 {
+            sink.error(ctx.eq("inode.onlink", 0, core.onlink.get()));
+        }
+        let unknown = inode.flags() & !all(flags::ALL);
+        let unknown2 = inode.flags2() & !all(flags2::ALL);
+        if unknown != 0 || unknown2 != 0 {
+            sink.error(ctx.eq_hex("inode.flags", 0u16, unknown));
+            sink.error(ctx.eq_hex("inode.flags2", 0u64, unknown2));
+        }
+        if let Some(v3) = inode.v3
+            && v3.pad2 != [0; 12]
+        {
+            sink.warning(ctx.require("inode.pad2", false, "zeroes", "other bytes"));
+        }
+        if !inode.has_bigtime() {
+            let times = [("inode.atime", core.atime), ("inode.mtime", core.mtime)];
+            let times = times.into_iter().chain([("inode.ctime", core.ctime)]);
+            let born = inode.v3.map(|v3| ("inode.crtime", v3.crtime));
+            for (id, time) in times.chain(born) {
+                sink.error(ctx.at_most(id, 999_999_999, time.get() & 0xffff_ffff));
+            }
+        }
+        if vol.log_clean && core.next_unlinked.get() != inode::NULLAGINO {
+            let next = core.next_unlinked.get();
+            sink.error(ctx.eq_hex("inode.next_unlinked", inode::NULLAGINO, next));
+        }
+        let size = inode.size().0;
+        if file_type.is_special() {
+            sink.error(ctx.eq("inode.size", 0, size));
+        } else if file_type == FileType::Symlink {
+            sink.error(ctx.at_most("inode.size", xfskit_format::symlink::MAX_LEN.into(), size));
+        } else if file_type == FileType::Directory && inode.format() != Some(Format::Local) {
+            let stray = size % vol.geo.dirblksize() as u64;
+            sink.error(ctx.require("inode.size", stray == 0, "whole directory blocks", size));
+        }
+    }
+
+    /// Both forks' maps, and the counters of extents and blocks.
+    fn judge_forks(
+        &mut self,
+        inode: &Dinode<'_>,
+        ctx: &Ctx<'_>,
+        place: &Place,
+        file_type: FileType,
+    ) {
+        let mut blocks = 0;
+        let mut sound = true;
+        for fork in [Fork::Data, Fork::Attr] {
+            let mapped = matches!(inode.fork_format(fork), Some(Format::Extents | Format::Btree));
+            if mapped && inode.fork(fork).is_some() {
+                let (whole, fork_blocks) = self.judge_fork(inode, ctx, fork, place, file_type);
+                sound &= whole;
+                blocks += fork_blocks;
+            }
+        }
+        if sound {
+            self.shared.vol.sink.error(ctx.eq("inode.nblocks", blocks, inode.nblocks().0));
+        } else {
+            self.shared.lose_forks();
+        }
+    }
+
+    /// One fork's map: true where it could be followed to its end, and the blocks it uses.
+    fn judge_fork(
+        &mut self,
+        inode: &Dinode<'_>,
+        ctx: &Ctx<'_>,
+        fork: Fork,
+        place: &Place,
+        file_type: FileType,
+    ) -> (bool, u64) {
+        let vol = self.shared.vol;
+        let mut flags = if fork == Fork::Attr { rmap::OFF_ATTR_FORK } else { 0 };
+        let elsewhere = fork == Fork::Data && inode.is_realtime();
+        if fork == Fork::Data && file_type == FileType::Regular {
+            flags |= OFF_REGULAR | if inode.is_reflink() { OFF_REFLINK } else { 0 };
+        }
+        let (mut blocks, mut extents) = (0u64, 0u64);
+        let mut gather = Gather { vol, claims: &mut self.claims, owner: place.ino, last: None };
+        let sound =
+            forks::walk(
+                vol,
+                &mut self.scratch,
+                inode,
+                place.at,
+                fork,
+                &mut |mapped| match mapped {
+                    Mapped::Extent(extent) => {
+                        extents += 1;
+                        blocks = blocks.saturating_add(extent.blockcount.0);
+                        if !elsewhere {
+                            gather.content(&extent, flags);
+                        }
+                    }
+                    Mapped::Btree(fsbno) => {
+                        blocks = blocks.saturating_add(1);
+                        gather.btree_block(fsbno, flags & rmap::OFF_ATTR_FORK);
+                    }
+                },
+            );
+        gather.flush();
+        if sound {
+            let id = if fork == Fork::Data { "inode.nextents" } else { "inode.naextents" };
+            vol.sink.error(ctx.eq(id, extents, inode.fork_nextents(fork)));
+        }
+        (sound, blocks)
+    }
+
+    /// Gives what was put down to the groups.
+    fn hand_over(&mut self) {
+        self.claims.sort_unstable_by_key(|(agno, _)| *agno);
+        for run in self.claims.chunk_by(|a, b| a.0 == b.0) {
+            let Some(group) =
+                run.first().and_then(|(agno, _)| self.shared.groups.get(agno.0 as usize))
+            else {
+                continue;
+            };
+            group.claim(run.iter().map(|(_, used)| *used));
+        }
+        self.claims.clear();
+    }
+}
+
+/// Puts down the extents of one fork in the largest pieces, as the rmapbt has them.
+struct Gather<'g, 'v> {
+    vol: &'g Volume<'v>,
+    claims: &'g mut Vec<(AgNumber, Used)>,
+    owner: Ino,
+    last: Option<(AgNumber, Used)>,
+}
+
+impl Gather<'_, '_> {
+    fn content(&mut self, extent: &Extent, flags: u64) {
+        let Some((agno, agbno)) = self.vol.geo.fsb_split(extent.startblock) else { return };
+        let Ok(len) = u32::try_from(extent.blockcount.0) else { return };
+        let state = if extent.unwritten { rmap::OFF_UNWRITTEN } else { 0 };
+        let offset = extent.startoff.0 | flags | state;
+        let used = Used { start: agbno.0, len, owner: self.owner.0, offset };
+        if let Some((last_agno, last)) = &mut self.last
+            && *last_agno == agno
+            && last.end() == used.start
+            && last.offset.checked_add(last.len.into()) == Some(offset)
+            && let Some(sum) = last.len.checked_add(len)
+        {
+            last.len = sum;
+            return;
+        }
+        self.flush();
+        self.last = Some((agno, used));
+    }
+
+    fn btree_block(&mut self, fsbno: xfskit_units::FsBlock, flags: u64) {
+        let Some((agno, agbno)) = self.vol.geo.fsb_split(fsbno) else { return };
+        let offset = flags | rmap::OFF_BMBT_BLOCK;
+        self.claims.push((agno, Used { start: agbno.0, len: 1, owner: self.owner.0, offset }));
+    }
+
+    fn flush(&mut self) {
+        self.claims.extend(self.last.take());
+    }
+}
+
+/// All bits that a flag word has names for.
+fn all<T: Copy + Default + std::ops::BitOr<Output = T>>(bits: &[(T, &str)]) -> T {
+    bits.iter().fold(T::default(), |all, (bit, _)| all | *bit)
+}
+
+/// Rank of `ino`, for those who hold the shared state.
+pub(crate) fn rank_of(shared: &Inodes<'_, '_>, ino: Ino) -> Option<usize> {
+    let (agno, agino) = shared.vol.geo.ino_split(ino)?;
+    rank_in(shared.groups, agno, agino)
+}

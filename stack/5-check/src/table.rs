@@ -1,0 +1,148 @@
+//! Something for every inode of the volume, in flat arrays.
+//!
+//! An inode's *rank* is 64 times the number of its chunk, counted over all groups, plus its place
+//! in the chunk. Threads write different ranks, or add; so plain atomics do.
+
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+
+use xfskit_format::inobt::INODES_PER_CHUNK;
+use xfskit_format::inode::FileType;
+use xfskit_units::{AgIno, AgNumber, Geometry, Ino};
+
+use crate::groups::Group;
+
+/// What stands at a rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// No inode, or a free one.
+    Free,
+    /// An inode in use.
+    Used(FileType),
+    /// An inode that could not be judged: nothing is held against those who name it.
+    Broken,
+}
+
+const BROKEN: u8 = u8::MAX;
+
+/// One entry per inode.
+pub(crate) struct InodeTable {
+    /// 0 for free, an ftype for used, [`BROKEN`].
+    kinds: Vec<AtomicU8>,
+    /// Links as the inodes count them.
+    nlinks: Vec<AtomicU32>,
+    /// Links as directories show them.
+    links: Vec<AtomicU32>,
+    /// With parent pointers: generations.
+    generations: Vec<AtomicU32>,
+    /// With parent pointers: the sum over directory entries less the sum over parent pointers.
+    parents: Vec<AtomicU64>,
+}
+
+fn zeroes<T: Default>(len: usize) -> Vec<T> {
+    std::iter::repeat_with(T::default).take(len).collect()
+}
+
+impl InodeTable {
+    /// A table for the chunks of `groups`, whose bases it sets.
+    pub(crate) fn new(geo: &Geometry, groups: &mut [Group]) -> Self {
+        let mut chunks = 0usize;
+        for group in groups {
+            group.chunks.base = chunks;
+            chunks += group.chunks.list.len();
+        }
+        let inodes = chunks * INODES_PER_CHUNK as usize;
+        let with_parents = if geo.features.parent() { inodes } else { 0 };
+        Self {
+            kinds: zeroes(inodes),
+            nlinks: zeroes(inodes),
+            links: zeroes(inodes),
+            generations: zeroes(with_parents),
+            parents: zeroes(with_parents),
+        }
+    }
+
+    /// Bytes the table takes.
+    pub(crate) fn bytes(&self) -> u64 {
+        (self.kinds.len() * 9 + self.parents.len() * 12) as u64
+    }
+
+    pub(crate) fn set(&self, rank: usize, kind: Kind, nlink: u32) {
+        let code = match kind {
+            Kind::Free => 0,
+            Kind::Used(file_type) => file_type.ftype(),
+            Kind::Broken => BROKEN,
+        };
+        if let (Some(kind), Some(links)) = (self.kinds.get(rank), self.nlinks.get(rank)) {
+            kind.store(code, Ordering::Relaxed);
+            links.store(nlink, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn kind(&self, rank: usize) -> Kind {
+        match self.kinds.get(rank).map_or(0, |k| k.load(Ordering::Relaxed)) {
+            0 => Kind::Free,
+            code => FileType::from_ftype(code).map_or(Kind::Broken, Kind::Used),
+        }
+    }
+
+    pub(crate) fn nlink(&self, rank: usize) -> u32 {
+        self.nlinks.get(rank).map_or(0, |n| n.load(Ordering::Relaxed))
+    }
+
+    /// Links found so far.
+    pub(crate) fn links(&self, rank: usize) -> u32 {
+        self.links.get(rank).map_or(0, |n| n.load(Ordering::Relaxed))
+    }
+
+    /// One more link to the inode was found.
+    pub(crate) fn add_link(&self, rank: usize) {
+        if let Some(links) = self.links.get(rank) {
+            links.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn set_generation(&self, rank: usize, generation: u32) {
+        if let Some(g) = self.generations.get(rank) {
+            g.store(generation, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn generation(&self, rank: usize) -> u32 {
+        self.generations.get(rank).map_or(0, |g| g.load(Ordering::Relaxed))
+    }
+
+    /// A directory entry that leads to the inode, as a number (see [`crate::parents`]).
+    pub(crate) fn add_parent(&self, rank: usize, entry: u64) {
+        if let Some(sum) = self.parents.get(rank) {
+            sum.fetch_add(entry, Ordering::Relaxed);
+        }
+    }
+
+    /// A parent pointer of the inode, as a number.
+    pub(crate) fn remove_parent(&self, rank: usize, entry: u64) {
+        if let Some(sum) = self.parents.get(rank) {
+            sum.fetch_sub(entry, Ordering::Relaxed);
+        }
+    }
+
+    /// True where directory entries and parent pointers are the same.
+    pub(crate) fn parents_agree(&self, rank: usize) -> bool {
+        self.parents.get(rank).is_none_or(|sum| sum.load(Ordering::Relaxed) == 0)
+    }
+}
+
+/// Rank of inode `ino`; `None` where the inode btrees know no such inode.
+pub(crate) fn rank(geo: &Geometry, groups: &[Group], ino: Ino) -> Option<usize> {
+    let (agno, agino) = geo.ino_split(ino)?;
+    rank_in(groups, agno, agino)
+}
+
+/// Rank of inode `agino` of group `agno`.
+pub(crate) fn rank_in(groups: &[Group], agno: AgNumber, agino: AgIno) -> Option<usize> {
+    let chunks = &groups.get(agno.0 as usize)?.chunks;
+    let (place, chunk) = chunks.find(agino)?;
+    let slot = agino.since(chunk.startino)?;
+    let there = chunk.present() >> slot & 1 != 0;
+    let per_chunk = INODES_PER_CHUNK as usize;
+    there.then(|| (chunks.base + place) * per_chunk + slot as usize)
+}
