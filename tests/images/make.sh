@@ -49,3 +49,7 @@ image v5-plain 64M -m finobt=0,reflink=0,bigtime=0,inobtcount=0 -i sparse=0
 truncate -s 64M "$work/i"; mkfs -m rmapbt=1 "$work/i"
 mount -o loop "$work/i" "$mnt"; fill "$mnt"; xfs_io -x -c 'shutdown -f' "$mnt"; umount "$mnt"
 keep "$work/i" v5-dirty
+
+# v4*.img.zst and their listings were made by the same fill in a guest with Linux 6.12 (this kernel
+# may not mount version 4): tests/tools/vm-xfs.sh; mkfs.xfs -m crc=0 (v4, v4-dirty), and
+# -m crc=0 -i attr=1,projid32bit=0 -l version=1,lazy-count=0 -n ftype=0 -b size=1024 (v4-old).
