@@ -1,0 +1,141 @@
+//! Opening, walking and checking a whole image with damaged metadata.
+//!
+//! The image is one that the kernel filled (`tests/images`). An input is a list of changes, seven
+//! bytes each: which metadata block (two bytes), where in it (two), what to do (one), with what
+//! (two). Blocks that carry a CRC get it made right, so that the damage reaches the checks behind.
+
+use std::io::Read;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
+use xfskit_block::{BlockDevice, MemDevice, OverlayDevice};
+use xfskit_units::{ByteLen, ByteOffset};
+
+/// One metadata block of the image: where it is, how long, where its CRC is.
+#[derive(Clone, Copy, Debug)]
+struct Metadata {
+    offset: u64,
+    len: usize,
+    crc: Option<usize>,
+}
+
+/// An unpacked image and its metadata blocks.
+#[derive(Debug)]
+struct Image {
+    base: Arc<dyn BlockDevice>,
+    metadata: Vec<Metadata>,
+}
+
+/// Kept images that are damaged in turn.
+const IMAGES: [&str; 4] = ["v5", "v5-1k", "v5-plain", "v4"];
+
+/// Unpacks the kept image `name`.
+///
+/// # Panics
+/// When the repository does not hold it.
+pub fn unpack(name: &str) -> Vec<u8> {
+    let folder = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../images"));
+    let packed = std::fs::read(folder.join(format!("{name}.img.zst"))).expect("a kept image");
+    let mut bytes = Vec::new();
+    let mut decoder = zstd::Decoder::new(packed.as_slice()).expect("zstd");
+    decoder.window_log_max(31).expect("a long window");
+    decoder.read_to_end(&mut bytes).expect("a whole image");
+    bytes
+}
+
+/// Magic numbers at the start of a block, the block's length in units of `unit`, and its CRC field.
+fn classify(bytes: &[u8], blocksize: usize) -> Option<(usize, Option<usize>)> {
+    let crc = |field| Some(field);
+    let magic: [u8; 4] = bytes.first_chunk().copied()?;
+    let at8: [u8; 2] = bytes.get(8..)?.first_chunk().copied()?;
+    Some(match &magic {
+        b"XFSB" => (512, crc(224)),
+        b"XAGF" => (512, crc(216)),
+        b"XAGI" => (512, crc(312)),
+        b"XAFL" => (512, crc(32)),
+        b"AB3B" | b"AB3C" | b"IAB3" | b"FIB3" | b"RMB3" | b"R3FC" => (blocksize, crc(52)),
+        b"BMA3" => (blocksize, crc(64)),
+        b"XDB3" | b"XDD3" | b"XDF3" => (blocksize.max(4096), crc(4)),
+        b"XARM" | b"XSLM" => (blocksize, crc(12)),
+        b"ABTB" | b"ABTC" | b"IABT" | b"BMAP" | b"XD2B" | b"XD2D" | b"XD2F" => (blocksize, None),
+        [b'I', b'N', _, _] if bytes.get(4) == Some(&3) => (512, crc(100)),
+        [b'I', b'N', _, _] => (256, None),
+        _ => match u16::from_be_bytes(at8) {
+            0x3df1 | 0x3dff | 0x3ebe | 0x3bee => (blocksize, crc(12)),
+            0xd2f1 | 0xd2ff | 0xfebe | 0xfbee => (blocksize, None),
+            _ => return None,
+        },
+    })
+}
+
+impl Image {
+    fn load(name: &str) -> Self {
+        let bytes = unpack(name);
+        let blocksize = if name.ends_with("1k") { 1024 } else { 4096 };
+        let mut metadata = Vec::new();
+        let mut offset = 0;
+        while offset + 512 <= bytes.len() {
+            let step = match classify(&bytes[offset..], blocksize) {
+                Some((len, crc)) => {
+                    metadata.push(Metadata { offset: offset as u64, len, crc });
+                    len
+                }
+                None => 512,
+            };
+            offset += step;
+        }
+        let base = MemDevice::new(ByteLen(bytes.len() as u64));
+        for (i, chunk) in bytes.chunks(65536).enumerate() {
+            if chunk.iter().any(|&b| b != 0) {
+                base.write_at(ByteOffset(i as u64 * 65536), chunk).expect("memory");
+            }
+        }
+        Self { base: Arc::new(base), metadata }
+    }
+
+    /// A copy-on-write copy with the changes of `data` made.
+    fn damaged(&self, data: &[u8]) -> Arc<dyn BlockDevice> {
+        let copy = OverlayDevice::new(Arc::clone(&self.base));
+        for change in data.chunks_exact(7).take(16) {
+            let [b0, b1, p0, p1, how, v0, v1] = *change else { continue };
+            let which = usize::from(u16::from_be_bytes([b0, b1])) % self.metadata.len();
+            let block = self.metadata[which];
+            let mut bytes = vec![0; block.len];
+            let offset = ByteOffset(block.offset);
+            copy.read_at(offset, &mut bytes).expect("memory");
+            let at = usize::from(u16::from_be_bytes([p0, p1])) % block.len;
+            match how % 4 {
+                0 => bytes[at] ^= v0,
+                1 => bytes[at] = v0,
+                2 => {
+                    let end = (at + 2).min(block.len);
+                    bytes[at..end].copy_from_slice(&[v0, v1][..end - at]);
+                }
+                _ => bytes[at] = bytes[at].wrapping_add(v0),
+            }
+            if let Some(field) = block.crc.filter(|_| how & 0x80 == 0) {
+                xfskit_crc::update(&mut bytes, field);
+            }
+            copy.write_at(offset, &bytes).expect("memory");
+        }
+        Arc::new(copy)
+    }
+}
+
+fn images() -> &'static [Image] {
+    static IMAGES_LOADED: OnceLock<Vec<Image>> = OnceLock::new();
+    IMAGES_LOADED.get_or_init(|| IMAGES.iter().map(|name| Image::load(name)).collect())
+}
+
+/// Opens, walks and checks a damaged image: errors are fine, panics and hangs are not.
+pub fn open_walk_check(data: &[u8]) {
+    let Some((&choice, changes)) = data.split_first() else { return };
+    let image = &images()[usize::from(choice) % images().len()];
+    let dev = image.damaged(changes);
+    let options = xfskit_core::OpenOptions::default();
+    if let Ok(volume) = xfskit_core::Volume::open(Arc::clone(&dev), &options) {
+        for agno in volume.geo().ags() {
+            let _ = (volume.agf(agno), volume.agi(agno));
+        }
+    }
+}
