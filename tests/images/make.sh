@@ -7,7 +7,7 @@ set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d); mnt=$work/mnt; mkdir "$mnt"
 trap 'umount "$mnt" 2>/dev/null || true; rm -rf "$work"' EXIT
-mkfs() { TEST_DIR=/x TEST_DEV=/x QA_CHECK_FS=1 mkfs.xfs -q -f "$@"; }
+mkfs() { TEST_DIR=/x TEST_DEV=/x QA_CHECK_FS=1 mkfs.xfs -q -f -m uuid=11111111-2222-3333-4444-555555555555 "$@"; }
 
 # A tree with every form of directory, attribute fork, symlink, special file and extent map.
 fill() {

@@ -27,6 +27,18 @@ fn split(data: &[u8], crc: impl Fn(&Geometry) -> Option<usize>) -> Option<(Geome
     Some((geo, block))
 }
 
+/// The inode that the block says it belongs to, so that the owner check does not end every try.
+fn owner(geo: &Geometry, block: &[u8]) -> Ino {
+    let offset = match block.first_chunk() {
+        Some(b"BMA3") => 56,
+        Some(b"XDB3" | b"XDD3" | b"XDF3") => 40,
+        Some(b"XARM" | b"XSLM") => 32,
+        _ => 48,
+    };
+    let found = block.get(offset..).and_then(|b| b.first_chunk().copied());
+    found.filter(|_| geo.v5()).map_or(Ino(131), |bytes| Ino(u64::from_be_bytes(bytes)))
+}
+
 /// Uses a value, so that reading it is not optimised away.
 fn touch<T>(value: T) {
     std::hint::black_box(value);
@@ -51,7 +63,7 @@ pub fn superblock(data: &[u8]) {
 pub fn ag_headers(data: &[u8]) {
     for field in [agf::CRC_OFFSET, agi::CRC_OFFSET, agfl::CRC_OFFSET] {
         let Some((geo, block)) = split(data, |_| Some(field)) else { return };
-        let agno = AgNumber(1);
+        let agno = AgNumber(block.get(11).copied().unwrap_or(0).into());
         let at = |at| Ctx::new(&geo, at);
         let agf = Agf::verify(&block, &at(agf::location(&geo, agno)), agno);
         touch(Agi::verify(&block, &at(agi::location(&geo, agno)), agno).is_ok());
@@ -66,9 +78,9 @@ pub fn ag_headers(data: &[u8]) {
 /// Blocks of all six per-AG btrees.
 pub fn agbtree(data: &[u8]) {
     let Some((geo, block)) = split(data, |_| Some(agbtree::CRC_OFFSET)) else { return };
-    let agno = AgNumber(1);
+    let agno = AgNumber(block.get(51).copied().unwrap_or(0).into());
     for tree in Tree::ALL {
-        let ctx = Ctx::new(&geo, tree.location(&geo, agno, AgBlock(7)));
+        let ctx = Ctx::new(&geo, Location::of(tree.ids().tree).ag(agno).agb(AgBlock(7)));
         let Ok(view) = agbtree::Block::verify(&block, &ctx, tree, agno) else { continue };
         touch(view.ptrs().len());
         match tree {
@@ -96,7 +108,10 @@ pub fn inode(data: &[u8]) {
     let crc = |geo: &Geometry| geo.v5().then_some(inode::CRC_OFFSET);
     let Some((geo, mut bytes)) = split(data, crc) else { return };
     bytes.resize(geo.inodesize(), 0);
-    let ino = Ino(131);
+    let ino = match bytes.get(152..160) {
+        Some(&[0, 0, 0, 0, a, b, c, d]) if geo.v5() => Ino(u32::from_be_bytes([a, b, c, d]).into()),
+        _ => Ino(131),
+    };
     let ctx = Ctx::new(&geo, inode::location(&geo, ino));
     touch(Dinode::verify(&bytes, &ctx, ino).is_ok());
     let Some(inode) = Dinode::parse(&bytes, &geo) else { return };
@@ -117,7 +132,7 @@ pub fn bmbt(data: &[u8]) {
     let Some((geo, block)) = split(data, |geo| geo.v5().then_some(bmbt::CRC_OFFSET)) else {
         return;
     };
-    let at = Location::of("bmbt block").ino(Ino(131)).daddr(Daddr(1024), Sectors(8));
+    let at = Location::of("bmbt block").ino(owner(&geo, &block));
     let ctx = Ctx::new(&geo, at);
     for fork in [Fork::Data, Fork::Attr] {
         if let Ok(view) = BmbtBlock::verify(&block, &ctx, fork) {
@@ -139,8 +154,8 @@ pub fn dir(data: &[u8]) {
             xfskit_crc::update(&mut block, field);
         }
         for fileoff in [0, geo.dir_leafblk().0, geo.dir_freeblk().0] {
-            let at = Location::of("dir block").ino(Ino(131)).fork(Fork::Data);
-            let at = at.fileoff(FileOff(fileoff.into())).daddr(Daddr(1024), Sectors(8));
+            let at = Location::of("dir block").ino(owner(&geo, &block)).fork(Fork::Data);
+            let at = at.fileoff(FileOff(fileoff.into()));
             let ctx = Ctx::new(&geo, at);
             if let Ok(view) = dir::data::Data::verify(&block, &ctx, None) {
                 touch((view.entries().count(), view.slots().count(), view.entry_at(64).is_some()));
@@ -167,8 +182,8 @@ fn touch_short_form(bytes: &[u8], geo: &Geometry) {
 /// Attribute leaves, nodes, remote values, short forms, ACLs, parent pointers.
 pub fn attr(data: &[u8]) {
     let Some((geo, block)) = split(data, |geo| geo.v5().then_some(da::CRC_OFFSET)) else { return };
-    let at = Location::of("attr leaf").ino(Ino(131)).fork(Fork::Attr).fileoff(FileOff(0));
-    let ctx = Ctx::new(&geo, at.daddr(Daddr(1024), Sectors(8)));
+    let at = Location::of("attr leaf").ino(owner(&geo, &block)).fork(Fork::Attr);
+    let ctx = Ctx::new(&geo, at.fileoff(FileOff(0)));
     if let Ok(leaf) = attr::leaf::Leaf::verify(&block, &ctx) {
         touch((leaf.verify_space(&ctx).is_ok(), leaf.last_hash(), leaf.run(46).count()));
         for entry in leaf.attrs() {
@@ -225,7 +240,7 @@ pub fn seeds(target: &str) -> Vec<Vec<u8>> {
         _ => false,
     };
     let mut found = Vec::new();
-    for (name, choice) in [("v5", 0u8), ("v5-1k", 1), ("v4", 2), ("v5-dirty", 0)] {
+    for (choice, name) in (0u8..).zip(volumes::NAMES) {
         let bytes = crate::image::unpack(name);
         let (geo, _) = volumes::pick(choice);
         let mut of_this_image = 0;
