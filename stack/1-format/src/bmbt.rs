@@ -20,7 +20,7 @@ use zerocopy::big_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::ctx::Ctx;
-use crate::fault::{Fork, Verdict};
+use crate::fault::{Fork, Location, Verdict};
 use crate::inode::Dinode;
 use crate::layout::Layout;
 
@@ -39,6 +39,16 @@ pub const CRC_OFFSET: usize = 64;
 const ROOT_HEAD: usize = 4;
 /// Bytes of a key, and of a pointer.
 const PTR_LEN: usize = 8;
+
+/// A key (file block) or a pointer ([`FsBlock`]) in a node.
+pub type Word = U64;
+
+/// Where the block `fsbno` lies, called a bmbt block.
+pub fn location(geo: &Geometry, fsbno: FsBlock) -> Location {
+    let at = Location::of("bmbt block");
+    let Some((agno, agbno)) = geo.fsb_split(fsbno) else { return at };
+    at.ag(agno).agb(agbno).daddr(geo.agb_to_daddr(agno, agbno), geo.block_sectors())
+}
 
 /// Extent records that fit a fork of `room` bytes.
 pub const fn inline_records(room: usize) -> usize {
@@ -162,9 +172,9 @@ pub fn records(bytes: &[u8], count: usize) -> &[Rec] {
 }
 
 /// `count` keys or pointers from byte `at` of `bytes`; none where they do not fit.
-fn words(bytes: &[u8], at: usize, count: usize) -> &[U64] {
+fn words(bytes: &[u8], at: usize, count: usize) -> &[Word] {
     let area = bytes.get(at..).unwrap_or(&[]);
-    <[U64]>::ref_from_prefix_with_elems(area, count).map_or(&[], |(words, _)| words)
+    <[Word]>::ref_from_prefix_with_elems(area, count).map_or(&[], |(words, _)| words)
 }
 
 // ---- limits ----------------------------------------------------------------------------------
@@ -209,9 +219,9 @@ pub struct BmdrRoot<'a> {
     /// Levels below it, at least 1.
     pub level: u16,
     /// First file block below each child.
-    pub keys: &'a [U64],
+    pub keys: &'a [Word],
     /// The children ([`FsBlock`]).
-    pub ptrs: &'a [U64],
+    pub ptrs: &'a [Word],
 }
 
 impl<'a> BmdrRoot<'a> {
@@ -241,8 +251,8 @@ impl<'a> BmdrRoot<'a> {
 fn verify_children(
     ctx: &Ctx<'_>,
     (key_id, ptr_id): (&'static str, &'static str),
-    keys: &[U64],
-    ptrs: &[U64],
+    keys: &[Word],
+    ptrs: &[Word],
 ) -> Verdict {
     for (index, pair) in keys.windows(2).enumerate() {
         if let [left, right] = pair {
@@ -364,18 +374,26 @@ impl<'a> BmbtBlock<'a> {
         self.level == 0
     }
 
+    /// First file block of the block: its first key, or the start of its first extent.
+    pub fn first(&self) -> Option<FileOff> {
+        match self.recs().first() {
+            Some(rec) => Some(rec.decode().startoff),
+            None => self.keys().first().map(|key| FileOff(key.get())),
+        }
+    }
+
     /// The records of a leaf; of a node, none.
     pub fn recs(&self) -> &'a [Rec] {
         if self.is_leaf() { records(self.body, self.numrecs) } else { &[] }
     }
 
     /// First file block below each child of a node; of a leaf, none.
-    pub fn keys(&self) -> &'a [U64] {
+    pub fn keys(&self) -> &'a [Word] {
         if self.is_leaf() { &[] } else { words(self.body, 0, self.numrecs) }
     }
 
     /// The children of a node ([`FsBlock`]); of a leaf, none.
-    pub fn ptrs(&self) -> &'a [U64] {
+    pub fn ptrs(&self) -> &'a [Word] {
         let ptrs_at = self.maxrecs.saturating_mul(PTR_LEN);
         if self.is_leaf() { &[] } else { words(self.body, ptrs_at, self.numrecs) }
     }
@@ -386,7 +404,6 @@ mod tests {
     use xfskit_units::{Daddr, Ino, Sectors};
 
     use super::*;
-    use crate::fault::Location;
     use crate::testing::{each_check_fails, geo_v4, geo_v5, golden};
 
     fn extent(startoff: u64, startblock: u64, blockcount: u64, unwritten: bool) -> Extent {

@@ -126,7 +126,10 @@ pub struct CoreV3 {
     /// UUID of the volume's metadata.
     pub uuid: [u8; 16],
 }
-const _: () = assert!(size_of::<Core>() == 100 && size_of::<CoreV3>() == 176);
+/// Bytes of the core of version 3.
+const V3_LEN: usize = size_of::<CoreV3>();
+const _: () =
+    assert!(size_of::<Core>() == Layout::V4.inode_core && V3_LEN == Layout::V5.inode_core);
 const _: () = assert!(std::mem::offset_of!(CoreV3, crc) == CRC_OFFSET);
 
 /// One inode, of whatever version, seen in its bytes.
@@ -151,9 +154,16 @@ impl<'a> Dinode<'a> {
     /// Looks at the first `inodesize` bytes of `bytes` without judging them; `None` where there
     /// are fewer.
     pub fn parse(bytes: &'a [u8], geo: &Geometry) -> Option<Self> {
-        let bytes = bytes.get(..geo.inodesize())?;
-        let literal = bytes.get(Layout::of(geo).inode_core..)?;
-        let v3 = if geo.v5() { Some(CoreV3::ref_from_prefix(bytes).ok()?.0) } else { None };
+        Self::over(bytes.get(..geo.inodesize())?, Layout::of(geo))
+    }
+
+    /// Looks at `bytes`, which are one inode and nothing else; `None` where they are too few.
+    pub fn over(bytes: &'a [u8], layout: &Layout) -> Option<Self> {
+        let literal = bytes.get(layout.inode_core..)?;
+        let v3 = match layout.inode_core {
+            V3_LEN => Some(CoreV3::ref_from_prefix(bytes).ok()?.0),
+            _ => None,
+        };
         let core = match v3 {
             Some(v3) => &v3.core,
             None => Core::ref_from_prefix(bytes).ok()?.0,

@@ -4,12 +4,12 @@
 //! each block) begins with a head, and its CRC covers the whole extent; with blocks of 2 KiB or
 //! more there is exactly one. Version 4 has the bare bytes.
 
-use xfskit_units::{ByteLen, Lsn};
+use xfskit_units::{ByteLen, FilBlks, FsBlock, Geometry, Lsn, Sectors};
 use zerocopy::big_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::ctx::Ctx;
-use crate::fault::Verdict;
+use crate::fault::{Location, Verdict};
 use crate::layout::Layout;
 
 /// "XSLM".
@@ -42,6 +42,14 @@ pub struct Header {
 }
 const _: () = assert!(size_of::<Header>() == 56);
 const _: () = assert!(std::mem::offset_of!(Header, crc) == CRC_OFFSET);
+
+/// Where the extent of `blocks` blocks from `start` lies, called a symlink.
+pub fn location(geo: &Geometry, start: FsBlock, blocks: FilBlks) -> Location {
+    let at = Location::of("symlink target");
+    let Some((agno, agbno)) = geo.fsb_split(start) else { return at };
+    let sectors = Sectors(geo.block_sectors().0.saturating_mul(blocks.0));
+    at.ag(agno).agb(agbno).daddr(geo.agb_to_daddr(agno, agbno), sectors)
+}
 
 /// Judges one whole extent of the remote target of inode `ctx.at.ino`, and answers with its part
 /// of the target: what lies from byte `offset` on, of the `remaining` bytes that are due.
@@ -77,10 +85,9 @@ pub fn verify<'a>(
 
 #[cfg(test)]
 mod tests {
-    use xfskit_units::{Daddr, Ino, Sectors};
+    use xfskit_units::{Daddr, Ino};
 
     use super::*;
-    use crate::fault::Location;
     use crate::testing::{each_check_fails, geo_v4, geo_v5, golden};
 
     fn at() -> Location {

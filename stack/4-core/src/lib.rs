@@ -9,9 +9,19 @@
 //! | --- | --- |
 //! | [`error`] | what can go wrong, with device, corruption and refusal kept apart |
 //! | [`volume`] | [`Volume`]: open, geometry, AG headers, counters |
+//! | [`inode`] | inodes one by one, by cluster |
+//! | [`bmap`] | extent lists: where a fork lies |
+//! | [`file`] | content of files, targets of symlinks |
+//! | [`chunks`] | all inodes of the volume, by chunk: bulkstat |
 
+pub mod bmap;
+pub mod chunks;
 pub mod error;
+pub mod file;
+pub mod inode;
 pub mod volume;
 
+pub use bmap::ExtentList;
 pub use error::{Error, Result};
+pub use inode::Inode;
 pub use volume::{OpenOptions, Volume};

@@ -1,0 +1,279 @@
+//! Extent maps: from a position in a fork to a place on the device.
+//!
+//! An [`ExtentList`] is a fork's whole map in memory, 32 bytes for each extent. Making one judges
+//! every extent: in range, ascending, none overlapping. A fork in btree form is read level by level,
+//! each level's blocks announced to the device together. The walk ends whatever the blocks say: every
+//! level must be one below the last, every block must start where its parent said, and so none can
+//! be met twice.
+
+use xfskit_format::bmbt::{self, BmbtBlock, BmdrRoot, Extent, ExtentRules, Rec};
+use xfskit_format::inode::{Dinode, Format};
+use xfskit_format::{Ctx, Fork, Verdict, inode};
+use xfskit_trans::BufMap;
+use xfskit_units::{Daddr, FilBlks, FileOff, FsBlock, Geometry, Ino, Sectors};
+
+use crate::error::Result;
+use crate::inode::Inode;
+use crate::volume::Volume;
+
+/// Blocks of a level announced to the device at once.
+const READ_AHEAD: usize = 64;
+
+/// What lies behind a part of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Backing {
+    /// Nothing: reads as zeroes.
+    Hole,
+    /// Blocks that were never written: reads as zeroes.
+    Unwritten(FsBlock),
+    /// Content.
+    Written(FsBlock),
+}
+
+/// A part of a file that lies in one piece, or nowhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// Its first block.
+    pub startoff: FileOff,
+    /// Its length in blocks.
+    pub blockcount: FilBlks,
+    /// Where it lies.
+    pub backing: Backing,
+}
+
+/// The extents of one fork, in order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ExtentList {
+    extents: Vec<Extent>,
+}
+
+impl ExtentList {
+    /// All extents, in order.
+    pub fn as_slice(&self) -> &[Extent] {
+        &self.extents
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.extents.len()
+    }
+
+    /// True where the fork maps nothing.
+    pub fn is_empty(&self) -> bool {
+        self.extents.is_empty()
+    }
+
+    /// Blocks that are mapped.
+    pub fn blocks(&self) -> u64 {
+        self.extents.iter().map(|extent| extent.blockcount.0).sum()
+    }
+
+    /// The first block behind the last extent: how far the fork reaches.
+    pub fn end(&self) -> FileOff {
+        self.extents.last().map_or(FileOff::ZERO, Extent::end)
+    }
+
+    /// The extent that covers `fileoff`.
+    pub fn lookup(&self, fileoff: FileOff) -> Option<&Extent> {
+        self.extents[self.first_behind(fileoff)..].first().filter(|next| next.startoff <= fileoff)
+    }
+
+    /// Index of the first extent that ends behind `fileoff`.
+    fn first_behind(&self, fileoff: FileOff) -> usize {
+        self.extents.partition_point(|extent| extent.end() <= fileoff)
+    }
+
+    /// The blocks `[start, end)` as segments without gaps, holes included.
+    pub fn segments(&self, start: FileOff, end: FileOff) -> Segments<'_> {
+        Segments { rest: &self.extents[self.first_behind(start)..], at: start, end }
+    }
+
+    /// The device ranges that hold `blocks` blocks from `start` on; `None` where there is a hole.
+    /// For metadata whose blocks (of a directory) consist of several filesystem blocks.
+    pub fn map_blocks(&self, geo: &Geometry, start: FileOff, blocks: u32) -> Option<BufMap> {
+        let end = start.checked_add(blocks.into())?;
+        let piece = |segment: Segment| match segment.backing {
+            Backing::Written(block) => {
+                let len = geo.block_sectors().0.checked_mul(segment.blockcount.0)?;
+                Some((geo.fsb_to_daddr(block)?, Sectors(len)))
+            }
+            Backing::Hole | Backing::Unwritten(_) => None,
+        };
+        BufMap::pieces(self.segments(start, end).map(piece).collect::<Option<_>>()?)
+    }
+
+    /// The device ranges of the directory block that begins at block `dabno` of its fork.
+    pub fn map_dir_block(&self, geo: &Geometry, dabno: FileOff) -> Option<BufMap> {
+        self.map_blocks(geo, dabno, geo.dirblkfsbs())
+    }
+}
+
+/// Iterator over the segments of a range: [`ExtentList::segments`].
+#[derive(Clone, Debug)]
+pub struct Segments<'a> {
+    /// Extents that end behind `at`.
+    rest: &'a [Extent],
+    at: FileOff,
+    end: FileOff,
+}
+
+impl Iterator for Segments<'_> {
+    type Item = Segment;
+
+    fn next(&mut self) -> Option<Segment> {
+        let startoff = self.at;
+        if startoff >= self.end {
+            return None;
+        }
+        let (stop, backing) = match self.rest.split_first() {
+            Some((extent, rest)) if extent.startoff <= startoff => {
+                self.rest = rest;
+                let block = extent.block_at(startoff)?;
+                let state = if extent.unwritten { Backing::Unwritten } else { Backing::Written };
+                (extent.end(), state(block))
+            }
+            Some((extent, _)) => (extent.startoff, Backing::Hole),
+            None => (self.end, Backing::Hole),
+        };
+        self.at = stop.min(self.end);
+        let blockcount = FilBlks(self.at.since(startoff)?);
+        Some(Segment { startoff, blockcount, backing })
+    }
+}
+
+impl Volume {
+    /// The extents of one fork of `inode`, all of them judged. A fork that holds its content
+    /// itself, or does not exist, has none.
+    ///
+    /// # Errors
+    /// [`Error::Device`](crate::Error::Device), [`Error::Corrupt`](crate::Error::Corrupt).
+    pub fn extents(&self, inode: &Inode, fork: Fork) -> Result<ExtentList> {
+        self.extents_of(&inode.core(), inode.ino(), fork)
+    }
+
+    /// The same for an inode that was looked at elsewhere, and verified.
+    ///
+    /// # Errors
+    /// [`Error::Device`](crate::Error::Device), [`Error::Corrupt`](crate::Error::Corrupt).
+    pub fn extents_of(&self, core: &Dinode<'_>, ino: Ino, fork: Fork) -> Result<ExtentList> {
+        let ctx = self.ctx(inode::location(self.geo(), ino).fork(fork));
+        let rules = ExtentRules::of(core, fork);
+        let mut list = Collector { ctx, rules, most: core.fork_nextents(fork), extents: vec![] };
+        let room = core.fork(fork).unwrap_or(&[]);
+        match core.fork_format(fork) {
+            Some(Format::Extents) => {
+                let count = usize::try_from(list.most).unwrap_or(usize::MAX);
+                list.add(bmbt::records(room, count))?;
+            }
+            Some(Format::Btree) => {
+                let root = BmdrRoot::verify(room, &ctx, fork)?;
+                self.collect_tree(&root, ino, fork, &mut list)?;
+            }
+            _ => return Ok(ExtentList::default()),
+        }
+        list.finish()
+    }
+
+    /// Reads the tree below `root`, level by level.
+    fn collect_tree(
+        &self,
+        root: &BmdrRoot<'_>,
+        ino: Ino,
+        fork: Fork,
+        list: &mut Collector<'_>,
+    ) -> Result<()> {
+        let mut children: Vec<Child> = Child::list(root.keys, root.ptrs).collect();
+        for level in (0..root.level).rev() {
+            let mut below = Vec::new();
+            for group in children.chunks(READ_AHEAD) {
+                let ranges: Vec<_> =
+                    group.iter().filter_map(|child| self.range_of(child)).collect();
+                self.cache().read_ahead(&ranges);
+                for child in group {
+                    self.read_child(child, level, ino, fork, &mut |block| {
+                        below.extend(Child::list(block.keys(), block.ptrs()));
+                        list.add(block.recs())
+                    })?;
+                }
+            }
+            children = below;
+        }
+        Ok(())
+    }
+
+    fn range_of(&self, child: &Child) -> Option<(Daddr, Sectors)> {
+        Some((self.geo().fsb_to_daddr(child.block)?, self.geo().block_sectors()))
+    }
+
+    /// Reads one block, which must be of `level` and begin with the key that its parent gave.
+    fn read_child(
+        &self,
+        child: &Child,
+        level: u16,
+        ino: Ino,
+        fork: Fork,
+        use_block: &mut dyn FnMut(&BmbtBlock<'_>) -> Verdict,
+    ) -> Result<()> {
+        let at = bmbt::location(self.geo(), child.block).ino(ino).fork(fork).fileoff(child.key);
+        let verify = |bytes: &[u8], ctx: &Ctx<'_>| BmbtBlock::verify(bytes, ctx, fork).map(drop);
+        let buf = self.read_buf(at, &verify)?;
+        let ctx = self.ctx(at).crc_known();
+        let block = BmbtBlock::verify(&buf, &ctx, fork)?;
+        ctx.eq("bmbt.level", level, block.level)?;
+        if let Some(first) = block.first() {
+            ctx.eq("bmbt.keys", child.key, first)?;
+        }
+        Ok(use_block(&block)?)
+    }
+}
+
+/// A child of a node: where it begins in the file, and where it lies.
+#[derive(Clone, Copy, Debug)]
+struct Child {
+    key: FileOff,
+    block: FsBlock,
+}
+
+impl Child {
+    fn list<'a>(keys: &'a [bmbt::Word], ptrs: &'a [bmbt::Word]) -> impl Iterator<Item = Self> + 'a {
+        let child = |(key, ptr): (&bmbt::Word, &bmbt::Word)| Self {
+            key: FileOff(key.get()),
+            block: FsBlock(ptr.get()),
+        };
+        keys.iter().zip(ptrs).map(child)
+    }
+}
+
+/// The extents found so far, judged one by one.
+struct Collector<'a> {
+    ctx: Ctx<'a>,
+    rules: ExtentRules,
+    /// How many the inode counts.
+    most: u64,
+    extents: Vec<Extent>,
+}
+
+impl Collector<'_> {
+    fn add(&mut self, recs: &[Rec]) -> Verdict {
+        self.extents.reserve(recs.len());
+        for extent in recs.iter().map(Rec::decode) {
+            let ctx = self.ctx.entry(self.extents.len());
+            extent.verify(&ctx, self.rules)?;
+            extent.follows(&ctx, self.extents.last().map_or(FileOff::ZERO, Extent::end))?;
+            self.extents.push(extent);
+        }
+        self.ctx.at_most(self.count_id(), self.most, self.extents.len() as u64)
+    }
+
+    fn finish(self) -> Result<ExtentList> {
+        self.ctx.eq(self.count_id(), self.most, self.extents.len() as u64)?;
+        Ok(ExtentList { extents: self.extents })
+    }
+
+    fn count_id(&self) -> &'static str {
+        match self.ctx.at.fork {
+            Some(Fork::Attr) => "inode.naextents.count",
+            _ => "inode.nextents.count",
+        }
+    }
+}

@@ -1,0 +1,327 @@
+//! All inodes of a volume, straight from the inode btrees.
+//!
+//! A group's inobt lists its inodes in chunks of 64. [`bulkstat`](Volume::bulkstat) hands the trees'
+//! leaves, of up to some 16,000 inodes each, to threads; each thread joins the chunks of its leaf
+//! into large reads of its own, past the buffer cache, verifies the inodes in use where they were
+//! read, and shows them to the caller in batches. Nothing is copied, nothing is shared between
+//! threads but the list of leaves.
+
+use std::ops::{ControlFlow, Range};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use xfskit_block::IoRead;
+use xfskit_format::agbtree::{Block, Tree};
+use xfskit_format::inobt::{self, Chunk, INODES_PER_CHUNK};
+use xfskit_format::inode::Dinode;
+use xfskit_format::{Ctx, Location, Verdict};
+use xfskit_trans::Buf;
+use xfskit_units::{AgBlock, AgIno, AgNumber, ByteOffset, Ino, index};
+use zerocopy::big_endian::U32;
+
+use crate::error::Result;
+use crate::volume::Volume;
+
+/// Blocks of the tree announced to the device at once.
+const READ_AHEAD: usize = 64;
+/// Longest read of inodes, in bytes.
+const RUN_MAX: u64 = 1 << 20;
+/// Reads of one batch.
+const RUNS_AT_ONCE: usize = 4;
+/// Chunks that lie at most this far apart are read together, in bytes.
+const JOIN_GAP: u64 = 16 * 1024;
+
+/// One inode in use that [`Volume::bulkstat`] met: sound, or the check that it failed.
+#[derive(Debug)]
+pub struct Entry<'a> {
+    /// Its number.
+    pub ino: Ino,
+    /// What it says, or why it cannot be believed.
+    pub inode: Verdict<Dinode<'a>>,
+}
+
+/// A leaf of an inobt, and where its records must begin and end.
+#[derive(Clone, Copy, Debug)]
+struct Leaf {
+    agno: AgNumber,
+    agbno: AgBlock,
+    /// First inode of its first record; unknown where the leaf is the root.
+    first: Option<AgIno>,
+}
+
+impl Volume {
+    /// Shows `visit` every chunk of inodes of group `agno`, in order, its inobt judged on the way.
+    ///
+    /// # Errors
+    /// [`Error::Device`](crate::Error::Device), [`Error::Corrupt`](crate::Error::Corrupt), and
+    /// what `visit` answers.
+    pub fn for_each_chunk(
+        &self,
+        agno: AgNumber,
+        mut visit: impl FnMut(&Chunk) -> Result<()>,
+    ) -> Result<()> {
+        let mut before = AgIno::ZERO;
+        for group in self.inobt_leaves(agno)?.chunks(READ_AHEAD) {
+            self.announce(group);
+            for leaf in group {
+                for chunk in self.read_leaf(leaf, before)? {
+                    before = chunk.startino.saturating_add(INODES_PER_CHUNK);
+                    visit(&chunk)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Shows `visit` every inode in use of the whole volume, in batches of up to some thousand, on
+    /// `threads` threads at once and in no particular order. `visit` may stop it all.
+    ///
+    /// An inode that fails its checks is shown as such; chunks that cannot be found for a damaged
+    /// btree, and devices that fail, end the walk.
+    ///
+    /// # Errors
+    /// [`Error::Device`](crate::Error::Device), [`Error::Corrupt`](crate::Error::Corrupt): the
+    /// first that any thread met.
+    pub fn bulkstat(
+        &self,
+        threads: usize,
+        visit: impl Fn(&[Entry<'_>]) -> ControlFlow<()> + Sync,
+    ) -> Result<()> {
+        let mut leaves = Vec::new();
+        for agno in self.geo().ags() {
+            leaves.extend(self.inobt_leaves(agno)?);
+        }
+        let (next, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
+        let failed = Mutex::new(None);
+        let work = || {
+            let mut bufs = Vec::new();
+            while !stop.load(Ordering::Relaxed) {
+                let Some(leaf) = leaves.get(next.fetch_add(1, Ordering::Relaxed)) else { break };
+                let answer = self.stat_leaf(leaf, &mut bufs, &visit);
+                if !matches!(answer, Ok(ControlFlow::Continue(()))) {
+                    stop.store(true, Ordering::Relaxed);
+                }
+                if let (Err(err), Ok(mut first)) = (answer, failed.lock()) {
+                    first.get_or_insert(err);
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            for _ in 1..threads.min(leaves.len()) {
+                scope.spawn(work);
+            }
+            work();
+        });
+        match failed.into_inner() {
+            Ok(Some(err)) => Err(err),
+            _ => Ok(()),
+        }
+    }
+
+    // ---- the tree ----------------------------------------------------------------------------
+
+    /// The leaves of a group's inobt, from left to right. Every level is one below the last, so
+    /// the walk ends; a block that is met twice fails the check of its first key or its order.
+    fn inobt_leaves(&self, agno: AgNumber) -> Result<Vec<Leaf>> {
+        let agi = self.agi(agno)?;
+        let root = Leaf { agno, agbno: AgBlock(agi.root.get()), first: None };
+        let mut level_blocks = vec![root];
+        for level in (1..agi.level.get()).rev() {
+            let mut below = Vec::new();
+            for group in level_blocks.chunks(READ_AHEAD) {
+                self.announce(group);
+                for node in group {
+                    let (buf, ctx) = self.read_inobt(node)?;
+                    let block = Block::verify(&buf, &ctx, Tree::Ino, agno)?;
+                    ctx.eq("inobt.level", level, block.level.into())?;
+                    let keys = block.keys::<U32>();
+                    check_first(&ctx, node, keys.first())?;
+                    for (key, ptr) in keys.iter().zip(block.ptrs()) {
+                        let first = AgIno(key.get());
+                        let before = below.last().and_then(|left: &Leaf| left.first);
+                        let ordered = before.is_none_or(|before| before < first);
+                        ctx.require("inobt.key", ordered, "keys in order", first)?;
+                        ctx.agbno("inobt.ptr", agno, ptr.get())?;
+                        below.push(Leaf { agno, agbno: AgBlock(ptr.get()), first: Some(first) });
+                    }
+                }
+            }
+            level_blocks = below;
+        }
+        Ok(level_blocks)
+    }
+
+    /// The chunks of a leaf, none of which begins before `before`.
+    fn read_leaf(&self, leaf: &Leaf, mut before: AgIno) -> Result<Vec<Chunk>> {
+        let (buf, ctx) = self.read_inobt(leaf)?;
+        let block = Block::verify(&buf, &ctx, Tree::Ino, leaf.agno)?;
+        ctx.eq("inobt.level", 0, block.level)?;
+        let recs = block.recs::<inobt::Rec>();
+        check_first(&ctx, leaf, recs.first().map(|rec| &rec.startino))?;
+        let mut chunks = Vec::with_capacity(recs.len());
+        for (index, rec) in recs.iter().enumerate() {
+            let ctx = ctx.entry(index);
+            let chunk = rec.decode(self.geo());
+            ctx.at_least("inobt.order", before, chunk.startino)?;
+            let exists = bounds(chunk.present()).is_some_and(|present| {
+                let exists =
+                    |n| self.geo().valid_agino(leaf.agno, chunk.startino.saturating_add(n));
+                exists(present.start) && exists(present.end - 1)
+            });
+            ctx.require("inobt.rec", exists, "inodes of the group", chunk.startino)?;
+            before = chunk.startino.saturating_add(INODES_PER_CHUNK);
+            chunks.push(chunk);
+        }
+        Ok(chunks)
+    }
+
+    fn read_inobt(&self, block: &Leaf) -> Result<(Arc<Buf>, Ctx<'_>)> {
+        let at = Tree::Ino.location(self.geo(), block.agno, block.agbno);
+        let verify = |bytes: &[u8], ctx: &Ctx<'_>| {
+            Block::verify(bytes, ctx, Tree::Ino, block.agno).map(drop)
+        };
+        Ok((self.read_buf(at, &verify)?, self.ctx(at).crc_known()))
+    }
+
+    fn announce(&self, blocks: &[Leaf]) {
+        let geo = self.geo();
+        let range = |block: &Leaf| (geo.agb_to_daddr(block.agno, block.agbno), geo.block_sectors());
+        self.cache().read_ahead(&blocks.iter().map(range).collect::<Vec<_>>());
+    }
+
+    // ---- the inodes --------------------------------------------------------------------------
+
+    /// Shows `visit` the inodes in use of one leaf. `bufs` is memory to read into, kept from leaf
+    /// to leaf.
+    fn stat_leaf(
+        &self,
+        leaf: &Leaf,
+        bufs: &mut Vec<Vec<u8>>,
+        visit: &impl Fn(&[Entry<'_>]) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>> {
+        let chunks = self.read_leaf(leaf, AgIno::ZERO)?;
+        let runs = self.runs(leaf.agno, &chunks);
+        for runs in runs.chunks(RUNS_AT_ONCE) {
+            self.read_runs(runs, bufs)?;
+            for (run, buf) in runs.iter().zip(&mut *bufs) {
+                let chunks = &chunks[run.chunks.clone()];
+                let mut entries = self.judge(leaf.agno, run, chunks, buf);
+                let bad: Vec<Ino> =
+                    entries.iter().filter(|e| e.inode.is_err()).map(|e| e.ino).collect();
+                if !bad.is_empty() {
+                    drop(entries);
+                    self.heal(run, &bad, buf);
+                    entries = self.judge(leaf.agno, run, chunks, buf);
+                }
+                if visit(&entries).is_break() {
+                    return Ok(ControlFlow::Break(()));
+                }
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// Joins the inodes in use of some chunks into long reads.
+    fn runs(&self, agno: AgNumber, chunks: &[Chunk]) -> Vec<Run> {
+        let mut runs: Vec<Run> = Vec::new();
+        for (index, chunk) in chunks.iter().enumerate() {
+            let Some(used) = bounds(chunk.used()) else { continue };
+            let start = self.byte_of(agno, chunk.startino.saturating_add(used.start));
+            let end = self.byte_of(agno, chunk.startino.saturating_add(used.end));
+            match runs.last_mut() {
+                Some(run)
+                    if start <= run.bytes.end.saturating_add(JOIN_GAP)
+                        && end.saturating_sub(run.bytes.start) <= RUN_MAX =>
+                {
+                    run.bytes.end = end;
+                    run.chunks.end = index + 1;
+                }
+                _ => runs.push(Run { bytes: start..end, chunks: index..index + 1 }),
+            }
+        }
+        runs
+    }
+
+    /// Where `agino` of group `agno` lies on the device, in bytes: inodes lie in line.
+    fn byte_of(&self, agno: AgNumber, agino: AgIno) -> u64 {
+        let group = self.geo().agb_to_daddr(agno, AgBlock(0)).byte_offset();
+        group.saturating_add(u64::from(agino.0) << self.geo().inodelog).0
+    }
+
+    fn read_runs(&self, runs: &[Run], bufs: &mut Vec<Vec<u8>>) -> Result<()> {
+        bufs.resize_with(bufs.len().max(runs.len()), Vec::new);
+        let mut batch = Vec::with_capacity(runs.len());
+        for (run, buf) in runs.iter().zip(bufs) {
+            buf.resize(buf.len().max(run.len()), 0);
+            batch.push(IoRead { offset: ByteOffset(run.bytes.start), buf: &mut buf[..run.len()] });
+        }
+        self.device().read_batch(&mut batch).into_iter().try_for_each(|answer| Ok(answer?))
+    }
+
+    /// Verifies the inodes in use of one run.
+    fn judge<'a>(
+        &self,
+        agno: AgNumber,
+        run: &Run,
+        chunks: &[Chunk],
+        bytes: &'a [u8],
+    ) -> Vec<Entry<'a>> {
+        let geo = self.geo();
+        let mut entries = Vec::with_capacity(run.len() >> geo.inodelog);
+        let ctx = self.ctx(Location::of("core").ag(agno));
+        for chunk in chunks {
+            let mut used = chunk.used();
+            while used != 0 {
+                let agino = chunk.startino.saturating_add(used.trailing_zeros());
+                used &= used - 1;
+                let offset = index(self.byte_of(agno, agino) - run.bytes.start);
+                let ino = geo.agino_to_ino(agno, agino);
+                let at = Location { ino: Some(ino), ..ctx.at };
+                let inode = Dinode::verify(&bytes[offset..], &ctx.at(at), ino);
+                if !inode.as_ref().is_ok_and(Dinode::is_free) {
+                    entries.push(Entry { ino, inode });
+                }
+            }
+        }
+        entries
+    }
+
+    /// Puts sound copies of bad inodes into `bytes`, where the device has any.
+    fn heal(&self, run: &Run, bad: &[Ino], bytes: &mut [u8]) {
+        for &ino in bad {
+            let (Ok(inode), Some(start)) = (self.iget(ino), self.geo().ino_to_byte(ino)) else {
+                continue;
+            };
+            let offset = index(start.0 - run.bytes.start);
+            bytes[offset..offset + inode.bytes().len()].copy_from_slice(inode.bytes());
+        }
+    }
+}
+
+/// Some chunks that are read together.
+struct Run {
+    /// Where on the device.
+    bytes: Range<u64>,
+    /// Which chunks of their leaf.
+    chunks: Range<usize>,
+}
+
+impl Run {
+    fn len(&self) -> usize {
+        index(self.bytes.end - self.bytes.start)
+    }
+}
+
+/// First and last bit that is set, as a range.
+fn bounds(mask: u64) -> Option<Range<u32>> {
+    (mask != 0).then(|| mask.trailing_zeros()..64 - mask.leading_zeros())
+}
+
+/// Fails where a block does not begin with the inode that its parent said.
+fn check_first(ctx: &Ctx<'_>, block: &Leaf, first: Option<&U32>) -> Verdict {
+    match (block.first, first) {
+        (Some(expected), Some(found)) => ctx.eq("inobt.key", expected, AgIno(found.get())),
+        (Some(_), None) => ctx.require("inobt.numrecs", false, "at least one record", 0u32),
+        (None, _) => Ok(()),
+    }
+}
