@@ -129,3 +129,37 @@ pub(crate) fn each_check_fails(
         assert!(verify(&good[..len]).is_err(), "a block cut to {len} bytes");
     }
 }
+
+/// 320 MiB with blocks of 1 KiB and directory blocks of 4 KiB, as `mkfs.xfs -b size=1024
+/// -n parent=1` 6.13 makes it: so that golden blocks are short.
+pub(crate) fn geo_v5_1k() -> Geometry {
+    let geo = geo_v5();
+    Geometry {
+        features: Features { incompat: 0xeb, ..geo.features },
+        blocklog: 10,
+        inopblog: 1,
+        agblklog: 17,
+        dirblklog: 2,
+        dblocks: RfsBlock(327_680),
+        agblocks: 81_920,
+        logstart: Some(FsBlock(262_152)),
+        logblocks: 65_536,
+        inoalignmt: 32,
+        spino_align: 16,
+        rootino: Ino(64),
+        ..geo
+    }
+}
+
+/// The same as `mkfs.xfs -m crc=0` 6.1 makes it, with inodes of 256 bytes.
+pub(crate) fn geo_v4_1k() -> Geometry {
+    let v4 = geo_v4();
+    Geometry {
+        features: v4.features,
+        inodelog: 8,
+        inopblog: 2,
+        inoalignmt: 8,
+        spino_align: 0,
+        ..geo_v5_1k()
+    }
+}

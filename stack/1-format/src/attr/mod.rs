@@ -90,3 +90,6 @@ pub(crate) fn verify_flags(ctx: &Ctx<'_>, check: &'static str, flags: u8, allowe
     let ok = flags & !allowed == 0 && Namespace::from_flags(flags).is_some() && parent_ok;
     ctx.require(check, ok, "known flags, one namespace at most", Value::Hex(flags.into()))
 }
+
+#[cfg(test)]
+mod tests;

@@ -110,3 +110,6 @@ pub fn entry_len(geo: &Geometry, namelen: usize) -> usize {
 pub fn free_max(geo: &Geometry) -> usize {
     crate::da::rows::<u16>(geo.dirblksize().saturating_sub(Layout::of(geo).dir_free_header))
 }
+
+#[cfg(test)]
+mod tests;
