@@ -14,11 +14,13 @@
 //! | [`kernel`] | the manifest of a mounted tree, as the operating system shows it |
 //! | [`matrix`] | one volume per option of mkfs.xfs |
 //! | [`dirty`] | volumes whose log the kernel left dirty |
+//! | [`corruption`] | single wrong fields, written with `xfs_db` |
 //! | [`trees`] | makers of trees: every form of directory, attribute, file, inode |
 //!
 //! `XFSKIT_REQUIRE_ORACLE=1` makes a skip a failure, `XFSKIT_LONG=1` adds the long runs,
 //! `XFSKIT_SCRATCH=DIR` says where images go (default: `/dev/shm` when it is roomy, else `/tmp`).
 
+pub mod corruption;
 pub mod dirty;
 pub mod fsxattr;
 pub mod image;

@@ -150,3 +150,16 @@ fn shared(dir: &Path, shape: &Shape) -> io::Result<()> {
     rustix::fs::ioctl_ficlone(&cut, &origin)?;
     cut.set_len(block * 7 + 1)
 }
+
+/// Two files that share every second block, `pieces` of them: as many reference counts.
+pub fn shared_in_pieces(dir: &Path, shape: &Shape, pieces: u64) -> io::Result<()> {
+    let block = shape.block;
+    let origin = create(dir, "origin")?;
+    origin.write_all_at(&bytes(14, usize::try_from(block * pieces * 2).expect("small")), 0)?;
+    let clone = create(dir, "clone")?;
+    rustix::fs::ioctl_ficlone(&clone, &origin)?;
+    for number in (0..pieces * 2).step_by(2) {
+        clone.write_all_at(&bytes(number, 64), number * block)?;
+    }
+    Ok(())
+}

@@ -36,6 +36,19 @@ pub fn corners(root: &Path, shape: &Shape) -> io::Result<()> {
     attributes::all(&fresh(root, "attributes")?)
 }
 
+/// What makes the per-group trees taller than one block: thousands of inodes in one group, and
+/// space shared in many pieces.
+pub fn tall_groups(root: &Path, shape: &Shape) -> io::Result<()> {
+    let many = fresh(root, "many-inodes")?;
+    for number in 0..5000 {
+        fs::write(many.join(number.to_string()), "")?;
+    }
+    if shape.reflink {
+        files::shared_in_pieces(&fresh(root, "shared-in-pieces")?, shape, 600)?;
+    }
+    Ok(())
+}
+
 /// A new directory `name` in `parent`.
 pub fn fresh(parent: &Path, name: &str) -> io::Result<PathBuf> {
     let path = parent.join(name);
