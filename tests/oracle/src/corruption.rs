@@ -53,7 +53,7 @@ impl Fault {
     pub fn write(&self, tools: &Xfsprogs, image: &Image, commands: &[String]) {
         let commands: Vec<&str> = commands.iter().map(String::as_str).collect();
         let said = tools.db(image, true, &commands).expect(self.name);
-        // xfs_db exits with 0 whatever happens, but it repeats what it has written.
+        // xfs_db exits with 0 whatever happens, but repeats what it has written.
         assert!(said.contains(" = "), "{}: xfs_db wrote nothing: {said}", self.name);
     }
 }
@@ -104,19 +104,40 @@ pub const FAULTS: &[Fault] = &[
     blind("agi.newino", "agi 0; write -d newino 12345"),
     seen("agi.unlinked", "agi 0; write -d unlinked[5] 69"),
     // Free space.
-    seen("bnobt.rec.blockcount", "agf 0; addr bnoroot; addr ptrs[1]; addr ptrs[1]; write -d recs[3].blockcount 3"),
-    seen("bnobt.rec.startblock", "agf 0; addr bnoroot; addr ptrs[1]; addr ptrs[1]; write -d recs[3].startblock 950"),
+    seen(
+        "bnobt.rec.blockcount",
+        "agf 0; addr bnoroot; addr ptrs[1]; addr ptrs[1]; write -d recs[3].blockcount 3",
+    ),
+    seen(
+        "bnobt.rec.startblock",
+        "agf 0; addr bnoroot; addr ptrs[1]; addr ptrs[1]; write -d recs[3].startblock 950",
+    ),
     seen("bnobt.numrecs", "agf 0; addr bnoroot; addr ptrs[1]; addr ptrs[1]; write -d numrecs 87"),
     seen("bnobt.level", "agf 0; addr bnoroot; addr ptrs[1]; addr ptrs[1]; write -d level 1"),
     seen("bnobt.bno", "agf 0; addr bnoroot; addr ptrs[1]; addr ptrs[1]; write -d bno 7"),
-    seen("bnobt.uuid", "agf 0; addr bnoroot; addr ptrs[1]; write -d uuid 00000000-0000-0000-0000-000000000001"),
+    seen(
+        "bnobt.uuid",
+        "agf 0; addr bnoroot; addr ptrs[1]; write -d uuid 00000000-0000-0000-0000-000000000001",
+    ),
     blind("bnobt.key", "agf 0; addr bnoroot; addr ptrs[1]; write -d keys[3].startblock 1369"),
     blind("bnobt.key.root", "agf 0; addr bnoroot; write -d keys[2].startblock 10711"),
-    blind("bnobt.leftsib", "agf 0; addr bnoroot; addr ptrs[1]; addr ptrs[2]; write -d leftsib 30435"),
-    blind("bnobt.rightsib", "agf 0; addr bnoroot; addr ptrs[1]; addr ptrs[1]; write -d rightsib 30435"),
-    seen("cntbt.rec.blockcount", "agf 0; addr cntroot; addr ptrs[1]; addr ptrs[1]; write -d recs[3].blockcount 3"),
+    blind(
+        "bnobt.leftsib",
+        "agf 0; addr bnoroot; addr ptrs[1]; addr ptrs[2]; write -d leftsib 30435",
+    ),
+    blind(
+        "bnobt.rightsib",
+        "agf 0; addr bnoroot; addr ptrs[1]; addr ptrs[1]; write -d rightsib 30435",
+    ),
+    seen(
+        "cntbt.rec.blockcount",
+        "agf 0; addr cntroot; addr ptrs[1]; addr ptrs[1]; write -d recs[3].blockcount 3",
+    ),
     blind("cntbt.key", "agf 0; addr cntroot; addr ptrs[1]; write -d keys[3].startblock 1369"),
-    blind("cntbt.rightsib", "agf 0; addr cntroot; addr ptrs[1]; addr ptrs[1]; write -d rightsib 30435"),
+    blind(
+        "cntbt.rightsib",
+        "agf 0; addr cntroot; addr ptrs[1]; addr ptrs[1]; write -d rightsib 30435",
+    ),
     // Inode trees.
     seen("inobt.rec.freecount", "agi 0; addr root; addr ptrs[1]; write -d recs[2].freecount 3"),
     seen("inobt.rec.free", "agi 0; addr root; addr ptrs[1]; write -d recs[2].free 4"),
@@ -128,19 +149,49 @@ pub const FAULTS: &[Fault] = &[
     seen("finobt.rec.freecount", "agi 0; addr free_root; write -d recs[1].freecount 9"),
     seen("finobt.rec.free", "agi 0; addr free_root; write -d recs[1].free 0x1f"),
     // Owners and shared space.
-    seen("rmapbt.rec.owner", "agf 0; addr rmaproot; addr ptrs[1]; addr ptrs[1]; write -d recs[17].owner 404"),
-    seen("rmapbt.rec.blockcount", "agf 0; addr rmaproot; addr ptrs[1]; addr ptrs[1]; write -d recs[17].blockcount 3"),
-    seen("rmapbt.rec.offset", "agf 0; addr rmaproot; addr ptrs[1]; addr ptrs[1]; write -d recs[17].offset 1"),
-    seen("rmapbt.rec.extentflag", "agf 0; addr rmaproot; addr ptrs[1]; addr ptrs[1]; write -d recs[17].extentflag 1"),
-    seen("rmapbt.rec.attrfork", "agf 0; addr rmaproot; addr ptrs[1]; addr ptrs[1]; write -d recs[17].attrfork 1"),
+    seen(
+        "rmapbt.rec.owner",
+        "agf 0; addr rmaproot; addr ptrs[1]; addr ptrs[1]; write -d recs[17].owner 404",
+    ),
+    seen(
+        "rmapbt.rec.blockcount",
+        "agf 0; addr rmaproot; addr ptrs[1]; addr ptrs[1]; write -d recs[17].blockcount 3",
+    ),
+    seen(
+        "rmapbt.rec.offset",
+        "agf 0; addr rmaproot; addr ptrs[1]; addr ptrs[1]; write -d recs[17].offset 1",
+    ),
+    seen(
+        "rmapbt.rec.extentflag",
+        "agf 0; addr rmaproot; addr ptrs[1]; addr ptrs[1]; write -d recs[17].extentflag 1",
+    ),
+    seen(
+        "rmapbt.rec.attrfork",
+        "agf 0; addr rmaproot; addr ptrs[1]; addr ptrs[1]; write -d recs[17].attrfork 1",
+    ),
     seen("rmapbt.key.low", "agf 0; addr rmaproot; write -d keys[3].startblock 2318"),
     seen("rmapbt.key.high", "agf 0; addr rmaproot; write -d keys[3].startblock_hi 2320"),
-    blind("rmapbt.rightsib", "agf 0; addr rmaproot; addr ptrs[1]; addr ptrs[1]; write -d rightsib 30733"),
-    seen("refcntbt.rec.refcount", "agf 1; addr refcntroot; addr ptrs[1]; write -d recs[3].refcount 5"),
-    seen("refcntbt.rec.blockcount", "agf 1; addr refcntroot; addr ptrs[1]; write -d recs[3].blockcount 2"),
-    seen("refcntbt.rec.cowflag", "agf 1; addr refcntroot; addr ptrs[1]; write -d recs[3].cowflag 1"),
+    blind(
+        "rmapbt.rightsib",
+        "agf 0; addr rmaproot; addr ptrs[1]; addr ptrs[1]; write -d rightsib 30733",
+    ),
+    seen(
+        "refcntbt.rec.refcount",
+        "agf 1; addr refcntroot; addr ptrs[1]; write -d recs[3].refcount 5",
+    ),
+    seen(
+        "refcntbt.rec.blockcount",
+        "agf 1; addr refcntroot; addr ptrs[1]; write -d recs[3].blockcount 2",
+    ),
+    seen(
+        "refcntbt.rec.cowflag",
+        "agf 1; addr refcntroot; addr ptrs[1]; write -d recs[3].cowflag 1",
+    ),
     blind("refcntbt.key", "agf 1; addr refcntroot; write -d keys[2].startblock 34120"),
-    blind("refcntbt.rightsib", "agf 1; addr refcntroot; addr ptrs[1]; write -d rightsib 0xffffffff"),
+    blind(
+        "refcntbt.rightsib",
+        "agf 1; addr refcntroot; addr ptrs[1]; write -d rightsib 0xffffffff",
+    ),
     // Inodes.
     seen("inode.magic", "inode {files/sizes/100}; write -d core.magic 0"),
     seen("inode.crc", "inode {files/sizes/100}; write -c core.size 99"),
@@ -164,59 +215,185 @@ pub const FAULTS: &[Fault] = &[
     seen("bmx.startblock", "inode {files/sizes/8192}; write -d u3.bmx[0].startblock 99999999"),
     seen("bmx.blockcount", "inode {files/sizes/8192}; write -d u3.bmx[0].blockcount 7"),
     seen("bmx.order", "inode {files/many-extents/9}; write -d u3.bmx[3].startoff 1"),
-    seen("bmbt.root.key", "inode {files/many-extents/12000}; write -d u3.bmbt.keys[2].startoff 6964"),
-    seen("bmbt.key", "inode {files/many-extents/12000}; addr u3.bmbt.ptrs[1]; write -d keys[3].startoff 238"),
-    seen("bmbt.rightsib", "inode {files/many-extents/12000}; addr u3.bmbt.ptrs[1]; addr ptrs[1]; write -d rightsib 0xffffffffffffffff"),
-    seen("bmbt.owner", "inode {files/many-extents/12000}; addr u3.bmbt.ptrs[1]; addr ptrs[1]; write -d owner 900"),
-    seen("bmbt.rec", "inode {files/many-extents/12000}; addr u3.bmbt.ptrs[1]; addr ptrs[1]; write -d recs[3].blockcount 2"),
+    seen(
+        "bmbt.root.key",
+        "inode {files/many-extents/12000}; write -d u3.bmbt.keys[2].startoff 6964",
+    ),
+    seen(
+        "bmbt.key",
+        "inode {files/many-extents/12000}; addr u3.bmbt.ptrs[1]; write -d keys[3].startoff 238",
+    ),
+    seen(
+        "bmbt.rightsib",
+        "inode {files/many-extents/12000}; addr u3.bmbt.ptrs[1]; addr ptrs[1]; write -d rightsib 0xffffffffffffffff",
+    ),
+    seen(
+        "bmbt.owner",
+        "inode {files/many-extents/12000}; addr u3.bmbt.ptrs[1]; addr ptrs[1]; write -d owner 900",
+    ),
+    seen(
+        "bmbt.rec",
+        "inode {files/many-extents/12000}; addr u3.bmbt.ptrs[1]; addr ptrs[1]; write -d recs[3].blockcount 2",
+    ),
     // Directories.
-    seen("dir.sf.inumber", "inode {directories/sizes/links3}; write -d u3.sfdir3.list[0].inumber.i4 67391"),
+    seen(
+        "dir.sf.inumber",
+        "inode {directories/sizes/links3}; write -d u3.sfdir3.list[0].inumber.i4 67391",
+    ),
     seen("dir.sf.parent", "inode {directories/sizes/links3}; write -d u3.sfdir3.hdr.parent.i4 64"),
-    seen("dir.sf.filetype", "inode {directories/sizes/links3}; write -d u3.sfdir3.list[0].filetype 2"),
-    seen("dir.sf.offset", "inode {directories/sizes/links3}; write -d u3.sfdir3.list[1].offset 0x58"),
+    seen(
+        "dir.sf.filetype",
+        "inode {directories/sizes/links3}; write -d u3.sfdir3.list[0].filetype 2",
+    ),
+    seen(
+        "dir.sf.offset",
+        "inode {directories/sizes/links3}; write -d u3.sfdir3.list[1].offset 0x58",
+    ),
     seen("dir.sf.count", "inode {directories/sizes/links3}; write -d u3.sfdir3.hdr.count 2"),
-    seen("dir.sf.namelen", "inode {directories/sizes/links3}; write -d u3.sfdir3.list[0].namelen 0"),
-    seen("dir.sf.name.slash", "inode {directories/sizes/links3}; write -d u3.sfdir3.list[0].name \"a/\""),
-    seen("dir.sf.name.twice", "inode {directories/sizes/links3}; write -d u3.sfdir3.list[0].name \"f1\""),
-    seen("dir.block.inumber", "inode {directories/sizes/links100}; dblock 0; write -d bu[3].inumber 67391"),
-    seen("dir.block.dot", "inode {directories/sizes/links100}; dblock 0; write -d bu[0].inumber 64"),
-    seen("dir.block.dotdot", "inode {directories/sizes/links100}; dblock 0; write -d bu[1].inumber 64"),
-    seen("dir.block.filetype", "inode {directories/sizes/links100}; dblock 0; write -d bu[4].filetype 2"),
+    seen(
+        "dir.sf.namelen",
+        "inode {directories/sizes/links3}; write -d u3.sfdir3.list[0].namelen 0",
+    ),
+    seen(
+        "dir.sf.name.slash",
+        "inode {directories/sizes/links3}; write -d u3.sfdir3.list[0].name \"a/\"",
+    ),
+    seen(
+        "dir.sf.name.twice",
+        "inode {directories/sizes/links3}; write -d u3.sfdir3.list[0].name \"f1\"",
+    ),
+    seen(
+        "dir.block.inumber",
+        "inode {directories/sizes/links100}; dblock 0; write -d bu[3].inumber 67391",
+    ),
+    seen(
+        "dir.block.dot",
+        "inode {directories/sizes/links100}; dblock 0; write -d bu[0].inumber 64",
+    ),
+    seen(
+        "dir.block.dotdot",
+        "inode {directories/sizes/links100}; dblock 0; write -d bu[1].inumber 64",
+    ),
+    seen(
+        "dir.block.filetype",
+        "inode {directories/sizes/links100}; dblock 0; write -d bu[4].filetype 2",
+    ),
     seen("dir.block.tag", "inode {directories/sizes/links100}; dblock 0; write -d bu[4].tag 0x88"),
-    seen("dir.block.namelen", "inode {directories/sizes/links100}; dblock 0; write -d bu[4].namelen 200"),
-    seen("dir.block.name", "inode {directories/sizes/links100}; dblock 0; write -d bu[4].name \"f/\""),
-    seen("dir.block.bestfree", "inode {directories/sizes/links100}; dblock 0; write -d bhdr.bestfree[0].length 0x600"),
-    seen("dir.block.owner", "inode {directories/sizes/links100}; dblock 0; write -d bhdr.hdr.owner 64"),
-    seen("dir.block.leaf.hashval", "inode {directories/sizes/links100}; dblock 0; write -d bleaf[5].hashval 0x3335"),
-    seen("dir.block.leaf.address", "inode {directories/sizes/links100}; dblock 0; write -d bleaf[5].address 0x10"),
-    seen("dir.block.tail.stale", "inode {directories/sizes/links100}; dblock 0; write -d btail.stale 1"),
-    seen("dir.leaf.hashval", "inode {directories/sizes/links300}; dblock 33554432; write -d lents[3].hashval 0x3332"),
-    seen("dir.leaf.address", "inode {directories/sizes/links300}; dblock 33554432; write -d lents[3].address 0x10"),
-    seen("dir.leaf.stale", "inode {directories/sizes/links300}; dblock 33554432; write -d lhdr.stale 1"),
-    seen("dir.leaf.bests", "inode {directories/sizes/links300}; dblock 33554432; write -d lbests[1] 0xca8"),
-    seen("dir.data.bestfree", "inode {directories/sizes/links300}; dblock 4; write -d dhdr.bestfree[0].length 0xc98"),
-    seen("dir.node.hashval", "inode {directories/sizes/links20000}; dblock 33554432; write -d nbtree[3].hashval 0x160c1806"),
-    seen("dir.node.before", "inode {directories/sizes/links20000}; dblock 33554432; write -d nbtree[3].before 33554452"),
-    seen("dir.leafn.forw", "inode {directories/sizes/links20000}; dblock 33554440; write -d lhdr.info.hdr.forw 0"),
-    seen("dir.free.bests", "inode {directories/sizes/links20000}; dblock 67108864; write -d fbests[117] 0xeb0"),
-    seen("dir.free.nused", "inode {directories/sizes/links20000}; dblock 67108864; write -d fhdr.nused 100"),
-    seen("dir.free.firstdb", "inode {directories/sizes/links20000}; dblock 67108864; write -d fhdr.firstdb 7"),
+    seen(
+        "dir.block.namelen",
+        "inode {directories/sizes/links100}; dblock 0; write -d bu[4].namelen 200",
+    ),
+    seen(
+        "dir.block.name",
+        "inode {directories/sizes/links100}; dblock 0; write -d bu[4].name \"f/\"",
+    ),
+    seen(
+        "dir.block.bestfree",
+        "inode {directories/sizes/links100}; dblock 0; write -d bhdr.bestfree[0].length 0x600",
+    ),
+    seen(
+        "dir.block.owner",
+        "inode {directories/sizes/links100}; dblock 0; write -d bhdr.hdr.owner 64",
+    ),
+    seen(
+        "dir.block.leaf.hashval",
+        "inode {directories/sizes/links100}; dblock 0; write -d bleaf[5].hashval 0x3335",
+    ),
+    seen(
+        "dir.block.leaf.address",
+        "inode {directories/sizes/links100}; dblock 0; write -d bleaf[5].address 0x10",
+    ),
+    seen(
+        "dir.block.tail.stale",
+        "inode {directories/sizes/links100}; dblock 0; write -d btail.stale 1",
+    ),
+    seen(
+        "dir.leaf.hashval",
+        "inode {directories/sizes/links300}; dblock 33554432; write -d lents[3].hashval 0x3332",
+    ),
+    seen(
+        "dir.leaf.address",
+        "inode {directories/sizes/links300}; dblock 33554432; write -d lents[3].address 0x10",
+    ),
+    seen(
+        "dir.leaf.stale",
+        "inode {directories/sizes/links300}; dblock 33554432; write -d lhdr.stale 1",
+    ),
+    seen(
+        "dir.leaf.bests",
+        "inode {directories/sizes/links300}; dblock 33554432; write -d lbests[1] 0xca8",
+    ),
+    seen(
+        "dir.data.bestfree",
+        "inode {directories/sizes/links300}; dblock 4; write -d dhdr.bestfree[0].length 0xc98",
+    ),
+    seen(
+        "dir.node.hashval",
+        "inode {directories/sizes/links20000}; dblock 33554432; write -d nbtree[3].hashval 0x160c1806",
+    ),
+    seen(
+        "dir.node.before",
+        "inode {directories/sizes/links20000}; dblock 33554432; write -d nbtree[3].before 33554452",
+    ),
+    seen(
+        "dir.leafn.forw",
+        "inode {directories/sizes/links20000}; dblock 33554440; write -d lhdr.info.hdr.forw 0",
+    ),
+    seen(
+        "dir.free.bests",
+        "inode {directories/sizes/links20000}; dblock 67108864; write -d fbests[117] 0xeb0",
+    ),
+    seen(
+        "dir.free.nused",
+        "inode {directories/sizes/links20000}; dblock 67108864; write -d fhdr.nused 100",
+    ),
+    seen(
+        "dir.free.firstdb",
+        "inode {directories/sizes/links20000}; dblock 67108864; write -d fhdr.firstdb 7",
+    ),
     // Attributes.
     seen("attr.sf.count", "inode {files/sizes/100}; write -d a.sfattr.hdr.count 2"),
     seen("attr.sf.totsize", "inode {files/sizes/100}; write -d a.sfattr.hdr.totsize 30"),
     seen("attr.sf.namelen", "inode {files/sizes/100}; write -d a.sfattr.list[0].namelen 200"),
-    seen("attr.leaf.hashval", "inode {attributes/counts/300}; ablock 1; write -d entries[3].hashval 0x1db955c1"),
-    seen("attr.leaf.nameidx", "inode {attributes/counts/300}; ablock 1; write -d entries[3].nameidx 960"),
-    seen("attr.leaf.usedbytes", "inode {attributes/counts/300}; ablock 1; write -d hdr.usedbytes 300"),
-    blind("attr.leaf.firstused", "inode {attributes/counts/300}; ablock 1; write -d hdr.firstused 320"),
-    blind("attr.leaf.freemap", "inode {attributes/counts/300}; ablock 1; write -d hdr.freemap[0].size 100"),
-    seen("attr.leaf.namelen", "inode {attributes/counts/300}; ablock 1; write -d nvlist[1].namelen 0"),
+    seen(
+        "attr.leaf.hashval",
+        "inode {attributes/counts/300}; ablock 1; write -d entries[3].hashval 0x1db955c1",
+    ),
+    seen(
+        "attr.leaf.nameidx",
+        "inode {attributes/counts/300}; ablock 1; write -d entries[3].nameidx 960",
+    ),
+    seen(
+        "attr.leaf.usedbytes",
+        "inode {attributes/counts/300}; ablock 1; write -d hdr.usedbytes 300",
+    ),
+    blind(
+        "attr.leaf.firstused",
+        "inode {attributes/counts/300}; ablock 1; write -d hdr.firstused 320",
+    ),
+    blind(
+        "attr.leaf.freemap",
+        "inode {attributes/counts/300}; ablock 1; write -d hdr.freemap[0].size 100",
+    ),
+    seen(
+        "attr.leaf.namelen",
+        "inode {attributes/counts/300}; ablock 1; write -d nvlist[1].namelen 0",
+    ),
     seen("attr.leaf.forw", "inode {attributes/counts/300}; ablock 1; write -d hdr.info.hdr.forw 0"),
     blind("attr.leaf.owner", "inode {attributes/counts/300}; ablock 1; write -d hdr.info.owner 64"),
-    seen("attr.node.hashval", "inode {attributes/counts/300}; ablock 0; write -d btree[3].hashval 0x55711d59"),
-    seen("attr.node.before", "inode {attributes/counts/300}; ablock 0; write -d btree[3].before 62"),
+    seen(
+        "attr.node.hashval",
+        "inode {attributes/counts/300}; ablock 0; write -d btree[3].hashval 0x55711d59",
+    ),
+    seen(
+        "attr.node.before",
+        "inode {attributes/counts/300}; ablock 0; write -d btree[3].before 62",
+    ),
     // Parent pointers.
-    seen("parent.inumber", "inode {files/sizes/100}; write -d a.sfattr.list[0].parent_dir.inumber 64"),
+    seen(
+        "parent.inumber",
+        "inode {files/sizes/100}; write -d a.sfattr.list[0].parent_dir.inumber 64",
+    ),
     seen("parent.gen", "inode {files/sizes/100}; write -d a.sfattr.list[0].parent_dir.gen 64"),
     seen("parent.name", "inode {files/sizes/100}; write -d a.sfattr.list[0].name \"101\""),
     // Symbolic links.

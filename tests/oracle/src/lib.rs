@@ -15,6 +15,7 @@
 //! | [`matrix`] | one volume per option of mkfs.xfs |
 //! | [`dirty`] | volumes whose log the kernel left dirty |
 //! | [`corruption`] | single wrong fields, written with `xfs_db` |
+//! | [`ours`] | what xfskit makes of a volume |
 //! | [`trees`] | makers of trees: every form of directory, attribute, file, inode |
 //!
 //! `XFSKIT_REQUIRE_ORACLE=1` makes a skip a failure, `XFSKIT_LONG=1` adds the long runs,
@@ -28,6 +29,7 @@ pub mod kernel;
 pub mod manifest;
 pub mod matrix;
 pub mod need;
+pub mod ours;
 pub mod tools;
 pub mod trees;
 

@@ -99,6 +99,13 @@ impl Case {
         Some(image)
     }
 
+    /// The xfsprogs that know all features of the volume.
+    pub fn judges(&self) -> Vec<Xfsprogs> {
+        let unknown_to_6_1 = ["parent=1", "exchange=1"];
+        let only_newer = unknown_to_6_1.iter().any(|feature| self.options.contains(feature));
+        if only_newer { Xfsprogs::newer().into_iter().collect() } else { Xfsprogs::all() }
+    }
+
     /// Mounts to change, with more `options`. `None`, with a note, where this kernel refuses.
     pub fn mount(&self, image: &Image, scratch: &Scratch, options: &str) -> Option<Mount> {
         let mounted = Mount::read_write_with(image, scratch, options);

@@ -60,7 +60,11 @@ impl Xfsprogs {
     /// `xfs_repair -n` must exit with 0 and have nothing to say but the names of its phases.
     pub fn repair_n(&self, image: &Image, options: &[&str]) -> Result<(), String> {
         let mut repair = self.command("xfs_repair");
-        repair.arg("-n").args(options).arg(image.path());
+        repair.arg("-n").args(options);
+        if let Some(log) = image.log() {
+            repair.arg("-l").arg(log);
+        }
+        repair.arg(image.path());
         let output = repair.output().map_err(|error| format!("xfs_repair: {error}"))?;
         let text = everything(&output);
         let silent = text.lines().all(says_nothing);
