@@ -1,0 +1,166 @@
+//! `xfskit mkfs`: from options to a volume.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use xfskit::block::{BlockDevice, FileDevice, OpenMode};
+use xfskit::mkfs::{self, DeviceFacts, Options, Plan, Stamp, Summary};
+use xfskit::target::{self, Target};
+use xfskit::units::{ByteLen, Uuid};
+
+use super::open::{about, device_hint, target_failure};
+use crate::exit::{Answer, Failure, Outcome};
+use crate::grammar::make::Mkfs;
+use crate::out::Out;
+use crate::show;
+
+/// `xfskit mkfs`
+pub(crate) fn run(args: &Mkfs, out: &Out) -> Outcome {
+    let target = Target::parse(&args.target).map_err(|e| target_failure(&args.target, &e))?;
+    let options = options(args)?;
+    let size = wanted_size(&options);
+    let facts = facts(&target, &options, size)?;
+    let plan = mkfs::plan(&options, &facts, stamp()).map_err(|e| failure(args, &e))?;
+    plan.notes.iter().for_each(|note| out.note(note));
+    if !options.dry_run {
+        let data = data_device(&target, plan.geometry.data_bytes())?;
+        let log = log_device(&options)?;
+        mkfs::make(&*data, log.as_deref(), &plan).map_err(|e| failure(args, &e))?;
+    }
+    if !out.quiet() {
+        let summary = Summary::of(&plan.geometry, &args.target, options.log_name.as_deref());
+        out.answer(&summary, ToString::to_string)?;
+    }
+    Ok(Answer::Yes)
+}
+
+/// The library's options from the command line's.
+fn options(args: &Mkfs) -> Result<Options, Failure> {
+    let mut options = Options::default();
+    let letters = [
+        ("-b", &args.block),
+        ("-s", &args.sector),
+        ("-d", &args.data),
+        ("-i", &args.inode),
+        ("-l", &args.log),
+        ("-n", &args.naming),
+        ("-m", &args.metadata),
+    ];
+    let size = args.size.as_deref().map(size_option).transpose()?;
+    let pairs = letters
+        .into_iter()
+        .flat_map(|(letter, args)| args.iter().map(move |arg| (letter, arg.as_str())));
+    let size = size.as_deref().map(|size| ("-d", size));
+    let label = args.label.as_deref().map(|label| ("-L", label));
+    for (letter, arg) in pairs.chain(size).chain(label) {
+        options.sub(letter, arg).map_err(|e| failure(args, &e.into()))?;
+    }
+    options.force = args.force;
+    options.dry_run = args.dry_run;
+    options.no_discard = args.no_discard;
+    Ok(options)
+}
+
+/// `--size 1.5G` as the suboption that means the same.
+fn size_option(text: &str) -> Result<String, Failure> {
+    let size = show::parse_size(text).map_err(|e| Failure::cannot(format!("--size: {e}")))?;
+    Ok(format!("size={size}"))
+}
+
+/// The size that was asked for, in bytes.
+fn wanted_size(options: &Options) -> Option<ByteLen> {
+    let block = options.block_size.unwrap_or(4096);
+    let sector = options.sector_size.unwrap_or(512);
+    options.data_size?.bytes(block, sector).map(ByteLen)
+}
+
+/// What the devices are like; nothing is made or changed yet.
+fn facts(
+    target: &Target,
+    options: &Options,
+    size: Option<ByteLen>,
+) -> Result<DeviceFacts, Failure> {
+    let log = match &options.log_name {
+        Some(name) => Some(open(
+            &Target::parse(name).map_err(|e| target_failure(name, &e))?,
+            OpenMode::ReadOnly,
+        )?),
+        None => None,
+    };
+    match (image_path(target), size) {
+        (Some(path), Some(size)) if !path.exists() || is_shorter_file(path, size) => {
+            let file = DeviceFacts::file(size);
+            Ok(match &log {
+                Some(log) => DeviceFacts { log: DeviceFacts::of(log, Some(log)).log, ..file },
+                None => file,
+            })
+        }
+        (Some(path), None) if !path.exists() => {
+            Err(Failure::cannot(format!("{}: no such file", path.display()))
+                .hint("To make a new image, give its size: xfskit mkfs --size 1G IMAGE"))
+        }
+        _ => Ok(DeviceFacts::of(&open(target, OpenMode::ReadOnly)?, log.as_deref())),
+    }
+}
+
+/// The path of a target that is a whole file.
+fn image_path(target: &Target) -> Option<&Path> {
+    match (&target.base, &target.part) {
+        (target::Base::File(path), None) => Some(path),
+        _ => None,
+    }
+}
+
+fn is_shorter_file(path: &Path, size: ByteLen) -> bool {
+    path.metadata().is_ok_and(|meta| meta.is_file() && meta.len() < size.0)
+}
+
+/// The device to write to: an image that is missing is made, one that is too short made longer.
+fn data_device(target: &Target, size: ByteLen) -> Result<Arc<dyn BlockDevice>, Failure> {
+    let name = target.to_string();
+    match image_path(target) {
+        Some(path) if !path.exists() => {
+            target::create(target, size).map_err(|e| target_failure(&name, &e))
+        }
+        Some(path) if is_shorter_file(path, size) => {
+            let longer = FileDevice::open(path, OpenMode::ReadWrite).and_then(|mut file| {
+                file.resize(size)?;
+                Ok(file)
+            });
+            longer
+                .map(|file| Arc::new(file) as Arc<dyn BlockDevice>)
+                .map_err(|error| device_hint(Failure::cannot(about(&name, &error)), &error))
+        }
+        _ => open(target, OpenMode::ReadWrite),
+    }
+}
+
+fn log_device(options: &Options) -> Result<Option<Arc<dyn BlockDevice>>, Failure> {
+    let Some(name) = &options.log_name else { return Ok(None) };
+    let target = Target::parse(name).map_err(|e| target_failure(name, &e))?;
+    open(&target, OpenMode::ReadWrite).map(Some)
+}
+
+fn open(target: &Target, mode: OpenMode) -> Result<Arc<dyn BlockDevice>, Failure> {
+    target::open_unchecked(target, mode).map_err(|e| target_failure(&target.to_string(), &e))
+}
+
+/// UUID, time and generation of a volume made now.
+fn stamp() -> Stamp {
+    let (seconds, nanoseconds) = show::now_exact();
+    let uuid = Uuid::new_v4();
+    let [g0, g1, g2, g3, ..] = *Uuid::new_v4().as_bytes();
+    let generation = u32::from_be_bytes([g0, g1, g2, g3]);
+    Stamp { uuid, seconds, nanoseconds, generation }
+}
+
+/// Why no volume was made, and what to do.
+fn failure(args: &Mkfs, error: &mkfs::Error) -> Failure {
+    let failure = Failure::cannot(about(&args.target, error));
+    match error {
+        mkfs::Error::Option(_) => failure.hint("`xfskit mkfs --help` lists the options."),
+        mkfs::Error::Device(error) => device_hint(failure, error),
+        mkfs::Error::LogDevice => failure.hint("Name one with -l logdev=DEVICE,size=SIZE."),
+        mkfs::Error::Refused(_) | mkfs::Error::Occupied { .. } => failure,
+    }
+}

@@ -1,0 +1,63 @@
+//! From the words on the command line to a device or a volume, and from what goes wrong there to a
+//! failure that says what to do next.
+
+use std::sync::Arc;
+
+use xfskit::block::{self, BlockDevice, OpenMode};
+use xfskit::target::{self, Target};
+
+use crate::exit::Failure;
+use crate::out::chain;
+
+/// The device that `name` names, for reading. A disk with parts is refused: one of them was meant.
+pub(crate) fn device(name: &str) -> Result<Arc<dyn BlockDevice>, Failure> {
+    let target = Target::parse(name).map_err(|e| target_failure(name, &e))?;
+    target::open(&target, OpenMode::ReadOnly).map_err(|e| target_failure(name, &e))
+}
+
+/// Why a target cannot be opened, and what to do.
+pub(crate) fn target_failure(name: &str, error: &target::Error) -> Failure {
+    let failure = Failure::cannot(about(name, error));
+    match error {
+        target::Error::BadName { .. } | target::Error::NotYetSupported(_) => failure
+            .hint("A target is a file, a block device, IMAGE#pN, IMAGE#lv:VG/LV or mem:SIZE."),
+        target::Error::Size(_) => failure.hint("Write for example mem:512M or mem:1.5G."),
+        target::Error::WhichPart { found, .. } if !found.is_empty() => {
+            failure.hint("Name one of them as the target.")
+        }
+        target::Error::WhichPart { base, .. } => {
+            failure.hint(format!("`xfskit targets {base}` lists what is on it."))
+        }
+        target::Error::Device(error) => device_hint(failure, error),
+        target::Error::Unsupported { .. } => {
+            failure.hint("Let LVM on a Linux machine activate the volume and name its device.")
+        }
+    }
+}
+
+/// An error, with the target's name before it unless it names the target itself.
+pub(crate) fn about(name: &str, error: &dyn std::error::Error) -> String {
+    let text = chain(error);
+    if text.contains(name) { text } else { format!("{name}: {text}") }
+}
+
+/// What to do about a device that cannot be opened or fails.
+pub(crate) fn device_hint(failure: Failure, error: &block::Error) -> Failure {
+    use std::io::ErrorKind;
+    let kind = match error {
+        block::Error::Open { source, .. } | block::Error::Io { source, .. } => source.kind(),
+        block::Error::InUse { .. } => ErrorKind::ResourceBusy,
+        _ => return failure,
+    };
+    match kind {
+        ErrorKind::NotFound => failure
+            .hint("Check the name; `xfskit mkfs --size SIZE IMAGE` makes a volume in a new file."),
+        ErrorKind::PermissionDenied => {
+            failure.hint("Give the file read permission, or run as a user who may read it.")
+        }
+        ErrorKind::ResourceBusy => {
+            failure.hint("Unmount it, or end the other program that writes to it, first.")
+        }
+        _ => failure,
+    }
+}
