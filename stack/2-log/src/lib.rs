@@ -32,7 +32,7 @@ pub mod ring;
 pub mod transaction;
 
 use xfskit_block::BlockDevice;
-use xfskit_format::Fault;
+use xfskit_format::{Fault, log};
 use xfskit_units::{Daddr, Geometry, LogBlock, Lsn};
 
 pub use head::{Search, Torn};
@@ -101,6 +101,18 @@ impl<'d> Log<'d> {
     /// What was cut off at the head because it was not written to its end.
     pub fn torn(&self) -> Option<&Torn> {
         self.search.torn.as_ref()
+    }
+
+    /// Marks the journal clean: an unmount record at the head. The caller has put in place, and made
+    /// durable, all that the journal holds.
+    ///
+    /// # Errors
+    /// Where the device fails.
+    pub fn seal(self) -> Result<()> {
+        let prev = self.last_record().map_or(u32::MAX, |block| block.0);
+        let record = log::unmount_record(self.ring.geo(), self.head(), prev);
+        self.ring.write(self.head().block(), &record)?;
+        self.ring.flush()
     }
 
     /// The records from tail to head, oldest first. None in a clean journal.

@@ -86,6 +86,22 @@ impl<'d> Ring<'d> {
         Ok(buf)
     }
 
+    /// Writes `bytes`, whole blocks and no more than the ring has, from block `at` on.
+    pub fn write(&self, at: LogBlock, bytes: &[u8]) -> Result<()> {
+        let to_end = (self.blocks - at.0 % self.blocks) as usize * BLOCK;
+        let (first, wrapped) = bytes.split_at(to_end.min(bytes.len()));
+        self.dev.write_at(self.byte(at), first)?;
+        if !wrapped.is_empty() {
+            self.dev.write_at(self.byte(LogBlock(0)), wrapped)?;
+        }
+        Ok(())
+    }
+
+    /// Makes every write durable.
+    pub fn flush(&self) -> Result<()> {
+        Ok(self.dev.flush()?)
+    }
+
     /// The cycle that block `at` carries.
     pub fn cycle(&self, at: LogBlock) -> Result<u32> {
         let mut block = [0; BLOCK];

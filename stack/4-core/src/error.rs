@@ -41,6 +41,15 @@ pub enum Error {
 /// A volume's answer.
 pub type Result<T> = std::result::Result<T, Error>;
 
+impl From<xfskit_log::Error> for Error {
+    fn from(err: xfskit_log::Error) -> Self {
+        match err {
+            xfskit_log::Error::Device(err) => Self::Device(err),
+            xfskit_log::Error::Corrupt(fault) => Self::Corrupt(fault),
+        }
+    }
+}
+
 impl From<BufError> for Error {
     fn from(err: BufError) -> Self {
         match err {

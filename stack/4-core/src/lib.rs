@@ -8,6 +8,7 @@
 //! | module | what |
 //! | --- | --- |
 //! | [`error`] | what can go wrong, with device, corruption and refusal kept apart |
+//! | [`recovery`] | the journal's changes put in place |
 //! | [`volume`] | [`Volume`]: open, geometry, AG headers, counters |
 //! | [`inode`] | inodes one by one, by cluster |
 //! | [`bmap`] | extent lists: where a fork lies |
@@ -19,6 +20,7 @@ pub mod chunks;
 pub mod error;
 pub mod file;
 pub mod inode;
+pub mod recovery;
 pub mod volume;
 
 pub use bmap::ExtentList;

@@ -11,6 +11,7 @@
 //! | [`record`] | the record header, its checksum, the cycle numbers stamped over a record |
 //! | [`op`] | operation headers and the transaction header |
 //! | [`item`] | the items: buffers, inodes, inode chunks, intents and their completion |
+//! | [`stamp`] | where a changed block carries CRC, LSN and UUID |
 //! | [`unmount`] | the record that marks a journal clean, and the one mkfs seeds it with |
 //!
 //! Endianness has three flavours here: record and operation headers are big-endian, items are in
@@ -20,8 +21,10 @@
 pub mod item;
 pub mod op;
 pub mod record;
+pub mod stamp;
 pub mod unmount;
 
 pub use item::Item;
 pub use record::RecordHeader;
-pub use unmount::seed_record;
+pub use stamp::Stamp;
+pub use unmount::{seed_record, unmount_record};

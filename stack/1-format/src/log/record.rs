@@ -177,7 +177,7 @@ pub fn next_cycle(cycle: u32) -> u32 {
 }
 
 /// Stamps `cycle` over the first word of every payload block of `record`, keeping the words in its
-/// first `headers` blocks, and over the further header blocks. The record must not wrap.
+/// first `headers` blocks, and over the further header blocks. [`wrap`] and [`sum`] follow.
 pub fn pack(record: &mut [u8], headers: usize, cycle: u32) {
     let (head, payload) = record.split_at_mut(headers.saturating_mul(BLOCK).min(record.len()));
     for block in head.chunks_exact_mut(BLOCK).skip(1) {
@@ -191,6 +191,25 @@ pub fn pack(record: &mut [u8], headers: usize, cycle: u32) {
             slot.copy_from_slice(word);
             *word = cycle.to_be_bytes();
         }
+    }
+}
+
+/// Where the journal ends `to_end` blocks behind the record's start, what lies behind belongs to the
+/// next cycle.
+pub fn wrap(record: &mut [u8], to_end: usize) {
+    for block in record.chunks_exact_mut(BLOCK).skip(to_end) {
+        if let Some(word) = block.first_chunk_mut::<4>() {
+            *word = next_cycle(u32::from_be_bytes(*word)).to_be_bytes();
+        }
+    }
+}
+
+/// Stores the checksum of a record that is stamped to its end.
+pub fn sum(record: &mut [u8], headers: usize) {
+    let (head, payload) = record.split_at_mut(headers.saturating_mul(BLOCK).min(record.len()));
+    let [crc, _] = checksums(head, payload);
+    if let Some(field) = head.get_mut(CRC_OFFSET..CRC_OFFSET.saturating_add(4)) {
+        field.copy_from_slice(&crc.to_le_bytes());
     }
 }
 

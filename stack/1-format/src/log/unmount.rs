@@ -3,8 +3,7 @@
 //! mkfs writes one as the first record of a new journal, without a checksum; unmounting writes one
 //! with. A journal whose last record is such a record is clean.
 
-use xfskit_units::{LogBlock, Lsn, Uuid};
-use zerocopy::big_endian::{U32, U64};
+use xfskit_units::{Geometry, LogBlock, Lsn, Uuid};
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::op::{CLIENT_LOG, LEN, OpHeader, UNMOUNT};
@@ -20,6 +19,26 @@ const SEED_TID: u32 = 0xb0c0_d0d0;
 ///
 /// mkfs leaves the checksum zero, and so do we: these bytes are compared with its own.
 pub fn seed_record(uuid: Uuid, logsunit: u32, logv2: bool) -> Vec<u8> {
+    let lsn = Lsn::new(1, LogBlock(0));
+    let (mut bytes, headers) = record(uuid, lsn, u32::MAX, logsunit, logv2);
+    record::pack(&mut bytes, headers, lsn.cycle());
+    bytes
+}
+
+/// The record that marks a journal of the volume `geo` clean, to be written at its head `lsn` when
+/// everything before is in place. `prev_block` is the block of the record before it. Where the
+/// record runs over the end of the journal, its rest goes to block 0.
+pub fn unmount_record(geo: &Geometry, lsn: Lsn, prev_block: u32) -> Vec<u8> {
+    let logv2 = geo.features.logv2();
+    let (mut bytes, headers) = record(geo.uuid, lsn, prev_block, geo.logsunit, logv2);
+    record::pack(&mut bytes, headers, lsn.cycle());
+    record::wrap(&mut bytes, geo.log_bbs().saturating_sub(lsn.block().0) as usize);
+    record::sum(&mut bytes, headers);
+    bytes
+}
+
+/// The record before its cycles are stamped, and how many header blocks it has.
+fn record(uuid: Uuid, lsn: Lsn, prev_block: u32, logsunit: u32, logv2: bool) -> (Vec<u8>, usize) {
     let sunit = if logv2 && logsunit > 1 { logsunit } else { 0 };
     let size = sunit.max(32 * 1024);
     let headers = if logv2 { record::header_blocks(size) } else { 1 };
@@ -33,16 +52,14 @@ pub fn seed_record(uuid: Uuid, logsunit: u32, logv2: bool) -> Vec<u8> {
         flags: UNMOUNT,
         res2: 0.into(),
     };
-    let cycle = U32::new(1);
-    let start = U64::new(Lsn::new(cycle.get(), LogBlock(0)).0);
     let mut header = RecordHeader::new_zeroed();
     header.magicno = MAGIC.into();
-    header.cycle = cycle;
+    header.cycle = lsn.cycle().into();
     header.version = if logv2 { 2 } else { 1 }.into();
     header.len = u32::try_from(payload).unwrap_or(0).into();
-    header.lsn = start;
-    header.tail_lsn = start;
-    header.prev_block = u32::MAX.into();
+    header.lsn = lsn.0.into();
+    header.tail_lsn = lsn.0.into();
+    header.prev_block = prev_block.into();
     header.num_logops = 1.into();
     header.fmt = FMT_LINUX_LE.into();
     header.fs_uuid = *uuid.as_bytes();
@@ -58,8 +75,7 @@ pub fn seed_record(uuid: Uuid, logsunit: u32, logv2: bool) -> Vec<u8> {
     if let Some(block) = head.first_chunk_mut::<BLOCK>() {
         block.copy_from_slice(header.as_bytes());
     }
-    record::pack(&mut bytes, headers, cycle.get());
-    bytes
+    (bytes, headers)
 }
 
 #[cfg(test)]

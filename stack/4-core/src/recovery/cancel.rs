@@ -1,0 +1,38 @@
+//! Buffers that were freed.
+//!
+//! A freed buffer's older images must not be replayed over whatever its blocks hold now. The first
+//! pass counts how often each buffer was freed; the second counts down, and while the count is not
+//! zero everything for this buffer is passed over. Changes after the last time replay as usual.
+
+use std::collections::BTreeMap;
+
+use xfskit_format::log::item::Buf;
+use xfskit_units::{Daddr, Sectors};
+
+/// How often each buffer is still to be freed. Address and length must both match.
+#[derive(Debug, Default)]
+pub(super) struct Cancelled(BTreeMap<(Daddr, Sectors), u32>);
+
+impl Cancelled {
+    /// One more cancellation.
+    pub(super) fn add(&mut self, buf: &Buf<'_>) {
+        let count = self.0.entry((buf.daddr(), buf.sectors())).or_default();
+        *count = count.saturating_add(1);
+    }
+
+    /// One cancellation has been passed.
+    pub(super) fn remove(&mut self, buf: &Buf<'_>) {
+        let key = (buf.daddr(), buf.sectors());
+        if let Some(count) = self.0.get_mut(&key) {
+            *count -= 1;
+            if *count == 0 {
+                self.0.remove(&key);
+            }
+        }
+    }
+
+    /// True where the buffer is freed further on.
+    pub(super) fn has(&self, daddr: Daddr, sectors: Sectors) -> bool {
+        self.0.contains_key(&(daddr, sectors))
+    }
+}

@@ -1,0 +1,283 @@
+//! Recovery: what the journal has and the disk has not, put in place.
+//!
+//! The journal is read twice from tail to head. The first pass looks at everything and changes
+//! nothing: it judges every record and item, and collects the buffers that were freed
+//! ([`cancel`]), whose older images must not be replayed, for their blocks may hold file data by
+//! now. The second pass applies transaction after transaction, in the order of their commits;
+//! within one the items go in five ranks (see [`rank`]).
+//!
+//! Whether a change is already in place, the LSN on the block tells: every write stamps the block
+//! with the LSN of the transaction that changed it. Changes are collected in a [`queue`] and written
+//! when a transaction with another LSN comes along, because all transactions that share an LSN must
+//! be compared with what stood on disk before any of them.
+//!
+//! Recovery writes to whatever device it is given. A volume that is opened for reading gives it an
+//! overlay in memory.
+//!
+//! Intents that no done item answers are named in the [`Replay`] and left alone; so are inodes on
+//! unlinked lists. Quota records are passed over.
+//!
+//! | module | what |
+//! | --- | --- |
+//! | [`queue`] | changed sectors on their way to the disk, and their stamps |
+//! | [`cancel`] | buffers that were freed |
+//! | [`buffer`] | BUF items; the superblock; unlinked pointers |
+//! | [`inode`] | INODE and ICREATE items |
+//! | [`owner`] | the blocks of an extent btree change their owner |
+//! | [`pieces`] | directory blocks in several pieces, which Linux cannot recover |
+//! | [`counters`] | the superblock's counters, from the group headers |
+
+mod buffer;
+mod cancel;
+mod counters;
+mod inode;
+mod owner;
+mod pieces;
+mod queue;
+
+use std::collections::BTreeMap;
+
+use xfskit_block::BlockDevice;
+use xfskit_format::Ctx;
+use xfskit_format::log::item::{Done, Family, Intent, Item, split};
+use xfskit_format::sb::{SbError, Superblock};
+use xfskit_log::{Log, Torn, Transaction};
+use xfskit_units::{Daddr, Geometry, Lsn};
+
+use crate::error::Result;
+use cancel::Cancelled;
+use pieces::Pieces;
+use queue::Queue;
+
+/// What recovery found and did.
+#[derive(Clone, Debug)]
+pub struct Replay {
+    /// The journal's head. No LSN on the volume may lie ahead of it.
+    pub head: Lsn,
+    /// The journal's tail.
+    pub tail: Lsn,
+    /// There was nothing to do.
+    pub clean: bool,
+    /// What was cut off at the head because it was not written to its end.
+    pub torn: Option<Torn>,
+    /// Records read.
+    pub records: u64,
+    /// Committed transactions.
+    pub transactions: u64,
+    /// What became of their items.
+    pub items: Counts,
+    /// Promises that were not kept, in the order in which they were made.
+    pub unfinished: Vec<Intent>,
+    /// Unlinked lists that are not empty: files deleted while open.
+    pub unlinked_lists: u64,
+}
+
+/// What became of items.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Buffers changed.
+    pub buffers: u64,
+    /// Inodes changed.
+    pub inodes: u64,
+    /// Inode chunks made.
+    pub chunks: u64,
+    /// Items whose change was already in place.
+    pub in_place: u64,
+    /// Items of buffers that were freed later.
+    pub cancelled: u64,
+    /// Quota items passed over.
+    pub quota: u64,
+}
+
+/// Opens the journal of the volume on `dev`; `log_dev` holds it where it is external.
+///
+/// # Errors
+/// Device failures, corruption, and a missing log device.
+pub fn open_log<'d>(
+    dev: &'d dyn BlockDevice,
+    log_dev: Option<&'d dyn BlockDevice>,
+    geo: &'d Geometry,
+) -> Result<Log<'d>> {
+    let log = match (geo.log_daddr(), log_dev) {
+        (Some(start), _) => Log::open(dev, start, geo)?,
+        (None, Some(log_dev)) => Log::open(log_dev, Daddr(0), geo)?,
+        (None, None) => {
+            let what = "an external log without its device";
+            return Err(crate::Error::Unsupported(what.into()));
+        }
+    };
+    Ok(log)
+}
+
+/// Replays the journal of the volume on `dev`, whose superblock is `sb`; `log_dev` holds the journal
+/// where it is external. The journal itself stays as it is: replaying twice changes nothing.
+///
+/// # Errors
+/// Device failures and corruption. Nothing has been written then by the first pass; the second pass
+/// writes only whole groups of transactions.
+pub fn replay(
+    dev: &dyn BlockDevice,
+    log_dev: Option<&dyn BlockDevice>,
+    sb: &Superblock,
+) -> Result<Replay> {
+    let geo = sb.geometry();
+    let log = open_log(dev, log_dev, &geo)?;
+    let mut report = Replay {
+        head: log.head(),
+        tail: log.tail(),
+        clean: log.is_clean(),
+        torn: log.torn().cloned(),
+        records: 0,
+        transactions: 0,
+        items: Counts::default(),
+        unfinished: Vec::new(),
+        unlinked_lists: 0,
+    };
+    if report.clean {
+        return Ok(report);
+    }
+    let bits = sb.unknown_log_incompat();
+    if bits != 0 {
+        return Err(SbError::UnknownFeature { word: "log_incompat", bits }.into());
+    }
+    let mut pass = Pass::new(dev, geo.clone(), first_pass(&log)?);
+    let mut transactions = log.transactions();
+    while let Some(transaction) = transactions.next() {
+        let transaction = transaction?;
+        pass.commit(&transaction, &transactions.ctx(&transaction))?;
+        report.transactions += 1;
+    }
+    report.records = transactions.records_read();
+    pass.flush()?;
+    pieces::mend(&mut pass)?;
+    report.unlinked_lists = counters::rebuild(&mut pass)?;
+    dev.flush()?;
+    report.items = pass.counts;
+    report.unfinished = pass.promises.into_values().collect();
+    Ok(report)
+}
+
+/// Looks at every item of every committed transaction, and collects the buffers that were freed.
+fn first_pass(log: &Log<'_>) -> Result<Cancelled> {
+    let mut cancelled = Cancelled::default();
+    let mut transactions = log.transactions();
+    while let Some(transaction) = transactions.next() {
+        let transaction = transaction?;
+        let ctx = transactions.ctx(&transaction);
+        for_items(&transaction, &ctx, |items| {
+            for item in items {
+                if let Item::Buf(buf) = item
+                    && buf.is_cancel()
+                {
+                    cancelled.add(buf);
+                }
+            }
+            Ok(())
+        })?;
+    }
+    Ok(cancelled)
+}
+
+/// Takes `transaction` apart and hands its items over.
+fn for_items(
+    transaction: &Transaction,
+    ctx: &Ctx<'_>,
+    take: impl FnOnce(&mut [Item<'_>]) -> Result<()>,
+) -> Result<()> {
+    let regions = transaction.regions();
+    if Transaction::header(&regions, ctx)?.is_none() {
+        return Ok(());
+    }
+    let mut items = Vec::new();
+    for regions in split(regions.get(1..).unwrap_or_default(), ctx) {
+        items.push(Item::decode(regions?, ctx)?);
+    }
+    take(&mut items)
+}
+
+/// The order of items within a transaction. The superblock comes first, because the volume may have
+/// grown; whole images before the inodes that stand in them; unlinked pointers when those are there;
+/// and cancellations last, since they concern what was logged before.
+fn rank(item: &Item<'_>) -> u8 {
+    match item {
+        Item::Buf(buf) if buf.is_cancel() => 4,
+        Item::Buf(buf) if buf.is_unlinked() => 3,
+        Item::Buf(buf) if buf.daddr() == Daddr(0) => 0,
+        Item::Buf(_) | Item::Icreate(_) => 1,
+        _ => 2,
+    }
+}
+
+/// The second pass.
+struct Pass<'d> {
+    geo: Geometry,
+    queue: Queue<'d>,
+    cancelled: Cancelled,
+    pieces: Pieces,
+    /// LSN of the transaction at work, which everything it changes will carry.
+    lsn: Lsn,
+    counts: Counts,
+    /// Promises not yet kept, numbered as they were made.
+    promises: BTreeMap<u64, Intent>,
+    /// Which number a promise has.
+    promised: BTreeMap<(Family, u64), u64>,
+    next_promise: u64,
+}
+
+impl<'d> Pass<'d> {
+    fn new(dev: &'d dyn BlockDevice, geo: Geometry, cancelled: Cancelled) -> Self {
+        Self {
+            geo,
+            queue: Queue::new(dev),
+            cancelled,
+            pieces: Pieces::default(),
+            lsn: Lsn::NONE,
+            counts: Counts::default(),
+            promises: BTreeMap::new(),
+            promised: BTreeMap::new(),
+            next_promise: 0,
+        }
+    }
+
+    /// Applies one transaction.
+    fn commit(&mut self, transaction: &Transaction, ctx: &Ctx<'_>) -> Result<()> {
+        if transaction.lsn != self.lsn {
+            self.flush()?;
+            self.lsn = transaction.lsn;
+        }
+        for_items(transaction, ctx, |items| {
+            items.sort_by_key(rank);
+            items.iter().try_for_each(|item| self.apply(item, ctx))
+        })
+    }
+
+    fn apply(&mut self, item: &Item<'_>, ctx: &Ctx<'_>) -> Result<()> {
+        match item {
+            Item::Buf(buf) if buf.is_cancel() => self.cancelled.remove(buf),
+            Item::Buf(buf) => return self.replay_buf(buf, ctx),
+            Item::Inode(inode) => return self.replay_inode(inode, ctx),
+            Item::Icreate(icreate) => return self.replay_icreate(icreate, ctx),
+            Item::Dquot(_) | Item::Quotaoff(_) => self.counts.quota += 1,
+            Item::Intent(intent) => self.promise(intent),
+            Item::Done(done) => self.keep(done),
+        }
+        Ok(())
+    }
+
+    fn promise(&mut self, intent: &Intent) {
+        self.promised.insert((intent.family, intent.id), self.next_promise);
+        self.promises.insert(self.next_promise, intent.clone());
+        self.next_promise += 1;
+    }
+
+    fn keep(&mut self, done: &Done) {
+        if let Some(number) = self.promised.remove(&(done.family, done.id)) {
+            self.promises.remove(&number);
+        }
+    }
+
+    /// Writes what the transactions of this LSN changed.
+    fn flush(&mut self) -> Result<()> {
+        self.queue.flush(self.lsn, &self.geo)
+    }
+}

@@ -1,0 +1,99 @@
+//! Changed sectors on their way to the disk.
+//!
+//! Changes are kept by 512-byte sector, so that a block that changes its use within one group of
+//! transactions (an inode cluster freed, a btree block made in its place) has one content and not
+//! two; memory stays within a few times what the journal holds. Which *buffers* changed is kept
+//! beside, for their stamps: CRC and LSN are made when the group is written.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use xfskit_block::BlockDevice;
+use xfskit_format::log::Stamp;
+use xfskit_format::log::item::buf::BufType;
+use xfskit_units::{Daddr, Geometry, Lsn, Sectors};
+
+use crate::error::Result;
+
+const SECTOR: usize = 512;
+/// Longest write, in sectors: 1 MiB.
+const WRITE_MAX: usize = 2048;
+
+/// What one group of transactions changed.
+#[derive(Debug)]
+pub(super) struct Queue<'d> {
+    dev: &'d dyn BlockDevice,
+    sectors: BTreeMap<u64, Box<[u8; SECTOR]>>,
+    buffers: BTreeMap<(Daddr, Sectors), BufType>,
+}
+
+impl<'d> Queue<'d> {
+    pub(super) fn new(dev: &'d dyn BlockDevice) -> Self {
+        Self { dev, sectors: BTreeMap::new(), buffers: BTreeMap::new() }
+    }
+
+    /// The buffer as it will be: the disk's content with the changes so far.
+    pub(super) fn read(&self, daddr: Daddr, sectors: Sectors) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; usize::try_from(sectors.byte_len().0).unwrap_or(0)];
+        self.dev.read_at(daddr.byte_offset(), &mut bytes)?;
+        for (sector, content) in bytes.chunks_exact_mut(SECTOR).zip(daddr.0..) {
+            if let Some(changed) = self.sectors.get(&content) {
+                sector.copy_from_slice(&**changed);
+            }
+        }
+        Ok(bytes)
+    }
+
+    /// Keeps the bytes `changed` of `buffer`, which begins at `daddr`.
+    pub(super) fn change(&mut self, daddr: Daddr, buffer: &[u8], changed: Range<usize>) {
+        let first = changed.start / SECTOR;
+        let last = changed.end.div_ceil(SECTOR);
+        let sectors = buffer.chunks_exact(SECTOR).enumerate().take(last).skip(first);
+        for (i, bytes) in sectors {
+            let mut sector = Box::new([0; SECTOR]);
+            sector.copy_from_slice(bytes);
+            self.sectors.insert(daddr.0.saturating_add(i as u64), sector);
+        }
+    }
+
+    /// Remembers that the buffer needs a stamp when it is written, should it still be of this type.
+    pub(super) fn stamp_later(&mut self, daddr: Daddr, sectors: Sectors, buf_type: BufType) {
+        self.buffers.insert((daddr, sectors), buf_type);
+    }
+
+    /// Stamps every changed buffer with `lsn` and its CRC, and writes everything.
+    pub(super) fn flush(&mut self, lsn: Lsn, geo: &Geometry) -> Result<()> {
+        for ((daddr, sectors), buf_type) in std::mem::take(&mut self.buffers) {
+            let mut bytes = self.read(daddr, sectors)?;
+            let stamp = Stamp::of(&bytes, geo).filter(|stamp| stamp.buf_type == buf_type);
+            if let Some(stamp) = stamp {
+                stamp.write(&mut bytes, lsn);
+                self.change(daddr, &bytes, 0..SECTOR);
+            }
+        }
+        self.write()
+    }
+
+    /// Writes every changed sector, in order, neighbours together.
+    pub(super) fn write(&mut self) -> Result<()> {
+        let mut run: Vec<u8> = Vec::new();
+        let mut start = 0u64;
+        for (sector, bytes) in std::mem::take(&mut self.sectors) {
+            let next = start + (run.len() / SECTOR) as u64;
+            if sector != next || run.len() >= WRITE_MAX * SECTOR {
+                self.write_run(start, &run)?;
+                run.clear();
+                start = sector;
+            }
+            run.extend_from_slice(&*bytes);
+        }
+        self.write_run(start, &run)
+    }
+
+    fn write_run(&self, start: u64, run: &[u8]) -> Result<()> {
+        if !run.is_empty() {
+            self.dev.write_at(Daddr(start).byte_offset(), run)?;
+        }
+        Ok(())
+    }
+}
