@@ -4,7 +4,8 @@
 //! does that has just been read), each sum beginning with the last one's result, so that sums do not
 //! overlap. The contestants take many short turns; the median turn and the best are printed (on a
 //! machine that does other work besides, the best is the processor's and the median the scheduler's).
-//! The second table is what XFS asks for: `verify`, split around the field.
+//! The second table is what XFS asks for: `verify`, the field counting as zero; one block after the
+//! other, so these may overlap.
 //!
 //! ISA-L is used where its shared library is installed (Debian: libisal2).
 #![allow(unsafe_code)] // ISA-L speaks C
@@ -117,7 +118,7 @@ fn main() {
         let columns: Vec<String> = rates.into_iter().map(told).collect();
         println!("{name:<20}   {}", columns.join("   "));
     }
-    println!("\nverify, split around the field (inode: 512 B at 100; block: 4 KiB at 4)");
+    println!("\nverify, the field counting as zero (inode: 512 B at 100; block: 4 KiB at 4)");
     for routine in xfskit_crc::routines().iter().filter(|routine| routine.available()) {
         xfskit_crc::select(routine.name);
         let verify = |size: usize, field: usize| {

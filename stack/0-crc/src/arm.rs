@@ -1,7 +1,7 @@
 //! The routine for AArch64: the CRC instruction on three streams.
 #![allow(unsafe_code)] // instructions that not every processor has
 
-use std::arch::aarch64::{__crc32cb, __crc32cd, vmull_p64};
+use std::arch::aarch64::{__crc32cb, __crc32cd, __crc32cw, vmull_p64};
 use std::arch::is_aarch64_feature_detected;
 
 use crate::three::three_streams;
@@ -22,7 +22,7 @@ fn shift(crc: u32, power: u32) -> u32 {
 
 three_streams! {
     #[target_feature(enable = "crc,neon,aes")]
-    streams, __crc32cd, __crc32cb, shift
+    streams, moved_over, __crc32cd, __crc32cw, __crc32cb, shift
 }
 
 /// Continues `crc` over `data`. Only to be called where [`has_crc`].
@@ -31,4 +31,10 @@ pub(crate) fn crc(crc: u32, data: &[u8]) -> u32 {
     // SAFETY: routine.rs runs a routine only after its detection said that the processor has the
     // instructions.
     unsafe { streams(crc, data) }
+}
+
+/// `crc` moved over `bytes` zeroes, or `None`. Only to be called where [`has_crc`].
+pub(crate) fn moved(crc: u32, bytes: usize) -> Option<u32> {
+    // SAFETY: as in `crc`.
+    unsafe { moved_over(crc, bytes) }
 }

@@ -5,7 +5,8 @@
 //!
 //! *Update and verify are two functions, and the types say so.* [`update`] needs `&mut [u8]`: it
 //! zeroes the field, runs one pass over the whole block and stores the result. [`verify`] takes
-//! `&[u8]`, splits around the field and never writes, for another thread may be reading.
+//! `&[u8]` and never writes, for another thread may be reading: it splits around the field, or sums
+//! the whole block and takes off what the field added.
 //!
 //! *Several routines, one answer.* The first sum chooses the best routine the processor has;
 //! [`routines`] lists them, [`select`] takes another (what does software CRC cost?), [`fastest`]
@@ -45,15 +46,10 @@ pub fn append(crc: u32, data: &[u8]) -> u32 {
     !routine::chosen().run(!crc, data)
 }
 
-/// The sum that `block` ought to carry at byte `field`, reading only: before the field, four
-/// zeroes, behind the field. `None` where the field does not fit.
+/// The sum that `block` ought to carry at byte `field`, reading only; the field counts as zero.
+/// `None` where the field does not fit.
 pub fn expected(block: &[u8], field: usize) -> Option<u32> {
-    let before = block.get(..field)?;
-    let behind = block.get(field.checked_add(CRC_LEN)?..)?;
-    let routine = routine::chosen();
-    let register = routine.run(!0, before);
-    let register = routine.run(register, &[0; CRC_LEN]);
-    Some(!routine.run(register, behind))
+    routine::chosen().run_without(block, field).map(|register| !register)
 }
 
 /// The sum stored in `block` at byte `field`; `None` where the field does not fit.

@@ -32,10 +32,29 @@ pub(crate) static SHIFTS: [u32; 2 * WORDS_MAX + 1] = {
     shifts
 };
 
-/// Defines the routine `$name(register, data)` from the processor's instructions: `$word(register,
-/// u64)` and `$byte(register, u8)` continue a register, `$shift(register, power)` multiplies it.
+/// Defines the routine `$name(register, data)`, and `$moved(register, bytes)`, which moves a register
+/// over so many zero bytes (`None` beyond 8 KiB), from the processor's instructions: `$word(register,
+/// u64)`, `$half(register, u32)` and `$byte(register, u8)` continue a register, `$shift(register,
+/// power)` multiplies it.
 macro_rules! three_streams {
-    ($(#[$attr:meta])* $name:ident, $word:path, $byte:path, $shift:path) => {
+    ($(#[$attr:meta])* $name:ident, $moved:ident,
+     $word:path, $half:path, $byte:path, $shift:path) => {
+        #[inline]
+        $(#[$attr])*
+        fn $moved(mut crc: u32, bytes: usize) -> Option<u32> {
+            let (words, rest) = (bytes / 8, bytes % 8);
+            if words > 0 {
+                crc = $shift(crc, *$crate::three::SHIFTS.get(words)?);
+            }
+            if rest >= 4 {
+                crc = $half(crc, 0);
+            }
+            for _ in 0..rest % 4 {
+                crc = $byte(crc, 0);
+            }
+            Some(crc)
+        }
+
         $(#[$attr])*
         fn $name(mut crc: u32, data: &[u8]) -> u32 {
             use $crate::three::{SHIFTS, WORDS_MAX, WORDS_MIN};

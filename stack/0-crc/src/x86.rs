@@ -15,8 +15,8 @@
 
 use std::arch::is_x86_feature_detected;
 use std::arch::x86_64::{
-    __m128i, __m512i, _mm_clmulepi64_si128, _mm_crc32_u8, _mm_crc32_u64, _mm_cvtsi32_si128,
-    _mm_cvtsi128_si64, _mm_extract_epi64, _mm_xor_si128, _mm512_castsi512_si128,
+    __m128i, __m512i, _mm_clmulepi64_si128, _mm_crc32_u8, _mm_crc32_u32, _mm_crc32_u64,
+    _mm_cvtsi32_si128, _mm_cvtsi128_si64, _mm_extract_epi64, _mm_xor_si128, _mm512_castsi512_si128,
     _mm512_clmulepi64_epi128, _mm512_extracti32x4_epi32, _mm512_loadu_si512,
     _mm512_maskz_permutexvar_epi8, _mm512_set_epi64, _mm512_set1_epi8, _mm512_setzero_si512,
     _mm512_sub_epi8, _mm512_ternarylogic_epi64, _mm512_xor_si512, _mm512_zextsi128_si512,
@@ -44,6 +44,12 @@ pub(crate) fn sse42(crc: u32, data: &[u8]) -> u32 {
     unsafe { streams(crc, data) }
 }
 
+/// `crc` moved over `bytes` zeroes, or `None`. Only to be called where [`has_sse42`].
+pub(crate) fn moved(crc: u32, bytes: usize) -> Option<u32> {
+    // SAFETY: as in `sse42`.
+    unsafe { moved_over(crc, bytes) }
+}
+
 /// Continues `crc` over `data`. Only to be called where [`has_avx512`].
 pub(crate) fn avx512(crc: u32, data: &[u8]) -> u32 {
     // SAFETY: as in `sse42`.
@@ -69,7 +75,7 @@ fn shift(crc: u32, power: u32) -> u32 {
 
 three_streams! {
     #[target_feature(enable = "sse4.2,pclmulqdq")]
-    streams, word, _mm_crc32_u8, shift
+    streams, moved_over, word, _mm_crc32_u32, _mm_crc32_u8, shift
 }
 
 /// The factors that move sixteen bytes by `bits`: (for the later eight, for the earlier eight).
