@@ -39,6 +39,14 @@ impl Scratch {
     pub fn path(&self) -> &Path {
         &self.0
     }
+
+    /// Whether sparse files of `bytes` bytes are possible here (16 TiB is the end on ext4).
+    pub fn holds(&self, bytes: u64) -> bool {
+        let path = self.0.join("holds");
+        let made = File::create(&path).and_then(|file| file.set_len(bytes));
+        let _ = fs::remove_file(path);
+        made.is_ok()
+    }
 }
 
 impl Drop for Scratch {

@@ -14,6 +14,7 @@
 //! | [`kernel`] | the manifest of a mounted tree, as the operating system shows it |
 //! | [`matrix`] | one volume per option of mkfs.xfs |
 //! | [`dirty`] | volumes whose log the kernel left dirty |
+//! | [`bytes`] | two sparse images, byte by byte |
 //! | [`corruption`] | single wrong fields, written with `xfs_db` |
 //! | [`ours`] | what xfskit makes of a volume |
 //! | [`trees`] | makers of trees: every form of directory, attribute, file, inode |
@@ -21,6 +22,7 @@
 //! `XFSKIT_REQUIRE_ORACLE=1` makes a skip a failure, `XFSKIT_LONG=1` adds the long runs,
 //! `XFSKIT_SCRATCH=DIR` says where images go (default: `/dev/shm` when it is roomy, else `/tmp`).
 
+pub mod bytes;
 pub mod corruption;
 pub mod dirty;
 pub mod fsxattr;

@@ -1,9 +1,34 @@
 //! What xfskit makes of a volume: its verdict, and the manifest of its tree.
 
+use std::path::Path;
+
 use xfskit_block::{BlockDevice, FileDevice, OpenMode};
-use xfskit_check::{Options, Severity, check};
+use xfskit_check::{Severity, check};
+use xfskit_mkfs::{DeviceFacts, Stamp};
 
 use crate::image::Image;
+
+/// Has `xfskit mkfs` make a volume on the image; `options` in the words of mkfs.xfs.
+pub fn mkfs(image: &Image, options: &[&str]) -> Result<(), String> {
+    let mut asked = xfskit_mkfs::Options::default();
+    asked.force = true;
+    for pair in options.chunks(2) {
+        asked.sub(pair[0], pair[1]).map_err(|refusal| refusal.to_string())?;
+    }
+    let open = |path: &Path| FileDevice::open(path, OpenMode::ReadWrite).expect("open the image");
+    let device = open(image.path());
+    let log = image.log().map(open);
+    let log = log.as_ref().map(|log| log as &dyn BlockDevice);
+    let facts = DeviceFacts::of(&device, log);
+    let stamp = Stamp {
+        uuid: "0b0c0d0e-0102-4304-8506-070809aabbcc".parse().expect("a UUID"),
+        seconds: 1_700_000_000,
+        nanoseconds: 123_456_789,
+        generation: 77,
+    };
+    let plan = xfskit_mkfs::plan(&asked, &facts, stamp).map_err(|why| why.to_string())?;
+    xfskit_mkfs::make(&device, log, &plan).map_err(|why| why.to_string())
+}
 
 /// What `xfskit check` says of a volume.
 #[derive(Clone, Debug, Default)]
@@ -32,7 +57,7 @@ pub fn verdict(image: &Image) -> Verdict {
         Severity::Warning => verdict.warnings.push(finding.to_string()),
         Severity::Error | Severity::Fatal => verdict.errors.push(finding.to_string()),
     };
-    let options = Options { threads: 2, ..Options::default() };
+    let options = xfskit_check::Options { threads: 2, ..xfskit_check::Options::default() };
     match check(&device, log, &options, &mut take) {
         Ok(report) => assert_eq!(report.clean(), verdict.errors.is_empty(), "report and findings"),
         Err(error) => verdict.errors.push(error.to_string()),
