@@ -48,19 +48,26 @@ impl fmt::Display for Finding {
 
 /// Where findings go: the caller's closure, behind a lock (a leaf: nothing is taken under it).
 pub(crate) struct Sink<'a> {
-    to: Mutex<&'a mut (dyn FnMut(Finding) + Send)>,
+    /// `None` where nobody listens.
+    to: Option<Mutex<&'a mut (dyn FnMut(Finding) + Send)>>,
     counts: [AtomicU64; 3],
 }
 
 impl<'a> Sink<'a> {
     pub(crate) fn new(to: &'a mut (dyn FnMut(Finding) + Send)) -> Self {
-        Self { to: Mutex::new(to), counts: Default::default() }
+        Self { to: Some(Mutex::new(to)), counts: Default::default() }
+    }
+
+    /// A sink for what has been reported already.
+    pub(crate) fn quiet() -> Self {
+        Self { to: None, counts: Default::default() }
     }
 
     #[cold]
     pub(crate) fn report(&self, severity: Severity, fault: Fault) {
         self.counts[severity as usize].fetch_add(1, Ordering::Relaxed);
-        let mut to = self.to.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(to) = &self.to else { return };
+        let mut to = to.lock().unwrap_or_else(PoisonError::into_inner);
         to(Finding { severity, corruption: *fault });
     }
 

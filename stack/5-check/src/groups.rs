@@ -46,6 +46,11 @@ pub(crate) struct Extent {
 }
 
 impl Group {
+    /// How many extents have been put down.
+    pub(crate) fn claims(&self) -> usize {
+        self.used.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
     /// Puts down that these extents are in use.
     pub(crate) fn claim(&self, used: impl IntoIterator<Item = Used>) {
         self.used.lock().unwrap_or_else(PoisonError::into_inner).extend(used);

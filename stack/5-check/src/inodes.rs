@@ -11,12 +11,16 @@ use xfskit_format::inode::{self, Dinode, FileType, Format, flags, flags2};
 use xfskit_format::{Ctx, Fork, Location, rmap};
 use xfskit_units::{AgBlock, AgIno, AgNumber, Ino};
 
+use crate::attrs;
 use crate::census::{OFF_REFLINK, OFF_REGULAR, Used};
 use crate::chunks;
+use crate::datree;
 use crate::forks::{self, Mapped};
 use crate::groups::Group;
 use crate::parallel;
+use crate::parents;
 use crate::report::{Phase, Progress};
+use crate::symlinks;
 use crate::table::{InodeTable, Kind, rank_in};
 use crate::volume::Volume;
 
@@ -30,8 +34,12 @@ pub(crate) struct Inodes<'a, 'v> {
     pub vol: &'a Volume<'v>,
     pub groups: &'a [Group],
     pub table: &'a InodeTable,
+    /// The same volume, for reading again without reporting again.
+    pub quiet: &'a Volume<'v>,
     /// False once some fork could not be followed to its end.
     pub forks_known: &'a AtomicBool,
+    /// False once some attributes could not be read: then parent pointers are missing.
+    pub attrs_known: &'a AtomicBool,
 }
 
 impl Inodes<'_, '_> {
@@ -105,6 +113,8 @@ struct Worker<'w, 'v> {
     shared: &'w Inodes<'w, 'v>,
     buf: Vec<u8>,
     scratch: forks::Scratch,
+    tree: datree::Scratch,
+    map: Vec<Extent>,
     claims: Vec<(AgNumber, Used)>,
     directories: Vec<Ino>,
     counts: Counts,
@@ -126,6 +136,8 @@ impl<'w, 'v> Worker<'w, 'v> {
             shared,
             buf: Vec::new(),
             scratch: forks::Scratch::default(),
+            tree: datree::Scratch::default(),
+            map: Vec::new(),
             claims: Vec::with_capacity(CLAIMS),
             directories: Vec::new(),
             counts: Counts::default(),
@@ -224,7 +236,6 @@ impl<'w, 'v> Worker<'w, 'v> {
         };
         self.counts.used += 1;
         self.shared.table.set(place.rank, Kind::Used(file_type), inode.nlink());
-        self.shared.table.set_generation(place.rank, inode.generation());
         self.judge_core(inode, ctx, file_type);
         self.judge_forks(inode, ctx, place, file_type);
         if file_type == FileType::Directory {
@@ -283,7 +294,8 @@ impl<'w, 'v> Worker<'w, 'v> {
         }
     }
 
-    /// Both forks' maps, and the counters of extents and blocks.
+    /// Both forks' maps, the counters of extents and blocks, and what is found through the maps
+    /// but directories, which wait for phase 4.
     fn judge_forks(
         &mut self,
         inode: &Dinode<'_>,
@@ -291,20 +303,47 @@ impl<'w, 'v> Worker<'w, 'v> {
         place: &Place,
         file_type: FileType,
     ) {
-        let mut blocks = 0;
-        let mut sound = true;
+        let (mut blocks, mut sound) = (0, true);
+        let mut map = std::mem::take(&mut self.map);
         for fork in [Fork::Data, Fork::Attr] {
+            map.clear();
+            let keep = fork == Fork::Attr || file_type == FileType::Symlink;
             let mapped = matches!(inode.fork_format(fork), Some(Format::Extents | Format::Btree));
             if mapped && inode.fork(fork).is_some() {
-                let (whole, fork_blocks) = self.judge_fork(inode, ctx, fork, place, file_type);
+                let keep = keep.then_some(&mut map);
+                let (whole, fork_blocks) = self.judge_fork(inode, ctx, fork, place, keep);
                 sound &= whole;
                 blocks += fork_blocks;
             }
+            if sound && fork == Fork::Attr {
+                self.judge_attrs(inode, place, &map);
+            } else if sound && file_type == FileType::Symlink {
+                symlinks::judge(self.shared.vol, inode, place.at, &map);
+            }
         }
+        self.map = map;
         if sound {
             self.shared.vol.sink.error(ctx.eq("inode.nblocks", blocks, inode.nblocks().0));
         } else {
             self.shared.lose_forks();
+        }
+    }
+
+    fn judge_attrs(&mut self, inode: &Dinode<'_>, place: &Place, map: &[Extent]) {
+        let shared = self.shared;
+        let sound = attrs::judge(
+            shared.vol,
+            &mut self.tree,
+            inode,
+            place.at,
+            map,
+            &mut |parent, generation, name| {
+                let number = parents::number(parent, generation, name);
+                shared.table.remove_parent(place.rank, number);
+            },
+        );
+        if !sound {
+            shared.attrs_known.store(false, Ordering::Relaxed);
         }
     }
 
@@ -315,12 +354,12 @@ impl<'w, 'v> Worker<'w, 'v> {
         ctx: &Ctx<'_>,
         fork: Fork,
         place: &Place,
-        file_type: FileType,
+        mut keep: Option<&mut Vec<Extent>>,
     ) -> (bool, u64) {
         let vol = self.shared.vol;
         let mut flags = if fork == Fork::Attr { rmap::OFF_ATTR_FORK } else { 0 };
         let elsewhere = fork == Fork::Data && inode.is_realtime();
-        if fork == Fork::Data && file_type == FileType::Regular {
+        if fork == Fork::Data && inode.is_regular() {
             flags |= OFF_REGULAR | if inode.is_reflink() { OFF_REFLINK } else { 0 };
         }
         let (mut blocks, mut extents) = (0u64, 0u64);
@@ -338,6 +377,9 @@ impl<'w, 'v> Worker<'w, 'v> {
                         blocks = blocks.saturating_add(extent.blockcount.0);
                         if !elsewhere {
                             gather.content(&extent, flags);
+                        }
+                        if let Some(map) = &mut keep {
+                            map.push(extent);
                         }
                     }
                     Mapped::Btree(fsbno) => {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use xfskit_format::inobt::INODES_PER_CHUNK;
 use xfskit_format::inode::FileType;
-use xfskit_units::{AgIno, AgNumber, Geometry, Ino};
+use xfskit_units::{AgIno, AgNumber, Geometry};
 
 use crate::groups::Group;
 
@@ -32,8 +32,6 @@ pub(crate) struct InodeTable {
     nlinks: Vec<AtomicU32>,
     /// Links as directories show them.
     links: Vec<AtomicU32>,
-    /// With parent pointers: generations.
-    generations: Vec<AtomicU32>,
     /// With parent pointers: the sum over directory entries less the sum over parent pointers.
     parents: Vec<AtomicU64>,
 }
@@ -56,14 +54,13 @@ impl InodeTable {
             kinds: zeroes(inodes),
             nlinks: zeroes(inodes),
             links: zeroes(inodes),
-            generations: zeroes(with_parents),
             parents: zeroes(with_parents),
         }
     }
 
     /// Bytes the table takes.
     pub(crate) fn bytes(&self) -> u64 {
-        (self.kinds.len() * 9 + self.parents.len() * 12) as u64
+        (self.kinds.len() * 9 + self.parents.len() * 8) as u64
     }
 
     pub(crate) fn set(&self, rank: usize, kind: Kind, nlink: u32) {
@@ -101,16 +98,6 @@ impl InodeTable {
         }
     }
 
-    pub(crate) fn set_generation(&self, rank: usize, generation: u32) {
-        if let Some(g) = self.generations.get(rank) {
-            g.store(generation, Ordering::Relaxed);
-        }
-    }
-
-    pub(crate) fn generation(&self, rank: usize) -> u32 {
-        self.generations.get(rank).map_or(0, |g| g.load(Ordering::Relaxed))
-    }
-
     /// A directory entry that leads to the inode, as a number (see [`crate::parents`]).
     pub(crate) fn add_parent(&self, rank: usize, entry: u64) {
         if let Some(sum) = self.parents.get(rank) {
@@ -129,12 +116,6 @@ impl InodeTable {
     pub(crate) fn parents_agree(&self, rank: usize) -> bool {
         self.parents.get(rank).is_none_or(|sum| sum.load(Ordering::Relaxed) == 0)
     }
-}
-
-/// Rank of inode `ino`; `None` where the inode btrees know no such inode.
-pub(crate) fn rank(geo: &Geometry, groups: &[Group], ino: Ino) -> Option<usize> {
-    let (agno, agino) = geo.ino_split(ino)?;
-    rank_in(groups, agno, agino)
 }
 
 /// Rank of inode `agino` of group `agno`.

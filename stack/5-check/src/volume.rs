@@ -19,7 +19,12 @@ pub(crate) struct Volume<'a> {
     pub sink: Sink<'a>,
 }
 
-impl Volume<'_> {
+impl<'a> Volume<'a> {
+    /// The same volume, for reading again what has been judged.
+    pub(crate) fn quiet(&self) -> Volume<'a> {
+        Volume { geo: self.geo.clone(), sink: Sink::quiet(), scrub: false, ..*self }
+    }
+
     /// The surroundings of a block at `at`.
     pub(crate) fn ctx(&self, at: Location) -> Ctx<'_> {
         Ctx::new(&self.geo, at).log_head(self.log_head)
@@ -62,20 +67,31 @@ impl Volume<'_> {
         }
     }
 
-    /// Reads the structure at `at` into `buf` and hands it to `take`, which verifies it and only
+    /// Reads the structure at `at` into `buf` and hands it to `take`, as [`judge_in`](Self::judge_in).
+    pub(crate) fn judge<T>(
+        &self,
+        at: Location,
+        buf: &mut [u8],
+        crc_offset: usize,
+        take: impl FnMut(&[u8]) -> Verdict<T>,
+    ) -> Option<T> {
+        if !self.read(at, buf) {
+            return None;
+        }
+        self.judge_in(at, buf, crc_offset, take)
+    }
+
+    /// Hands the structure that was read from `at` into `buf` to `take`, which verifies it and only
     /// then uses it. A fault is reported. Then, in this order: another copy that the device has
     /// may pass; and where only the checksum (at byte `crc_offset`) is wrong, the content is
     /// judged all the same, for one flipped bit must not hide a whole tree.
-    pub(crate) fn judge<T>(
+    pub(crate) fn judge_in<T>(
         &self,
         at: Location,
         buf: &mut [u8],
         crc_offset: usize,
         mut take: impl FnMut(&[u8]) -> Verdict<T>,
     ) -> Option<T> {
-        if !self.read(at, buf) {
-            return None;
-        }
         let fault = match take(buf) {
             Ok(taken) => return Some(taken),
             Err(fault) => fault,

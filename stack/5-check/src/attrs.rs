@@ -1,0 +1,200 @@
+//! Extended attributes of one inode, in all their forms, with remote values and parent pointers.
+
+use xfskit_format::attr::leaf::{Leaf, Place};
+use xfskit_format::attr::{self, Namespace, remote, sf};
+use xfskit_format::bmbt::Extent;
+use xfskit_format::inode::{Dinode, Format};
+use xfskit_format::{Ctx, Fork, Location};
+use xfskit_units::Ino;
+
+use crate::datree::{self, LeafHead, MappedFork};
+use crate::volume::Volume;
+
+/// What is told of each parent pointer: the parent, its generation, the name.
+pub(crate) type OnParent<'p> = dyn FnMut(Ino, u32, &[u8]) + 'p;
+
+/// Judges the attributes of `inode`; `map` is the map of its attribute fork. False where a part
+/// could not be read.
+pub(crate) fn judge(
+    vol: &Volume<'_>,
+    scratch: &mut datree::Scratch,
+    inode: &Dinode<'_>,
+    at: Location,
+    map: &[Extent],
+    on_parent: &mut OnParent<'_>,
+) -> bool {
+    let (Some(room), Some(ino)) = (inode.attr_fork(), at.ino) else { return true };
+    let ctx = vol.ctx(at.fork(Fork::Attr));
+    match inode.aformat() {
+        Some(Format::Local) => judge_short_form(vol, &ctx, room, on_parent),
+        Some(Format::Extents | Format::Btree) if !map.is_empty() => {
+            let fork = MappedFork { vol, ino, fork: Fork::Attr, map };
+            judge_blocks(fork, scratch, on_parent)
+        }
+        _ => true,
+    }
+}
+
+fn judge_short_form(
+    vol: &Volume<'_>,
+    ctx: &Ctx<'_>,
+    room: &[u8],
+    on_parent: &mut OnParent<'_>,
+) -> bool {
+    let list = match sf::Sf::verify(room, ctx) {
+        Ok(list) => list,
+        Err(fault) => return vol.sink.error(Err(fault)),
+    };
+    for (index, entry) in list.entries().enumerate() {
+        let ctx = ctx.entry(index);
+        judge_name(vol, &ctx, entry.flags, entry.name);
+        let is_parent = entry.namespace() == Some(Namespace::Parent);
+        let same = |other: &sf::Entry<'_>| {
+            (other.flags, other.name) == (entry.flags, entry.name)
+                && (!is_parent || other.value == entry.value)
+        };
+        if list.entries().take(index).any(|other| same(&other)) {
+            let name = String::from_utf8_lossy(entry.name).into_owned();
+            vol.sink.error(ctx.require("attr.dup", false, "each name once", name));
+        }
+        if is_parent {
+            judge_parent(vol, &ctx, entry.name, entry.value, on_parent);
+        }
+    }
+    true
+}
+
+fn judge_name(vol: &Volume<'_>, ctx: &Ctx<'_>, flags: u8, name: &[u8]) {
+    let bad = name.contains(&0) || (flags & attr::PARENT != 0 && name.contains(&b'/'));
+    if bad {
+        let found = String::from_utf8_lossy(name).into_owned();
+        vol.sink.error(ctx.require("attr.name", false, "a name that programs can give", found));
+    }
+}
+
+fn judge_parent(
+    vol: &Volume<'_>,
+    ctx: &Ctx<'_>,
+    name: &[u8],
+    value: &[u8],
+    on_parent: &mut OnParent<'_>,
+) {
+    let rec = attr::parent::Rec::parse(value);
+    let sound = rec.is_some_and(|rec| vol.geo.valid_ino(rec.ino()));
+    let wanted = "an inode number and a generation";
+    if vol.sink.error(ctx.require("parent.value", sound, wanted, value.len()))
+        && let Some(rec) = rec
+    {
+        on_parent(rec.ino(), rec.p_gen.get(), name);
+    }
+}
+
+/// Attributes that have blocks of their own.
+fn judge_blocks(
+    fork: MappedFork<'_, '_>,
+    scratch: &mut datree::Scratch,
+    on_parent: &mut OnParent<'_>,
+) -> bool {
+    let vol = fork.vol;
+    let mut values = Vec::new();
+    let entered = datree::walk(fork, scratch, &mut |bytes, ctx, whole| {
+        let leaf = Leaf::verify(bytes, ctx)?;
+        judge_leaf(vol, ctx, &leaf, whole, &mut values, on_parent);
+        let hash = |entry: &attr::leaf::LeafEntry| entry.hashval.get();
+        let hashes = leaf.entries.first().map(hash).zip(leaf.last_hash());
+        Ok(LeafHead::new(leaf.info, hashes))
+    });
+    let mut sound = entered.is_some();
+    let mut blocks = entered.unwrap_or(0);
+    for (valueblk, valuelen) in values {
+        sound &= judge_value(fork, valueblk, valuelen);
+        blocks += u64::from(remote::blocks(&vol.geo, valuelen));
+    }
+    if sound {
+        let ctx = vol.ctx(Location::of("inode").ino(fork.ino).fork(Fork::Attr));
+        let mapped = fork.mapped(0, u64::MAX);
+        vol.sink.warning(ctx.eq("attr.unreached", 0, mapped.saturating_sub(blocks)));
+        vol.sink.error(ctx.at_most("attr.leaf.valueblk", mapped, blocks));
+    }
+    sound
+}
+
+fn judge_leaf(
+    vol: &Volume<'_>,
+    ctx: &Ctx<'_>,
+    leaf: &Leaf<'_>,
+    whole: bool,
+    values: &mut Vec<(u32, u32)>,
+    on_parent: &mut OnParent<'_>,
+) {
+    if leaf.entries.is_empty() {
+        let verdict = ctx.at_least("attr.leaf.count", 1, leaf.entries.len());
+        if whole {
+            vol.sink.warning(verdict)
+        } else {
+            vol.sink.error(verdict)
+        };
+    }
+    vol.sink.error(leaf.verify_space(ctx));
+    let mut run_start = 0;
+    for (index, entry) in leaf.entries.iter().enumerate() {
+        let ctx = ctx.entry(index);
+        let Some(attr) = leaf.attr(entry) else { continue };
+        if attr.is_incomplete() {
+            let wanted = "an attribute that was finished";
+            vol.sink.error(ctx.require("attr.leaf.incomplete", false, wanted, "incomplete"));
+            continue;
+        }
+        judge_name(vol, &ctx, attr.flags, attr.name);
+        let is_parent = attr.namespace() == Some(Namespace::Parent);
+        if leaf.entries[run_start].hashval != entry.hashval {
+            run_start = index;
+        }
+        let same = |other: &attr::leaf::Attr<'_>| {
+            !other.is_incomplete()
+                && (other.namespace(), other.name) == (attr.namespace(), attr.name)
+                && (!is_parent || other.value == attr.value)
+        };
+        let run = leaf.entries[run_start..index].iter().filter_map(|e| leaf.attr(e));
+        if run.take(MAX_RUN).any(|other| same(&other)) {
+            let name = String::from_utf8_lossy(attr.name).into_owned();
+            vol.sink.error(ctx.require("attr.dup", false, "each name once", name));
+        }
+        match attr.value {
+            Place::Remote { valueblk, valuelen } => values.push((valueblk.0, valuelen)),
+            Place::Local(value) if is_parent => {
+                judge_parent(vol, &ctx, attr.name, value, on_parent);
+            }
+            Place::Local(_) => {}
+        }
+        if is_parent && matches!(attr.value, Place::Remote { .. }) {
+            vol.sink.error(ctx.require("parent.value", false, "beside its name", "remote"));
+        }
+    }
+}
+
+/// Entries of one hash that are compared with each other, at most.
+const MAX_RUN: usize = 64;
+
+/// A value in blocks of its own.
+fn judge_value(fork: MappedFork<'_, '_>, valueblk: u32, valuelen: u32) -> bool {
+    let vol = fork.vol;
+    let mut buf = vec![0; vol.geo.blocksize()];
+    let mut offset = 0;
+    for n in 0..remote::blocks(&vol.geo, valuelen) {
+        let at = fork.location("attr value", u64::from(valueblk) + u64::from(n));
+        let ctx = vol.ctx(at);
+        if at.daddr.is_none() {
+            let mapped = "a block that the fork's map covers";
+            return vol.sink.error(ctx.require("attr.leaf.valueblk", false, mapped, valueblk));
+        }
+        let part = fork.read(at, &mut buf).and_then(|()| {
+            vol.judge_in(at, &mut buf, remote::CRC_OFFSET, |bytes| {
+                remote::verify(bytes, &ctx, offset, valuelen).map(<[u8]>::len)
+            })
+        });
+        let Some(part) = part else { return false };
+        offset = offset.saturating_add(u32::try_from(part).unwrap_or(u32::MAX));
+    }
+    true
+}

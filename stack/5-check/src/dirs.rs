@@ -1,0 +1,524 @@
+//! Phase 4: every directory. What its blocks say of each other, and what its entries say of the
+//! inodes they name.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use xfskit_format::bmbt::Extent;
+use xfskit_format::dir::data::{self, Data, Form};
+use xfskit_format::dir::free::{self, Free};
+use xfskit_format::dir::leaf::{Kind as LeafKind, Leaf};
+use xfskit_format::dir::{DataPtr, Entry, NULLDATAOFF, free_max, sf};
+use xfskit_format::inode::{Dinode, FileType, Format};
+use xfskit_format::{Ctx, Fork, Location, Verdict, hash, inode};
+use xfskit_units::{FileOff, Ino};
+
+use crate::datree::{self, LeafHead, MappedFork};
+use crate::forks::{self, Mapped};
+use crate::inodes::{Inodes, rank_of};
+use crate::names;
+use crate::parallel;
+use crate::parents;
+use crate::report::{Phase, Progress};
+use crate::table::Kind;
+use crate::tree::Directories;
+
+/// A directory, and the one above it as it says itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Above {
+    pub dir: Ino,
+    pub parent: Ino,
+}
+
+/// What one thread found out about directories.
+pub(crate) struct Worker<'w, 'v> {
+    shared: &'w Inodes<'w, 'v>,
+    buf: Vec<u8>,
+    /// The block of inodes in `buf`.
+    inode_block: Option<xfskit_units::Daddr>,
+    inodes: Vec<u8>,
+    forks: forks::Scratch,
+    tree: datree::Scratch,
+    map: Vec<Extent>,
+    /// Of the directory at hand: hash and address of each entry, as its data blocks have them.
+    named: Vec<u64>,
+    /// The same as its hash table has them.
+    hashed: Vec<u64>,
+    /// Longest unused space of each data block, by number.
+    bests: Vec<(u32, u16)>,
+    /// ".." of every directory.
+    pub above: Vec<Above>,
+    /// Every entry that names a directory.
+    pub below: Vec<Above>,
+    /// Entries met, without "." and "..".
+    pub entries: u64,
+    /// False once some directory could not be read to its end.
+    pub complete: bool,
+}
+
+/// A directory while it is judged.
+#[derive(Clone, Copy)]
+struct Dir {
+    ino: Ino,
+    /// Its generation, which parent pointers repeat.
+    generation: u32,
+}
+
+/// Directories that one piece of work holds.
+const PIECE: usize = 16;
+
+/// Judges all `directories`; counts their entries.
+pub(crate) fn judge(
+    shared: &Inodes<'_, '_>,
+    directories: &[Ino],
+    threads: usize,
+    progress: &dyn Progress,
+) -> (Directories, u64) {
+    let pieces: Vec<&[Ino]> = directories.chunks(PIECE).collect();
+    let done = AtomicU64::new(0);
+    let workers = parallel::for_each(
+        threads,
+        pieces.len(),
+        || Worker::new(shared),
+        |worker, index| {
+            for ino in pieces[index] {
+                worker.judge(*ino);
+            }
+            let done = done.fetch_add(1, Ordering::Relaxed) + 1;
+            if done % 64 == 0 || done == pieces.len() as u64 {
+                progress.report(Phase::Directories, done, pieces.len() as u64);
+            }
+        },
+    );
+    let mut all = Directories { above: Vec::new(), below: Vec::new(), complete: true };
+    let mut entries = 0;
+    for mut worker in workers {
+        all.above.append(&mut worker.above);
+        all.below.append(&mut worker.below);
+        all.complete &= worker.complete;
+        entries += worker.entries;
+    }
+    all.above.sort_unstable();
+    all.below.sort_unstable();
+    (all, entries)
+}
+
+/// Hash and address as one number, sorted as hash tables are.
+fn pack(hash: u32, address: u32) -> u64 {
+    u64::from(hash) << 32 | u64::from(address)
+}
+
+/// Address of a packed pair.
+fn address(packed: u64) -> DataPtr {
+    DataPtr(u32::try_from(packed & 0xffff_ffff).unwrap_or(0))
+}
+
+impl<'w, 'v> Worker<'w, 'v> {
+    pub(crate) fn new(shared: &'w Inodes<'w, 'v>) -> Self {
+        Self {
+            shared,
+            buf: Vec::new(),
+            inode_block: None,
+            inodes: Vec::new(),
+            forks: forks::Scratch::default(),
+            tree: datree::Scratch::default(),
+            map: Vec::new(),
+            named: Vec::new(),
+            hashed: Vec::new(),
+            bests: Vec::new(),
+            above: Vec::new(),
+            below: Vec::new(),
+            entries: 0,
+            complete: true,
+        }
+    }
+
+    /// Judges the directory `ino`, whose inode phase 3 has accepted.
+    pub(crate) fn judge(&mut self, ino: Ino) {
+        let vol = self.shared.vol;
+        let at = inode::location(&vol.geo, ino);
+        let inodes = std::mem::take(&mut self.inodes);
+        let inodes = self.read_inode_block(at, inodes);
+        let offset = vol.geo.ino_split(ino).map(|(_, agino)| vol.geo.agino_block_offset(agino));
+        let bytes = offset.and_then(|offset| inodes.get(offset..));
+        if let Some(inode) = bytes.and_then(|bytes| Dinode::parse(bytes, &vol.geo)) {
+            let dir = Dir { ino, generation: inode.generation() };
+            self.judge_content(&inode, at, dir);
+        }
+        self.inodes = inodes;
+    }
+
+    /// The block of inodes at `at`; the one read last is still there.
+    fn read_inode_block(&mut self, at: Location, mut block: Vec<u8>) -> Vec<u8> {
+        if self.inode_block != at.daddr {
+            block.resize(self.shared.vol.geo.blocksize(), 0);
+            let read = self.shared.vol.read(at, &mut block);
+            self.inode_block = at.daddr.filter(|_| read);
+            if !read {
+                block.clear();
+            }
+        }
+        block
+    }
+
+    fn judge_content(&mut self, inode: &Dinode<'_>, at: Location, dir: Dir) {
+        let vol = self.shared.vol;
+        self.add_link(dir.ino); // its own "."
+        if inode.format() == Some(Format::Local) {
+            let ctx = vol.ctx(at.fork(Fork::Data));
+            let size = usize::try_from(inode.size().0).unwrap_or(usize::MAX);
+            let bytes = inode.data_fork().get(..size).unwrap_or(inode.data_fork());
+            match sf::Sf::verify(bytes, &ctx) {
+                Ok(list) => self.judge_short_form(&ctx, &list, dir),
+                Err(fault) => {
+                    vol.sink.error(Err(fault));
+                    self.complete = false;
+                }
+            }
+            return;
+        }
+        let mut map = std::mem::take(&mut self.map);
+        map.clear();
+        // Phase 3 has reported what is wrong with the map.
+        let whole =
+            forks::walk(self.shared.quiet, &mut self.forks, inode, at, Fork::Data, &mut |mapped| {
+                if let Mapped::Extent(extent) = mapped {
+                    map.push(extent);
+                }
+            });
+        let sound = whole && {
+            let fork = MappedFork { vol, ino: dir.ino, fork: Fork::Data, map: &map };
+            self.judge_blocks(fork, inode.size().0, at, dir)
+        };
+        self.complete &= sound;
+        self.map = map;
+    }
+
+    // ---- entries -----------------------------------------------------------------------------
+
+    fn add_link(&self, ino: Ino) {
+        if let Some(rank) = rank_of(self.shared, ino) {
+            self.shared.table.add_link(rank);
+        }
+    }
+
+    /// ".." of `dir`.
+    fn judge_dotdot(&mut self, ctx: &Ctx<'_>, dir: Dir, parent: Ino) {
+        self.above.push(Above { dir: dir.ino, parent });
+        let rank = rank_of(self.shared, parent);
+        let kind = rank.map_or(Kind::Free, |rank| self.shared.table.kind(rank));
+        let is_dir = matches!(kind, Kind::Broken | Kind::Used(FileType::Directory));
+        let sink = &self.shared.vol.sink;
+        if sink.error(ctx.require("dir.dotdot", is_dir, "a directory", parent)) {
+            self.add_link(parent);
+        }
+    }
+
+    /// Any other entry.
+    fn judge_entry(&mut self, ctx: &Ctx<'_>, dir: Dir, entry: &Entry<'_>) {
+        let shared = self.shared;
+        let sink = &shared.vol.sink;
+        self.entries += 1;
+        if !sink.error(entry.verify_name(ctx)) {
+            return;
+        }
+        if matches!(entry.name, b"." | b"..") {
+            let found = String::from_utf8_lossy(entry.name).into_owned();
+            sink.error(ctx.require("dir.dots", false, "\".\" and \"..\" once, first", found));
+            return;
+        }
+        let rank = rank_of(shared, entry.inumber);
+        let kind = rank.map(|rank| (rank, shared.table.kind(rank)));
+        let (Some((rank, kind)), true) = (kind, !matches!(kind, Some((_, Kind::Free)))) else {
+            let wanted = "an inode in use";
+            let found = format!("{} ({})", entry.inumber, String::from_utf8_lossy(entry.name));
+            sink.error(ctx.require("dir.entry.free", false, wanted, found));
+            return;
+        };
+        shared.table.add_link(rank);
+        if shared.vol.geo.features.parent() {
+            shared.table.add_parent(rank, parents::number(dir.ino, dir.generation, entry.name));
+        }
+        let Kind::Used(file_type) = kind else { return };
+        if let Some(filetype) = entry.filetype {
+            sink.error(ctx.eq("dir.entry.ftype", file_type.ftype(), filetype));
+        }
+        if file_type == FileType::Directory {
+            self.below.push(Above { dir: entry.inumber, parent: dir.ino });
+        }
+    }
+
+    fn judge_short_form(&mut self, ctx: &Ctx<'_>, list: &sf::Sf<'_>, dir: Dir) {
+        self.judge_dotdot(ctx, dir, list.parent);
+        let geo = &self.shared.vol.geo;
+        for (index, entry) in list.entries().enumerate() {
+            let ctx = ctx.entry(index);
+            self.judge_entry(&ctx, dir, &entry);
+            let mut before = list.entries().take(index);
+            if before.any(|other| hash::same_name(geo, other.name, entry.name)) {
+                let name = String::from_utf8_lossy(entry.name).into_owned();
+                let verdict = ctx.require("dir.dup", false, "each name once", name);
+                self.shared.vol.sink.error(verdict);
+            }
+        }
+    }
+
+    // ---- blocks ------------------------------------------------------------------------------
+
+    /// A directory in blocks. False where a part could not be read.
+    fn judge_blocks(
+        &mut self,
+        fork: MappedFork<'_, '_>,
+        size: u64,
+        at: Location,
+        dir: Dir,
+    ) -> bool {
+        let geo = &fork.vol.geo;
+        self.named.clear();
+        self.hashed.clear();
+        self.bests.clear();
+        let leafblk = u64::from(geo.dir_leafblk().0);
+        let single = fork.map.last().is_none_or(|last| last.end().0 <= leafblk);
+        let form = if single { Form::Block } else { Form::Data };
+        let mut sound = self.judge_data_blocks(fork, form, dir);
+        self.judge_size(fork, size, at);
+        if form == Form::Data {
+            sound &= self.judge_leaves(fork, at);
+            if sound {
+                self.compare_hashes(fork);
+            }
+        }
+        if sound {
+            self.named.sort_unstable();
+            names::judge_duplicates(fork, &self.named);
+        }
+        sound
+    }
+
+    /// `di_size` ends with the last data block.
+    fn judge_size(&self, fork: MappedFork<'_, '_>, size: u64, at: Location) {
+        let geo = &fork.vol.geo;
+        let dirblk = geo.dirblksize() as u64;
+        let due = self.bests.last().map_or(0, |(db, _)| (u64::from(*db) + 1) * dirblk);
+        fork.vol.sink.error(fork.vol.ctx(at).eq("inode.size", due, size));
+    }
+
+    fn judge_data_blocks(&mut self, fork: MappedFork<'_, '_>, form: Form, dir: Dir) -> bool {
+        let geo = &fork.vol.geo;
+        let step = u64::from(geo.dirblkfsbs());
+        let leafblk = u64::from(geo.dir_leafblk().0);
+        let mut sound = true;
+        let mut next = 0u64;
+        let mut buf = std::mem::take(&mut self.buf);
+        for extent in fork.map.iter().take_while(|e| e.startoff.0 < leafblk) {
+            let from = (extent.startoff.0 / step * step).max(next);
+            let to = extent.end().0.min(leafblk);
+            next = to.next_multiple_of(step).max(next);
+            for fileoff in (from..to).step_by(usize::try_from(step).unwrap_or(1)) {
+                sound &= self.judge_data_block(fork, form, dir, fileoff, &mut buf);
+            }
+        }
+        self.buf = buf;
+        let ctx = fork.vol.ctx(fork.location("dir block", 0));
+        let first = self.bests.first().is_some_and(|(db, _)| *db == 0) || !sound;
+        let wanted = "a first block, with \".\" and \"..\"";
+        fork.vol.sink.error(ctx.require("dir.data.dot", first, wanted, "a hole")) && sound
+    }
+
+    fn judge_data_block(
+        &mut self,
+        fork: MappedFork<'_, '_>,
+        form: Form,
+        dir: Dir,
+        fileoff: u64,
+        buf: &mut Vec<u8>,
+    ) -> bool {
+        let vol = fork.vol;
+        let at = fork.location("dir block", fileoff);
+        let ctx = vol.ctx(at);
+        buf.resize(vol.geo.dirblksize(), 0);
+        let db = fileoff >> vol.geo.dirblklog;
+        let mut judge = |bytes: &[u8]| {
+            let block = Data::verify(bytes, &ctx, Some(form))?;
+            self.judge_data(&block, &ctx, dir, FileOff(fileoff));
+            let best = block.bestfree.first().map_or(0, |best| best.length.get());
+            self.bests.push((u32::try_from(db).unwrap_or(u32::MAX), best));
+            Ok(())
+        };
+        let read = fork.read(at, buf);
+        read.and_then(|()| vol.judge_in(at, buf, data::CRC_OFFSET, &mut judge)).is_some()
+    }
+
+    /// The entries of one data block.
+    fn judge_data(&mut self, block: &Data<'_>, ctx: &Ctx<'_>, dir: Dir, fileoff: FileOff) {
+        let geo = ctx.geo;
+        let sink = &self.shared.vol.sink;
+        let first = fileoff.0 == 0;
+        if first {
+            sink.error(block.verify_dots(ctx, dir.ino).map(drop));
+        }
+        let mut count = 0usize;
+        for (index, entry) in block.entries().enumerate() {
+            count += 1;
+            if let Some(ptr) = data::dataptr(geo, fileoff, &entry) {
+                self.named.push(pack(hash::dir_hash(geo, entry.name), ptr.0));
+            }
+            let ctx = ctx.entry(index);
+            match (first, index, entry.name) {
+                (true, 0, b".") => self.judge_dot_type(&ctx, &entry),
+                (true, 1, b"..") => {
+                    self.judge_dot_type(&ctx, &entry);
+                    self.judge_dotdot(&ctx, dir, entry.inumber);
+                }
+                _ => self.judge_entry(&ctx, dir, &entry),
+            }
+        }
+        if count == 0 {
+            sink.warning(ctx.at_least("dir.data.empty", 1, count));
+        }
+    }
+
+    fn judge_dot_type(&self, ctx: &Ctx<'_>, entry: &Entry<'_>) {
+        if let Some(filetype) = entry.filetype {
+            let due = FileType::Directory.ftype();
+            self.shared.vol.sink.error(ctx.eq("dir.entry.ftype", due, filetype));
+        }
+    }
+
+    // ---- the hash table and the free index ----------------------------------------------------
+
+    /// Leaves and nodes, and what they know of free space. Fills `hashed`.
+    fn judge_leaves(&mut self, fork: MappedFork<'_, '_>, at: Location) -> bool {
+        let vol = fork.vol;
+        let geo = &vol.geo;
+        let mut tree = std::mem::take(&mut self.tree);
+        let (hashed, bests) = (&mut self.hashed, &self.bests);
+        let mut with_bests = false;
+        let entered = datree::walk(fork, &mut tree, &mut |bytes, ctx, whole| {
+            let leaf = Leaf::verify(bytes, ctx, (!whole).then_some(LeafKind::LeafN))?;
+            let live = leaf.lents.iter().filter(|entry| entry.address.get() != 0);
+            hashed.extend(live.map(|e| pack(e.hashval.get(), e.address.get())));
+            if leaf.kind == LeafKind::Leaf1 {
+                with_bests = true;
+                let found = (0u32..).zip(leaf.lbests.iter().map(|best| best.get()));
+                compare_bests(fork, ctx, "dir.leaf.bests", bests.iter().copied(), found);
+            }
+            let hash = |entry: &xfskit_format::dir::leaf::LeafEntry| entry.hashval.get();
+            Ok(LeafHead::new(leaf.info, leaf.lents.first().map(hash).zip(leaf.last_hash())))
+        });
+        self.tree = tree;
+        let Some(entered) = entered else { return false };
+        let (leafblk, freeblk) = (geo.dir_leafblk().0.into(), geo.dir_freeblk().0.into());
+        let mapped = fork.mapped(leafblk, freeblk);
+        let stray = mapped.saturating_sub(entered * u64::from(geo.dirblkfsbs()));
+        vol.sink.error(vol.ctx(at).eq("dir.leaf.unreached", 0, stray));
+        if with_bests {
+            let stray = fork.mapped(freeblk, u64::MAX);
+            return vol.sink.error(vol.ctx(at).eq("dir.free.unreached", 0, stray));
+        }
+        self.judge_free_index(fork, at)
+    }
+
+    fn judge_free_index(&mut self, fork: MappedFork<'_, '_>, at: Location) -> bool {
+        let vol = fork.vol;
+        let geo = &vol.geo;
+        let (step, freeblk) = (u64::from(geo.dirblkfsbs()), u64::from(geo.dir_freeblk().0));
+        let per_block = u32::try_from(free_max(geo)).unwrap_or(1).max(1);
+        let mut sound = true;
+        let mut covered = 0usize;
+        let mut buf = std::mem::take(&mut self.buf);
+        for extent in fork.map.iter().filter(|e| e.end().0 > freeblk) {
+            let from = extent.startoff.0.max(freeblk).next_multiple_of(step);
+            for fileoff in (from..extent.end().0).step_by(usize::try_from(step).unwrap_or(1)) {
+                let at = fork.location("dir free index", fileoff);
+                let ctx = vol.ctx(at);
+                buf.resize(geo.dirblksize(), 0);
+                let bests = &self.bests;
+                let judged = fork.read(at, &mut buf).and_then(|()| {
+                    vol.judge_in(at, &mut buf, free::CRC_OFFSET, |bytes| {
+                        let index = Free::verify(bytes, &ctx)?;
+                        let end = index.firstdb.saturating_add(per_block);
+                        let range = index.firstdb..end;
+                        let due = bests.iter().copied().filter(|(db, _)| range.contains(db));
+                        covered += due.clone().count();
+                        let found = index.fbests.iter().map(|best| best.get());
+                        let found = (index.firstdb..).zip(found);
+                        compare_bests(fork, &ctx, "dir.free.bests", due, found);
+                        Ok(())
+                    })
+                });
+                sound &= judged.is_some();
+            }
+        }
+        self.buf = buf;
+        if sound {
+            let found = covered;
+            vol.sink.error(vol.ctx(at).eq("dir.free.missing", self.bests.len(), found));
+        }
+        sound
+    }
+
+    /// Every name has its hash entry, every hash entry its name.
+    fn compare_hashes(&mut self, fork: MappedFork<'_, '_>) {
+        let vol = fork.vol;
+        self.named.sort_unstable();
+        self.hashed.sort_unstable();
+        if self.named == self.hashed {
+            return;
+        }
+        let geo = &vol.geo;
+        let place = |packed: u64| {
+            let ptr = address(packed);
+            let at = fork.location("dir block", ptr.fileoff(geo).0);
+            vol.ctx(at.index(ptr.offset(geo)))
+        };
+        crate::space::merge(
+            &self.named,
+            &self.hashed,
+            |n| **n,
+            |h| **h,
+            |named, hashed| {
+                let (id, packed, wanted) = match (named, hashed) {
+                    (Some(n), None) => ("dir.leaf.missing", *n, "a hash entry for the name"),
+                    (None, Some(h)) => ("dir.leaf.extra", *h, "a name for the hash entry"),
+                    _ => return,
+                };
+                let found = format!("hash {:#010x}", packed >> 32);
+                vol.sink.error(place(packed).require(id, false, wanted, found));
+            },
+        );
+        for twice in self.hashed.windows(2).filter(|pair| pair[0] == pair[1]) {
+            let wanted = "one hash entry for each name";
+            vol.sink.error(place(twice[0]).require("dir.leaf.dup", false, wanted, "two"));
+        }
+    }
+}
+
+/// A table of free space against the data blocks: `due` are those that exist.
+fn compare_bests(
+    fork: MappedFork<'_, '_>,
+    ctx: &Ctx<'_>,
+    id: &'static str,
+    due: impl Iterator<Item = (u32, u16)>,
+    found: impl Iterator<Item = (u32, u16)>,
+) {
+    let found = found.filter(|(_, best)| *best != NULLDATAOFF);
+    crate::space::merge(
+        due,
+        found,
+        |due| due.0,
+        |found| found.0,
+        |due, found| {
+            let verdict: Verdict = match (due, found) {
+                (Some((db, due)), Some((_, found))) => ctx.entry(db as usize).eq(id, due, found),
+                (Some((db, _)), None) => {
+                    ctx.entry(db as usize).require(id, false, "an entry for the data block", "none")
+                }
+                (None, Some((db, best))) => {
+                    ctx.entry(db as usize).require(id, false, "no entry for a hole", best)
+                }
+                (None, None) => Ok(()),
+            };
+            fork.vol.sink.error(verdict);
+        },
+    );
+}
