@@ -1,19 +1,25 @@
-//! A batch of scattered reads: `FileDevice::read_batch` beside one read after the other and beside
-//! threads, from one run, on data in the page cache and on data that is not.
+//! A batch of scattered reads: `FileDevice::read_batch` beside one read after the other, beside
+//! threads and beside io_uring, from one run, on data in the page cache and on data that is not.
 //!
 //! `batch IMAGE [TURNS]`: IMAGE is a file of some GiB on the disk to be measured; it is made with
 //! 1 GiB of data where it is missing. "Cold" means that the file's own pages were dropped
 //! (`POSIX_FADV_DONTNEED`) before each turn.
 
+#![allow(unsafe_code)] // io_uring takes pointers
+
+use std::cell::RefCell;
 use std::fs::File;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::time::Instant;
 
+use io_uring::{IoUring, opcode, types};
 use xfskit_block::{BlockDevice, FileDevice, IoRead, OpenMode};
 use xfskit_units::{ByteLen, ByteOffset};
 
 const READ_BYTES: usize = 4096;
 const THREADS: usize = 8;
+const RING_ENTRIES: u32 = 256;
 const MADE_BYTES: u64 = 1 << 30;
 
 /// A contestant: its name, and how it reads a batch.
@@ -37,8 +43,34 @@ fn read_batch(device: &FileDevice, _: &File, batch: &mut [IoRead<'_>]) {
     assert!(device.read_batch(batch).iter().all(Result::is_ok));
 }
 
-const CONTESTANTS: [Contestant; 3] =
-    [("one by one", one_by_one), ("8 threads", threads), ("read_batch", read_batch)];
+/// The road not taken: the same reads through one io_uring per thread.
+fn uring(_: &FileDevice, file: &File, batch: &mut [IoRead<'_>]) {
+    thread_local! {
+        static RING: RefCell<IoUring> =
+            RefCell::new(IoUring::new(RING_ENTRIES).expect("the kernel allows io_uring"));
+    }
+    RING.with_borrow_mut(|ring| {
+        for part in batch.chunks_mut(RING_ENTRIES as usize) {
+            for io in &mut *part {
+                let len = u32::try_from(io.buf.len()).expect("reads are small");
+                let fd = types::Fd(file.as_raw_fd());
+                let read = opcode::Read::new(fd, io.buf.as_mut_ptr(), len).offset(io.offset.0);
+                // SAFETY: the buffer is borrowed until this function returns, which is after its
+                // read was reaped below.
+                unsafe { ring.submission().push(&read.build()).expect("the ring has room") };
+            }
+            ring.submit_and_wait(part.len()).expect("reads are taken");
+            assert!(ring.completion().all(|done| done.result() > 0));
+        }
+    });
+}
+
+const CONTESTANTS: [Contestant; 4] = [
+    ("one by one", one_by_one),
+    ("8 threads", threads),
+    ("read_batch", read_batch),
+    ("io_uring", uring),
+];
 
 fn drop_pages(file: &File) {
     rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed).expect("pages are dropped");
