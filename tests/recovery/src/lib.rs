@@ -1,0 +1,95 @@
+//! Journals that the kernel left dirty, replayed by us and by the kernel, side by side.
+//!
+//! Each image is copied twice. The kernel recovers one copy by mounting it; ours is replayed into
+//! the other, whose journal is then marked clean. `xfs_repair -n` must have nothing to say about
+//! ours, and both, mounted, must show the same tree: names, times, attributes, contents.
+
+use std::path::Path;
+
+use xfskit_block::{BlockDevice, OverlayDevice};
+use xfskit_block::{FileDevice, OpenMode};
+use xfskit_core::recovery::{self, Replay};
+use xfskit_core::volume::read_superblock;
+use xfskit_test_oracle::{Image, Manifest, Mount, Scratch, Xfsprogs, kernel};
+
+/// Opens an image file.
+///
+/// # Panics
+/// Where it cannot.
+pub fn open(path: &Path, mode: OpenMode) -> FileDevice {
+    FileDevice::open(path, mode).unwrap_or_else(|why| panic!("{}: {why}", path.display()))
+}
+
+/// Replays the journal of `image` in place and marks it clean.
+///
+/// # Errors
+/// What recovery says.
+pub fn replay_in_place(image: &Image<'_>) -> Result<Replay, xfskit_core::Error> {
+    let dev = open(image.path(), OpenMode::ReadWrite);
+    let log_dev = image.log().map(|path| open(path, OpenMode::ReadWrite));
+    let log_dev = log_dev.as_ref().map(|dev| dev as &dyn BlockDevice);
+    let sb = read_superblock(&dev)?;
+    let replay = recovery::replay(&dev, log_dev, &sb)?;
+    if !replay.clean {
+        let geo = read_superblock(&dev)?.geometry();
+        recovery::open_log(&dev, log_dev, &geo)?.seal()?;
+    }
+    Ok(replay)
+}
+
+/// Replays the journal of `image` into memory.
+///
+/// # Errors
+/// What recovery says.
+pub fn replay_in_memory(image: &Image<'_>) -> Result<(OverlayDevice, Replay), xfskit_core::Error> {
+    let dev = OverlayDevice::new(std::sync::Arc::new(open(image.path(), OpenMode::ReadOnly)));
+    let log_dev = image.log().map(|path| open(path, OpenMode::ReadOnly));
+    let log_dev = log_dev.as_ref().map(|dev| dev as &dyn BlockDevice);
+    let sb = read_superblock(&dev)?;
+    let replay = recovery::replay(&dev, log_dev, &sb)?;
+    Ok((dev, replay))
+}
+
+/// What the kernel shows of `image`.
+///
+/// # Panics
+/// Where it cannot be mounted.
+pub fn shown(image: &Image<'_>, scratch: &Scratch) -> Manifest {
+    let mount = Mount::read_only(image, scratch).expect("mount");
+    let manifest = kernel::manifest(mount.path());
+    mount.unmount().expect("unmount");
+    manifest
+}
+
+/// Replays `image`, a journal left dirty, and compares with the kernel's own recovery.
+///
+/// # Panics
+/// Where the two differ, or `xfs_repair -n` finds something.
+pub fn compare(name: &str, image: &Image<'_>, scratch: &Scratch) -> Replay {
+    let theirs = image.copy("theirs.img");
+    Mount::recover(&theirs, scratch).unwrap_or_else(|why| panic!("{name}: kernel: {why}"));
+    let expected = shown(&theirs, scratch);
+
+    let ours = image.copy("ours.img");
+    let replay = replay_in_place(&ours).unwrap_or_else(|why| panic!("{name}: {why}"));
+    let again = replay_in_place(&ours).unwrap_or_else(|why| panic!("{name}, again: {why}"));
+    assert!(again.clean, "{name}: the journal is clean after recovery");
+    let differences = expected.differences(&shown(&ours, scratch), 20);
+    assert!(differences.is_empty(), "{name}:\n{}", differences.join("\n"));
+    // What the kernel does after replay (unlinked inodes, intents) is not done here.
+    if replay.unfinished.is_empty() && replay.unlinked_lists == 0 {
+        let tools = Xfsprogs::all().pop().expect("xfsprogs");
+        let said = tools.repair_n(&ours, &[]).err().unwrap_or_default();
+        let complaints: Vec<&str> = said.lines().filter(|line| !is_chatter(line)).collect();
+        assert!(complaints.is_empty(), "{name}:\n{}", complaints.join("\n"));
+    }
+    replay
+}
+
+/// Lines of `xfs_repair` that are no complaint. Staging extents of copy on write stay behind until
+/// somebody mounts the volume to write to it.
+fn is_chatter(line: &str) -> bool {
+    let known = ["xfs_repair ", "Phase ", "        - ", "No modify flag", "leftover CoW extent "];
+    let about_host = ["Cannot get host", "Repair may fail", "the image and the host"];
+    known.iter().chain(&about_host).any(|start| line.starts_with(start))
+}

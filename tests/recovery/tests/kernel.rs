@@ -1,0 +1,50 @@
+//! Every way to leave a journal dirty that the oracle knows.
+
+use xfskit_test_oracle::need::Need;
+use xfskit_test_oracle::{Scratch, dirty, long, needs};
+use xfskit_test_recovery::compare;
+
+/// Those that every run tries.
+const QUICK: &[&str] = &[
+    "corners-flushed",
+    "corners-1k",
+    "corners-external",
+    "corners-large-records",
+    "corners-small-records",
+    "nothing-but-a-file",
+    "born-and-removed",
+    "synced-then-changed",
+    "open-but-removed",
+    "wrapped",
+];
+
+#[test]
+fn a_dirty_journal_replays_to_what_the_kernel_recovers() {
+    if !needs(&[Need::Mount, Need::Xfsprogs]) {
+        return;
+    }
+    let only = std::env::var("XFSKIT_CRASH").ok();
+    for crash in dirty::CRASHES {
+        let wanted = match &only {
+            Some(name) => crash.name == name,
+            None => long() || QUICK.contains(&crash.name),
+        };
+        if !wanted {
+            continue;
+        }
+        let scratch = Scratch::new(crash.name);
+        let Some(image) = crash.leave(&scratch) else { continue };
+        let start = std::time::Instant::now();
+        let replay = compare(crash.name, &image, &scratch);
+        eprintln!(
+            "{}: {} records, {} transactions, {:?}, {} unfinished, {} unlinked, {:?}",
+            crash.name,
+            replay.records,
+            replay.transactions,
+            replay.items,
+            replay.unfinished.len(),
+            replay.unlinked_lists,
+            start.elapsed()
+        );
+    }
+}
