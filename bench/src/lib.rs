@@ -1,1 +1,4 @@
 //! Benchmarks: each prints both sides of a claim from one run.
+
+pub mod kernel;
+pub mod turns;
