@@ -1,0 +1,89 @@
+//! `FileDevice` on block devices of the kernel's own: loop devices.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use xfskit_block::{BlockDevice, Error, FileDevice, OpenMode};
+use xfskit_test_oracle::{Image, Need, Scratch, needs};
+use xfskit_units::{ByteLen, ByteOffset};
+
+const SIZE: u64 = 300 << 20;
+
+/// A loop device, detached when dropped.
+struct Loop(PathBuf);
+
+impl Loop {
+    fn attach(image: &Path, sector: &str) -> Self {
+        let out = Command::new("losetup")
+            .args(["--find", "--show", "--sector-size", sector])
+            .arg(image)
+            .output()
+            .expect("losetup runs");
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        Self(String::from_utf8(out.stdout).expect("a path").trim().into())
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").arg("--detach").arg(&self.0).status();
+    }
+}
+
+fn run(program: &str, args: &[&Path]) {
+    let status = Command::new(program).args(args).stdout(std::process::Stdio::null()).status();
+    assert!(status.is_ok_and(|s| s.success()), "{program} {args:?}");
+}
+
+#[test]
+fn a_block_device_tells_its_sizes_and_can_be_zeroed_and_discarded() {
+    if !needs(&[Need::Mount]) {
+        return;
+    }
+    let scratch = Scratch::new("block");
+    let image = Image::sparse(&scratch, "disk.img", SIZE);
+    let disk = Loop::attach(image.path(), "4096");
+    let device = FileDevice::open(&disk.0, OpenMode::ReadWrite).expect("opens");
+    assert!(device.is_block_device());
+    assert_eq!(device.size(), ByteLen(SIZE));
+    assert_eq!((device.logical_block_size(), device.physical_block_size()), (4096, 4096));
+    // Unaligned, and across pages.
+    device.write_at(ByteOffset(4000), &[7; 10_000]).expect("writes");
+    device.flush().expect("flushes");
+    device.write_zeroes(ByteOffset(5000), ByteLen(6000)).expect("zeroes");
+    let mut bytes = vec![1; 20_000];
+    device.read_at(ByteOffset(0), &mut bytes).expect("reads");
+    for (i, byte) in bytes.iter().enumerate() {
+        let written = (4000..5000).contains(&i) || (11_000..14_000).contains(&i);
+        assert_eq!(*byte, if written { 7 } else { 0 }, "byte {i}");
+    }
+    device.discard(ByteOffset(0), device.size()).expect("discards");
+    device.read_at(ByteOffset(0), &mut bytes).expect("reads");
+    assert!(bytes.iter().all(|&b| b == 0), "a loop device reads zeroes where it was discarded");
+    assert_eq!(
+        device.next_data(ByteOffset(0)).expect("answers"),
+        Some(ByteOffset(0)..ByteOffset(SIZE)),
+        "a block device cannot tell holes: all is data"
+    );
+    assert!(matches!(FileDevice::open(&disk.0, OpenMode::ReadWrite), Err(Error::InUse { .. })));
+}
+
+#[test]
+fn a_mounted_block_device_is_refused_for_writing_and_not_for_reading() {
+    if !needs(&[Need::Mount]) {
+        return;
+    }
+    let scratch = Scratch::new("mounted");
+    let image = Image::sparse(&scratch, "disk.img", SIZE);
+    let disk = Loop::attach(image.path(), "512");
+    run("mkfs.xfs", &[Path::new("-q"), &disk.0]);
+    let point = scratch.path().join("mounted");
+    std::fs::create_dir(&point).expect("mount point");
+    run("mount", &[&disk.0, &point]);
+    let writer = FileDevice::open(&disk.0, OpenMode::ReadWrite);
+    let reader = FileDevice::open(&disk.0, OpenMode::ReadOnly);
+    run("umount", &[&point]);
+    assert!(matches!(writer, Err(Error::InUse { .. })), "{writer:?}");
+    assert!(reader.is_ok());
+    FileDevice::open(&disk.0, OpenMode::ReadWrite).expect("opens when unmounted");
+}
