@@ -223,17 +223,16 @@ impl<'a> Node<'a> {
     pub fn verify(block: &'a [u8], ctx: &Ctx<'_>, fork: Fork) -> Verdict<Self> {
         const IDS: Ids = ids!("da.node");
         let layout = Layout::of(ctx.geo);
-        let info = verify_info(block, ctx, fork, &IDS, &[layout.da_node_magic])?;
+        verify_info(block, ctx, fork, &IDS, &[layout.da_node_magic])?;
         let count = bytes::be16(block, layout.da_count).unwrap_or(0);
-        let level = bytes::be16(block, layout.da_count.saturating_add(2)).unwrap_or(0);
-        ctx.within("da.node.level", 1..=MAX_LEVEL, level)?;
         ctx.within("da.node.count", 1..=node_max(ctx.geo, fork), usize::from(count))?;
-        let Some(btree) = table::<NodeEntry>(block, layout.da_node_header, count.into()) else {
+        let Some(node) = Self::parse(block, ctx.geo) else {
             return Err(ctx.short("da.node.count", block.len()));
         };
+        ctx.within("da.node.level", 1..=MAX_LEVEL, node.level)?;
         let root = root(ctx.geo, fork).0;
         let mut last = 0;
-        for (i, child) in btree.iter().enumerate() {
+        for (i, child) in node.btree.iter().enumerate() {
             let (hash, before) = (child.hashval.get(), child.before.get());
             if hash < last {
                 ctx.entry(i).at_least("da.node.order", last, hash)?;
@@ -242,7 +241,18 @@ impl<'a> Node<'a> {
             ctx.entry(i).require("da.node.before", valid, "a block below the root", before)?;
             last = hash;
         }
-        Ok(Self { info, level, btree })
+        Ok(node)
+    }
+
+    /// A node that was verified before, or (for a look at a damaged one) as far as it can be
+    /// understood. `None` where its entries do not fit the block.
+    pub fn parse(block: &'a [u8], geo: &Geometry) -> Option<Self> {
+        let layout = Layout::of(geo);
+        let (info, _) = BlkInfo::ref_from_prefix(block).ok()?;
+        let count = bytes::be16(block, layout.da_count)?;
+        let level = bytes::be16(block, layout.da_count.saturating_add(2))?;
+        let btree = table::<NodeEntry>(block, layout.da_node_header, count.into())?;
+        Some(Self { info, level, btree })
     }
 
     /// The first child that may hold `hash`; `None` where all are smaller.

@@ -160,37 +160,41 @@ impl<'a> Leaf<'a> {
     pub fn verify(block: &'a [u8], ctx: &Ctx<'_>) -> Verdict<Self> {
         const IDS: Ids = ids!("attr.leaf");
         let layout = Layout::of(ctx.geo);
-        let info = da::verify_info(block, ctx, Fork::Attr, &IDS, &[layout.attr_leaf_magic])?;
-        let Some([hdr]) = da::table::<Hdr>(block, layout.da_count, 1) else {
-            return Err(ctx.short("attr.leaf.count", block.len()));
-        };
-        let count = usize::from(hdr.count.get());
+        da::verify_info(block, ctx, Fork::Attr, &IDS, &[layout.attr_leaf_magic])?;
         let start = layout.attr_leaf_header;
+        let count = usize::from(bytes::be16(block, layout.da_count).unwrap_or(0));
         let room = da::rows::<LeafEntry>(block.len().saturating_sub(start));
         ctx.at_most("attr.leaf.count", room, count)?;
-        let Some(entries) = da::table::<LeafEntry>(block, start, count) else {
+        let Some(leaf) = Self::parse(block, ctx.geo) else {
             return Err(ctx.short("attr.leaf.count", block.len()));
         };
-        // In a block of 64 KiB the end does not fit its field, and stands there as 0.
-        let firstused = match (hdr.firstused.get(), block.len()) {
-            (0, 65536) => 65536,
-            (first, _) => usize::from(first),
-        };
-        let end = start.saturating_add(size_of_val(entries));
-        ctx.within("attr.leaf.firstused", end..=block.len(), firstused)?;
-        for (i, free) in hdr.freemap.iter().enumerate() {
+        let end = start.saturating_add(size_of_val(leaf.entries));
+        ctx.within("attr.leaf.firstused", end..=block.len(), leaf.firstused)?;
+        for (i, free) in leaf.freemap.iter().enumerate() {
             let (base, size) = (usize::from(free.base.get()), usize::from(free.size.get()));
             let aligned = base.is_multiple_of(ALIGN) && size.is_multiple_of(ALIGN);
             let inside = base.saturating_add(size) <= block.len();
             let want = "multiples of 4 within the block";
             ctx.entry(i).require("attr.leaf.freemap", aligned && inside, want, base)?;
         }
-        let usedbytes = hdr.usedbytes.get();
-        let holes = hdr.holes != 0;
-        let freemap = &hdr.freemap[..];
-        let leaf = Self { info, usedbytes, firstused, holes, freemap, entries, block };
         leaf.verify_entries(ctx)?;
         Ok(leaf)
+    }
+
+    /// A leaf that was verified before, or (for a look at a damaged one) as far as it can be
+    /// understood. `None` where its entries do not fit the block.
+    pub fn parse(block: &'a [u8], geo: &Geometry) -> Option<Self> {
+        let layout = Layout::of(geo);
+        let (info, _) = BlkInfo::ref_from_prefix(block).ok()?;
+        let (hdr, _) = Hdr::ref_from_prefix(block.get(layout.da_count..)?).ok()?;
+        let entries = da::table(block, layout.attr_leaf_header, hdr.count.get().into())?;
+        // In a block of 64 KiB the end does not fit its field, and stands there as 0.
+        let firstused = match (hdr.firstused.get(), block.len()) {
+            (0, 65536) => 65536,
+            (first, _) => usize::from(first),
+        };
+        let (usedbytes, holes) = (hdr.usedbytes.get(), hdr.holes != 0);
+        Some(Self { info, usedbytes, firstused, holes, freemap: &hdr.freemap, entries, block })
     }
 
     fn verify_entries(&self, ctx: &Ctx<'_>) -> Verdict {

@@ -21,7 +21,7 @@ use crate::ctx::Ctx;
 use crate::da::{self, Ids, ids};
 use crate::dir::leaf::{LeafEntry, verify_order};
 use crate::dir::{self, DataPtr, ENTRY_ALIGN, Entry, FTYPE_END};
-use crate::fault::{Fault, Verdict};
+use crate::fault::{Expected, Fault, Verdict};
 use crate::hash;
 use crate::layout::Layout;
 
@@ -176,6 +176,7 @@ pub struct Data<'a> {
 }
 
 const IDS: Ids = ids!("dir.data");
+const FITS: &str = "a hash table that fits the block";
 
 impl<'a> Data<'a> {
     /// Judges `block`, one directory block, as data block of a directory; as of this form where
@@ -191,25 +192,31 @@ impl<'a> Data<'a> {
             Some(Form::Data) => &magics[..1],
             Some(Form::Block) => &magics[1..],
         };
-        let magic = verify_hdr(block, ctx, &IDS, magics)?;
-        let Some(bestfree) = da::table::<BestFree>(block, layout.dir_bestfree, 3) else {
-            return Err(ctx.short("dir.data.bestfree", block.len()));
+        verify_hdr(block, ctx, &IDS, magics)?;
+        let Some(data) = Self::parse(block, ctx.geo) else {
+            let count = bytes::be32(block, block.len().saturating_sub(TAIL_LEN)).unwrap_or(0);
+            return Err(ctx.fault("dir.block.count", Expected::Described(FITS.into()), count));
         };
-        let form = if magic == layout.dir_block_magic { Form::Block } else { Form::Data };
-        let (bleaf, stale) = match form {
-            Form::Block => verify_tail(block, ctx)?,
-            Form::Data => (&[][..], 0),
-        };
-        let mut end = block.len();
-        if form == Form::Block {
-            end = end.saturating_sub(TAIL_LEN).saturating_sub(size_of_val(bleaf));
+        if data.form == Form::Block {
+            let (order, stale) = ("dir.block.order", "dir.block.stale");
+            verify_order(data.bleaf, data.stale, ctx, order, stale)?;
         }
-        let area = block.get(..end).unwrap_or(block);
-        let offset = layout.dir_data_header;
-        let slots = Slots { area, offset, ftype: ctx.geo.features.ftype() };
-        let data = Self { form, bestfree, bleaf, stale, slots };
         data.verify_slots(ctx)?;
         Ok(data)
+    }
+
+    /// A block that was verified before, or (for a look at a damaged one) as far as it can be
+    /// understood. `None` where it has neither form's magic, or where its hash table does not fit.
+    pub fn parse(block: &'a [u8], geo: &Geometry) -> Option<Self> {
+        let layout = Layout::of(geo);
+        let form = Form::of(block, geo)?;
+        let bestfree = da::table::<BestFree>(block, layout.dir_bestfree, 3)?;
+        let (area, bleaf, stale) = match form {
+            Form::Block => split_tail(block, layout.dir_data_header)?,
+            Form::Data => (block, &[][..], 0),
+        };
+        let slots = Slots { area, offset: layout.dir_data_header, ftype: geo.features.ftype() };
+        Some(Self { form, bestfree, bleaf, stale, slots })
     }
 
     /// Walks the whole block: each slot's own fields, no gaps side by side, `bestfree`, and in
@@ -295,22 +302,17 @@ impl<'a> Data<'a> {
 /// Bytes of `btail`: `count` and `stale`.
 const TAIL_LEN: usize = 8;
 
-/// Judges the hash table at the end of a block-form directory; answers with it and its `stale`.
-fn verify_tail<'a>(block: &'a [u8], ctx: &Ctx<'_>) -> Verdict<(&'a [LeafEntry], u32)> {
-    let tail = block.len().saturating_sub(TAIL_LEN);
-    let count = bytes::be32(block, tail).unwrap_or(0);
-    let stale = bytes::be32(block, tail.saturating_add(4)).unwrap_or(0);
-    let room = da::rows::<LeafEntry>(tail.saturating_sub(Layout::of(ctx.geo).dir_data_header));
-    let room = u32::try_from(room).unwrap_or(u32::MAX);
-    ctx.at_most("dir.block.count", room.saturating_sub(1), count)?;
-    let len = xfskit_units::index(u64::from(count)).saturating_mul(size_of::<LeafEntry>());
-    let start = tail.saturating_sub(len);
-    let count = xfskit_units::index(u64::from(count));
-    let Some(bleaf) = da::table::<LeafEntry>(block, start, count) else {
-        return Err(ctx.short("dir.block.count", block.len()));
-    };
-    verify_order(bleaf, stale, ctx, "dir.block.order", "dir.block.stale")?;
-    Ok((bleaf, stale))
+/// A block-form block in its parts: head and names, hash table, `stale`. `None` where the hash
+/// table is longer than what the head of `head` bytes leaves.
+fn split_tail(block: &[u8], head: usize) -> Option<(&[u8], &[LeafEntry], u32)> {
+    let tail = block.len().checked_sub(TAIL_LEN)?;
+    let count = xfskit_units::index(bytes::be32(block, tail)?.into());
+    let stale = bytes::be32(block, tail.checked_add(4)?)?;
+    let start = tail.checked_sub(count.checked_mul(size_of::<LeafEntry>())?)?;
+    if start <= head {
+        return None;
+    }
+    Some((block.get(..start)?, da::table(block, start, count)?, stale))
 }
 
 fn verify_entry(entry: &Entry<'_>, ctx: &Ctx<'_>, offset: usize) -> Verdict {

@@ -47,22 +47,28 @@ impl<'a> Free<'a> {
         const IDS: Ids = ids!("dir.free");
         let layout = Layout::of(ctx.geo);
         data::verify_hdr(block, ctx, &IDS, &[layout.dir_free_magic])?;
-        let field = |i: usize| {
-            let offset = layout.dir_free_fields.saturating_add(i.saturating_mul(4));
-            bytes::be32(block, offset).unwrap_or(0)
-        };
-        let (first, nvalid, nused) = (field(0), field(1), field(2));
-        if let Some(expected) = ctx.at.fileoff.and_then(|at| firstdb(ctx.geo, at)) {
-            ctx.eq("dir.free.firstdb", expected, first)?;
-        }
+        let nvalid = bytes::be32(block, layout.dir_free_fields.saturating_add(4)).unwrap_or(0);
         let max = u32::try_from(free_max(ctx.geo)).unwrap_or(0);
         ctx.at_most("dir.free.nvalid", max, nvalid)?;
-        let count = xfskit_units::index(nvalid.into());
-        let Some(fbests) = da::table::<U16>(block, layout.dir_free_header, count) else {
+        let Some(free) = Self::parse(block, ctx.geo) else {
             return Err(ctx.short("dir.free.nvalid", block.len()));
         };
-        let used = fbests.iter().filter(|best| best.get() != NULLDATAOFF).count();
-        ctx.eq("dir.free.nused", used as u64, nused.into())?;
-        Ok(Self { firstdb: first, nused, fbests })
+        if let Some(expected) = ctx.at.fileoff.and_then(|at| firstdb(ctx.geo, at)) {
+            ctx.eq("dir.free.firstdb", expected, free.firstdb)?;
+        }
+        let used = free.fbests.iter().filter(|best| best.get() != NULLDATAOFF).count();
+        ctx.eq("dir.free.nused", used as u64, free.nused.into())?;
+        Ok(free)
+    }
+
+    /// A block that was verified before, or (for a look at a damaged one) as far as it can be
+    /// understood. `None` where its slots do not fit the block.
+    pub fn parse(block: &'a [u8], geo: &Geometry) -> Option<Self> {
+        let layout = Layout::of(geo);
+        let fields = block.get(layout.dir_free_fields..)?;
+        let (firstdb, nused) = (bytes::be32(fields, 0)?, bytes::be32(fields, 8)?);
+        let nvalid = xfskit_units::index(bytes::be32(fields, 4)?.into());
+        let fbests = da::table::<U16>(block, layout.dir_free_header, nvalid)?;
+        Some(Self { firstdb, nused, fbests })
     }
 }

@@ -93,6 +93,14 @@ pub struct Leaf<'a> {
     pub lbests: &'a [U16],
 }
 
+/// The table of free space at the end of a leaf1.
+fn bests(block: &[u8]) -> Option<&[U16]> {
+    let tail = block.len().checked_sub(size_of::<U32>())?;
+    let count = xfskit_units::index(bytes::be32(block, tail)?.into());
+    let start = tail.checked_sub(count.checked_mul(size_of::<U16>())?)?;
+    da::table(block, start, count)
+}
+
 /// Most entries of one leaf.
 pub fn leaf_max(geo: &Geometry) -> usize {
     da::rows::<LeafEntry>(geo.dirblksize().saturating_sub(Layout::of(geo).dir_leaf_header))
@@ -112,25 +120,36 @@ impl<'a> Leaf<'a> {
             Some(Kind::LeafN) => &magics[..1],
             Some(Kind::Leaf1) => &magics[1..],
         };
-        let info = da::verify_info(block, ctx, Fork::Data, &IDS, magics)?;
-        let single = info.magic.get() == layout.dir_leaf1_magic;
-        let kind = if single { Kind::Leaf1 } else { Kind::LeafN };
+        da::verify_info(block, ctx, Fork::Data, &IDS, magics)?;
         let count = usize::from(bytes::be16(block, layout.da_count).unwrap_or(0));
-        let stale = bytes::be16(block, layout.da_count.saturating_add(2)).unwrap_or(0);
         ctx.at_most("dir.leaf.count", leaf_max(ctx.geo), count)?;
-        let Some(lents) = da::table::<LeafEntry>(block, layout.dir_leaf_header, count) else {
+        let Some(leaf) = Self::parse(block, ctx.geo) else {
             return Err(ctx.short("dir.leaf.count", block.len()));
         };
-        verify_order(lents, stale.into(), ctx, "dir.leaf.order", "dir.leaf.stale")?;
-        let mut leaf = Self { info, kind, stale, lents, lbests: &[] };
-        if kind == Kind::Leaf1 {
-            leaf.lbests = leaf.verify_single(block, ctx)?;
+        let (order, stale) = ("dir.leaf.order", "dir.leaf.stale");
+        verify_order(leaf.lents, leaf.stale.into(), ctx, order, stale)?;
+        if leaf.kind == Kind::Leaf1 {
+            leaf.verify_single(block, ctx)?;
         }
         Ok(leaf)
     }
 
+    /// A leaf that was verified before, or (for a look at a damaged one) as far as it can be
+    /// understood. `None` where its entries do not fit the block.
+    pub fn parse(block: &'a [u8], geo: &Geometry) -> Option<Self> {
+        let layout = Layout::of(geo);
+        let (info, _) = BlkInfo::ref_from_prefix(block).ok()?;
+        let single = info.magic.get() == layout.dir_leaf1_magic;
+        let kind = if single { Kind::Leaf1 } else { Kind::LeafN };
+        let count = usize::from(bytes::be16(block, layout.da_count)?);
+        let stale = bytes::be16(block, layout.da_count.saturating_add(2))?;
+        let lents = da::table::<LeafEntry>(block, layout.dir_leaf_header, count)?;
+        let lbests = if single { bests(block).unwrap_or(&[]) } else { &[] };
+        Some(Self { info, kind, stale, lents, lbests })
+    }
+
     /// What only a leaf1 has: no siblings, `bests`, and addresses within the blocks listed there.
-    fn verify_single(&self, block: &'a [u8], ctx: &Ctx<'_>) -> Verdict<&'a [U16]> {
+    fn verify_single(&self, block: &[u8], ctx: &Ctx<'_>) -> Verdict {
         ctx.eq("dir.leaf.forw", 0, self.info.forw.get())?;
         ctx.eq("dir.leaf.back", 0, self.info.back.get())?;
         let tail = block.len().saturating_sub(size_of::<U32>());
@@ -139,8 +158,6 @@ impl<'a> Leaf<'a> {
         let end = Layout::of(ctx.geo).dir_leaf_header.saturating_add(entries);
         let room = u32::try_from(da::rows::<U16>(tail.saturating_sub(end))).unwrap_or(0);
         ctx.at_most("dir.leaf.bestcount", room, bestcount)?;
-        let count = xfskit_units::index(bestcount.into());
-        let start = tail.saturating_sub(count.saturating_mul(size_of::<U16>()));
         for (i, entry) in self.lents.iter().enumerate() {
             let known = entry.dataptr().is_none_or(|ptr| ptr.db(ctx.geo) < bestcount);
             if !known {
@@ -148,7 +165,7 @@ impl<'a> Leaf<'a> {
                 ctx.entry(i).require("dir.leaf.address", false, want, entry.address.get())?;
             }
         }
-        da::table(block, start, count).ok_or_else(|| ctx.short("dir.leaf.bestcount", block.len()))
+        Ok(())
     }
 
     /// The entries that carry `hash`.
