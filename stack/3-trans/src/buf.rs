@@ -49,6 +49,16 @@ impl BufMap {
         whole.then_some(Self { pieces })
     }
 
+    /// Address and length of the first piece.
+    pub fn first(&self) -> (Daddr, Sectors) {
+        self.pieces[0]
+    }
+
+    /// Address and length, where it is in one piece.
+    pub fn as_single(&self) -> Option<(Daddr, Sectors)> {
+        (self.pieces.len() == 1).then(|| self.pieces[0])
+    }
+
     /// Length of the whole buffer in bytes.
     pub fn byte_len(&self) -> usize {
         index(self.pieces.iter().map(|(_, len)| len.byte_len().0).sum())
@@ -241,6 +251,17 @@ impl BufCache {
         let bytes = self.read_verified(map, ctx, verify)?;
         let buf = Arc::new(Buf { bytes, verified: AtomicBool::new(true) });
         Ok(self.shard(key).lock().insert(key, buf, self.shard_limit))
+    }
+
+    /// The bytes at `map` as they stand on the device, unjudged and uncached: for a look at a
+    /// damaged block.
+    ///
+    /// # Errors
+    /// [`BufError::Device`].
+    pub fn read_raw(&self, map: &BufMap) -> Result<Box<[u8]>, BufError> {
+        let mut bytes = vec![0; map.byte_len()].into_boxed_slice();
+        self.read_pieces(map, &mut bytes, 0)?;
+        Ok(bytes)
     }
 
     /// Reads `map` in the first way that passes `verify`.

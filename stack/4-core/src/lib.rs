@@ -13,17 +13,26 @@
 //! | [`inode`] | inodes one by one, by cluster |
 //! | [`bmap`] | extent lists: where a fork lies |
 //! | [`file`] | content of files, targets of symlinks |
+//! | [`dir`] | directories: listing, and look-up by hash |
+//! | [`attr`], [`parent`] | extended attributes, and the names of an inode by its parent pointers |
 //! | [`chunks`] | all inodes of the volume, by chunk: bulkstat |
 
+pub mod attr;
 pub mod bmap;
 pub mod chunks;
+mod da;
+pub mod dir;
 pub mod error;
 pub mod file;
 pub mod inode;
+pub mod parent;
 pub mod recovery;
 pub mod volume;
 
+pub use attr::{Attr, AttrValue, Xattr};
 pub use bmap::ExtentList;
+pub use dir::{Dir, DirEntry};
 pub use error::{Error, Result};
 pub use inode::Inode;
+pub use parent::Parent;
 pub use volume::{OpenOptions, Volume};

@@ -70,6 +70,21 @@ pub enum Place<'a> {
     },
 }
 
+impl Place<'_> {
+    /// Length of the value, in bytes.
+    pub fn len(&self) -> u32 {
+        match self {
+            Self::Local(value) => u32::try_from(value.len()).unwrap_or(u32::MAX),
+            Self::Remote { valuelen, .. } => *valuelen,
+        }
+    }
+
+    /// True for the empty value, which is one.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
 /// One attribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attr<'a> {
@@ -94,10 +109,7 @@ impl Attr<'_> {
 
     /// Length of the value, in bytes.
     pub fn value_len(&self) -> u32 {
-        match self.value {
-            Place::Local(value) => u32::try_from(value.len()).unwrap_or(u32::MAX),
-            Place::Remote { valuelen, .. } => valuelen,
-        }
+        self.value.len()
     }
 
     /// Bytes that name and value take in the leaf.

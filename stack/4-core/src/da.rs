@@ -1,0 +1,182 @@
+//! The hash btree of one fork: a directory's, or that of an attribute fork.
+//!
+//! Every walk ends, whatever the blocks say: each level must be one below the last, and a walk
+//! along siblings or over all leaves visits no more blocks than the fork has.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use xfskit_format::da::{self, Node};
+use xfskit_format::{Ctx, Expected, Fork, Layout, Location, Value, Verdict, attr, dir};
+use xfskit_trans::Buf;
+use xfskit_units::{DaBlock, Daddr, FileOff, Geometry, Ino, Sectors};
+
+use crate::bmap::ExtentList;
+use crate::error::Result;
+use crate::volume::Volume;
+
+/// Blocks announced to the device at once.
+const READ_AHEAD: usize = 64;
+
+/// A fork with a hash btree, and where its blocks lie.
+#[derive(Debug)]
+pub(crate) struct DaFork<'a> {
+    pub(crate) vol: &'a Volume,
+    pub(crate) ino: Ino,
+    pub(crate) fork: Fork,
+    pub(crate) extents: ExtentList,
+}
+
+/// A block of the tree: where it is in the fork, and its verified bytes.
+#[derive(Clone, Debug)]
+pub(crate) struct DaBuf {
+    pub(crate) dablk: DaBlock,
+    pub(crate) buf: Arc<Buf>,
+}
+
+/// Judges a block of the tree, node or leaf.
+fn verify_any(bytes: &[u8], ctx: &Ctx<'_>, fork: Fork) -> Verdict {
+    if da::magic(bytes) == Some(Layout::of(ctx.geo).da_node_magic) {
+        return Node::verify(bytes, ctx, fork).map(drop);
+    }
+    match fork {
+        Fork::Data => dir::leaf::Leaf::verify(bytes, ctx, None).map(drop),
+        Fork::Attr => attr::leaf::Leaf::verify(bytes, ctx).map(drop),
+    }
+}
+
+impl<'a> DaFork<'a> {
+    pub(crate) fn geo(&self) -> &'a Geometry {
+        self.vol.geo()
+    }
+
+    /// A block of this fork, called `what`, its place on the device not looked up.
+    pub(crate) fn at(&self, what: &'static str, fileoff: FileOff) -> Location {
+        Location::of(what).ino(self.ino).fork(self.fork).fileoff(fileoff)
+    }
+
+    /// Filesystem blocks of one block of the fork's tree.
+    fn unit(&self) -> u32 {
+        match self.fork {
+            Fork::Data => self.geo().dirblkfsbs(),
+            Fork::Attr => 1,
+        }
+    }
+
+    /// The block at `fileoff`, called `what`, judged by `verify`.
+    pub(crate) fn read(
+        &self,
+        what: &'static str,
+        fileoff: FileOff,
+        verify: &dyn Fn(&[u8], &Ctx<'_>) -> Verdict,
+    ) -> Result<Arc<Buf>> {
+        let at = self.at(what, fileoff);
+        let Some(map) = self.extents.map_blocks(self.geo(), fileoff, self.unit()) else {
+            let want = Expected::Described("a mapped block".into());
+            return Err(self.vol.ctx(at).fault("da.map", want, Value::Missing).into());
+        };
+        let (daddr, _) = map.first();
+        let at = at.daddr(daddr, Sectors(map.byte_len() as u64 / 512));
+        Ok(self.vol.cache().read(&map, &self.vol.ctx(at), verify)?)
+    }
+
+    /// Announces blocks of the fork that will be read soon.
+    pub(crate) fn read_ahead(&self, blocks: impl Iterator<Item = FileOff>) {
+        let single =
+            |fileoff| self.extents.map_blocks(self.geo(), fileoff, self.unit())?.as_single();
+        let ranges: Vec<(Daddr, Sectors)> = blocks.filter_map(single).collect();
+        if ranges.len() > 1 {
+            self.vol.cache().read_ahead(&ranges);
+        }
+    }
+
+    /// Node or leaf `dablk`.
+    fn read_tree(&self, dablk: DaBlock) -> Result<DaBuf> {
+        let what = match self.fork {
+            Fork::Data => "directory tree",
+            Fork::Attr => "attribute tree",
+        };
+        let verify = |bytes: &[u8], ctx: &Ctx<'_>| verify_any(bytes, ctx, self.fork);
+        let buf = self.read(what, FileOff(dablk.0.into()), &verify)?;
+        Ok(DaBuf { dablk, buf })
+    }
+
+    /// The node in `block`; `None` for a leaf.
+    fn node<'b>(&self, block: &'b DaBuf) -> Option<Node<'b>> {
+        let is_node = da::magic(&block.buf) == Some(Layout::of(self.geo()).da_node_magic);
+        if is_node { Node::parse(&block.buf, self.geo()) } else { None }
+    }
+
+    /// Fails where `block` does not stand on `level`, its parent being one above.
+    fn expect_level(&self, block: &DaBuf, level: u16) -> Result<()> {
+        let found = self.node(block).map_or(0, |node| node.level);
+        let at = self.at("da node", FileOff(block.dablk.0.into()));
+        Ok(self.vol.ctx(at).eq("da.node.level", level, found)?)
+    }
+
+    /// The first leaf that may hold `hash`; `None` where all hashes are smaller.
+    pub(crate) fn leaf_for(&self, hash: u32) -> Result<Option<DaBuf>> {
+        let mut block = self.read_tree(da::root(self.geo(), self.fork))?;
+        while let Some((child, level)) = self.node(&block).map(|n| (n.child(hash), n.level)) {
+            let Some(child) = child else { return Ok(None) };
+            block = self.read_tree(child)?;
+            self.expect_level(&block, level.saturating_sub(1))?;
+        }
+        Ok(Some(block))
+    }
+
+    /// The leaf behind `leaf`, whose `forw` says where.
+    pub(crate) fn next_leaf(&self, forw: u32) -> Result<Option<DaBuf>> {
+        if forw == 0 {
+            return Ok(None);
+        }
+        let block = self.read_tree(DaBlock(forw))?;
+        self.expect_level(&block, 0)?;
+        Ok(Some(block))
+    }
+
+    /// Most blocks that a walk may visit.
+    pub(crate) fn budget(&self) -> u64 {
+        self.extents.blocks()
+    }
+
+    /// Every leaf in hash order. What cannot be read is told in its place, and the walk goes on
+    /// with what stands beside it.
+    pub(crate) fn each_leaf(
+        &self,
+        each: &mut dyn FnMut(Result<&DaBuf>) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        let root = match self.read_tree(da::root(self.geo(), self.fork)) {
+            Ok(root) => root,
+            Err(err) => return each(Err(err)),
+        };
+        let mut budget = self.budget();
+        self.each_leaf_below(&root, &mut budget, each)
+    }
+
+    /// The depth of this recursion is the level of the root, which a verified node bounds.
+    fn each_leaf_below(
+        &self,
+        block: &DaBuf,
+        budget: &mut u64,
+        each: &mut dyn FnMut(Result<&DaBuf>) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        let Some(node) = self.node(block) else { return each(Ok(block)) };
+        for group in node.btree.chunks(READ_AHEAD) {
+            self.read_ahead(group.iter().map(|child| FileOff(child.before.get().into())));
+            for child in group {
+                let Some(left) = budget.checked_sub(1) else { return ControlFlow::Break(()) };
+                *budget = left;
+                let child = self.read_tree(DaBlock(child.before.get())).and_then(|child| {
+                    self.expect_level(&child, node.level.saturating_sub(1))?;
+                    Ok(child)
+                });
+                match child {
+                    Ok(child) => self.each_leaf_below(&child, budget, each)?,
+                    Err(err) => each(Err(err))?,
+                }
+            }
+        }
+        ControlFlow::Continue(())
+    }
+}

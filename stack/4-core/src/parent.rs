@@ -1,0 +1,100 @@
+//! Parent pointers: from an inode to the names it has, without searching any directory.
+
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+
+use xfskit_format::attr::Namespace;
+use xfskit_format::attr::parent::Rec;
+use xfskit_format::{Expected, Fork, inode};
+use xfskit_units::Ino;
+
+use crate::error::{Error, Result};
+use crate::inode::Inode;
+use crate::volume::Volume;
+
+/// Longest path that is followed, in names.
+const DEPTH_MAX: usize = 4096;
+
+/// One name of an inode.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Parent {
+    /// The directory.
+    pub ino: Ino,
+    /// The directory's generation when the name was made.
+    pub generation: u32,
+    /// The name, 1 to 255 bytes.
+    pub name: Vec<u8>,
+}
+
+impl Volume {
+    /// All names of `inode`, from its parent pointers.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] on a volume without parent pointers, [`Error::Device`],
+    /// [`Error::Corrupt`].
+    pub fn parents(&self, inode: &Inode) -> Result<Vec<Parent>> {
+        if !self.geo().features.parent() {
+            return Err(Error::Unsupported("a volume without parent pointers".into()));
+        }
+        let mut parents = Vec::new();
+        let mut failed = None;
+        self.attrs_with_values(inode, &mut |attr| {
+            match attr.and_then(|attr| match attr.namespace {
+                Namespace::Parent => self.parent(inode.ino(), attr.name, &attr.value).map(Some),
+                _ => Ok(None),
+            }) {
+                Ok(parent) => parents.extend(parent),
+                Err(err) => {
+                    failed = Some(err);
+                    return ControlFlow::Break(());
+                }
+            }
+            ControlFlow::Continue(())
+        })?;
+        failed.map_or(Ok(parents), Err)
+    }
+
+    fn parent(&self, ino: Ino, name: &[u8], value: &[u8]) -> Result<Parent> {
+        let ctx = self.ctx(inode::location(self.geo(), ino).fork(Fork::Attr));
+        let rec =
+            Rec::parse(value).ok_or_else(|| ctx.short("attr.parent.valuelen", value.len()))?;
+        Ok(Parent { ino: rec.ino(), generation: rec.p_gen.get(), name: name.to_vec() })
+    }
+
+    /// The absolute paths of inode `ino`, at most `limit` of them. The root's is "/"; an inode
+    /// without a name has none.
+    ///
+    /// # Errors
+    /// As [`parents`](Self::parents), and `attr.parent.loop` where directories are their own
+    /// ancestors.
+    pub fn paths(&self, ino: Ino, limit: usize) -> Result<Vec<Vec<u8>>> {
+        if ino == self.geo().rootino {
+            return Ok(vec![b"/".to_vec()]);
+        }
+        let mut paths = Vec::new();
+        for parent in self.parents(&self.iget(ino)?)?.into_iter().take(limit) {
+            paths.push(self.path_of(ino, parent)?);
+        }
+        Ok(paths)
+    }
+
+    /// The path that ends in `last`, a name of `ino`: up from directory to directory, each of which
+    /// has one parent.
+    fn path_of(&self, ino: Ino, last: Parent) -> Result<Vec<u8>> {
+        let mut names = vec![last.name];
+        let mut dir = last.ino;
+        let mut seen = HashSet::from([ino]);
+        while dir != self.geo().rootino {
+            let once = seen.insert(dir) && seen.len() <= DEPTH_MAX;
+            let parent = if once { self.parents(&self.iget(dir)?)?.pop() } else { None };
+            let Some(parent) = parent else {
+                let ctx = self.ctx(inode::location(self.geo(), dir).fork(Fork::Attr));
+                let want = Expected::Described("a way up to the root".into());
+                return Err(ctx.fault("attr.parent.loop", want, "none").into());
+            };
+            names.push(parent.name);
+            dir = parent.ino;
+        }
+        Ok(names.iter().rev().flat_map(|name| [b"/", &name[..]].concat()).collect())
+    }
+}
