@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use xfskit_block::BlockDevice;
+use xfskit_block::{BlockDevice, OverlayDevice};
 use xfskit_format::agf::Agf;
 use xfskit_format::agi::Agi;
 use xfskit_format::sb::{self, SbError, Superblock};
@@ -11,6 +11,7 @@ use xfskit_trans::{Buf, BufCache, BufMap};
 use xfskit_units::{AgNumber, ByteOffset, Geometry, Lsn};
 
 use crate::error::{Error, Result};
+use crate::recovery::{self, Replay};
 
 /// How a volume is opened.
 #[derive(Clone, Debug)]
@@ -36,6 +37,7 @@ pub struct Volume {
     sb: Superblock,
     cache: BufCache,
     log_head: Option<Lsn>,
+    replay: Option<Replay>,
 }
 
 impl Volume {
@@ -50,8 +52,27 @@ impl Volume {
         if geo.data_bytes() > dev.size() {
             return Err(Error::Corrupt(truncated(&geo, dev.size().0)));
         }
+        let (dev, replay) = match options.recovery {
+            true => recovered(dev, options.log_dev.as_deref(), &sb)?,
+            false => (dev, None),
+        };
+        let (sb, log_head) = match &replay {
+            Some(replay) if !replay.clean => (read_superblock(&*dev)?, Some(replay.head)),
+            Some(replay) => (sb, Some(replay.head)),
+            None => (sb, None),
+        };
         let cache = BufCache::new(dev, options.cache_bytes);
-        Ok(Self { geo, sb, cache, log_head: None })
+        Ok(Self { geo: sb.geometry(), sb, cache, log_head, replay })
+    }
+
+    /// What the journal held when the volume was opened; `None` where nobody looked.
+    pub fn replay(&self) -> Option<&Replay> {
+        self.replay.as_ref()
+    }
+
+    /// The journal's head, where it is known: no metadata may be newer.
+    pub fn log_head(&self) -> Option<Lsn> {
+        self.log_head
     }
 
     /// Sizes and conversions.
@@ -111,6 +132,22 @@ impl Volume {
         let buf = self.read_buf(at, &|bytes, ctx| Agi::verify(bytes, ctx, agno).map(|_| ()))?;
         Ok(Agi::verify(&buf, &self.ctx(at).crc_known(), agno)?.clone())
     }
+}
+
+/// The device as it is with the journal replayed: `dev` itself where the journal is clean, else a
+/// copy-on-write copy of it in memory.
+fn recovered(
+    dev: Arc<dyn BlockDevice>,
+    log_dev: Option<&dyn BlockDevice>,
+    sb: &Superblock,
+) -> Result<(Arc<dyn BlockDevice>, Option<Replay>)> {
+    if recovery::open_log(&*dev, log_dev, &sb.geometry())?.is_clean() {
+        let replay = recovery::replay(&*dev, log_dev, sb)?;
+        return Ok((dev, Some(replay)));
+    }
+    let copy: Arc<dyn BlockDevice> = Arc::new(OverlayDevice::new(dev));
+    let replay = recovery::replay(&*copy, log_dev, sb)?;
+    Ok((copy, Some(replay)))
 }
 
 /// Reads and judges the primary superblock. Its sector size is only known after a first look.

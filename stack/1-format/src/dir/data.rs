@@ -127,6 +127,18 @@ pub struct Slots<'a> {
 }
 
 impl<'a> Slots<'a> {
+    /// What stands in `block`, unjudged: for looking at damaged blocks.
+    pub fn of(block: &'a [u8], geo: &Geometry) -> Self {
+        let mut end = block.len();
+        if Form::of(block, geo) == Some(Form::Block) {
+            let tail = end.saturating_sub(TAIL_LEN);
+            let count = xfskit_units::index(bytes::be32(block, tail).unwrap_or(0).into());
+            end = tail.saturating_sub(count.saturating_mul(size_of::<LeafEntry>()));
+        }
+        let area = block.get(..end).unwrap_or(block);
+        Self { area, offset: Layout::of(geo).dir_data_header, ftype: geo.features.ftype() }
+    }
+
     fn entry(&self, rest: &'a [u8]) -> Option<(Entry<'a>, usize)> {
         let namelen = usize::from(*rest.get(8)?);
         let end = namelen.saturating_add(9);

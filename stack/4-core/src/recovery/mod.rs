@@ -102,8 +102,8 @@ pub fn open_log<'d>(
         (Some(start), _) => Log::open(dev, start, geo)?,
         (None, Some(log_dev)) => Log::open(log_dev, Daddr(0), geo)?,
         (None, None) => {
-            let what = "an external log without its device";
-            return Err(crate::Error::Unsupported(what.into()));
+            let what = "it is on a device of its own: name that device, or open without recovery";
+            return Err(crate::Error::Journal(what.into()));
         }
     };
     Ok(log)

@@ -1,0 +1,292 @@
+//! Named values, printed as `xfs_db` prints them and as JSON.
+
+use std::fmt;
+
+use serde_json::{Map, Value, json};
+use xfskit_format::timestamp::Timestamp;
+
+/// One value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Scalar {
+    /// In decimal.
+    Dec(u64),
+    /// In decimal, with a sign.
+    Signed(i64),
+    /// In hexadecimal; 0 prints without its prefix, as C does it.
+    Hex(u64),
+    /// In octal with a leading zero: a file's mode.
+    Octal(u64),
+    /// No block, no inode.
+    Null,
+    /// As it is: a UUID, a date.
+    Text(String),
+}
+
+impl fmt::Display for Scalar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Dec(n) => write!(f, "{n}"),
+            Self::Signed(n) => write!(f, "{n}"),
+            Self::Hex(0) | Self::Octal(0) => f.write_str("0"),
+            Self::Hex(n) => write!(f, "{n:#x}"),
+            Self::Octal(n) => write!(f, "0{n:o}"),
+            Self::Null => f.write_str("null"),
+            Self::Text(text) => f.write_str(text),
+        }
+    }
+}
+
+impl Scalar {
+    fn to_json(&self) -> Value {
+        match self {
+            Self::Dec(n) | Self::Hex(n) | Self::Octal(n) => json!(n),
+            Self::Signed(n) => json!(n),
+            Self::Null => Value::Null,
+            Self::Text(text) => json!(text),
+        }
+    }
+}
+
+/// What a name stands for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Item {
+    /// One value.
+    Scalar(Scalar),
+    /// One value and a remark: `1 (local)`.
+    Remark(Scalar, &'static str),
+    /// Bytes that are usually text.
+    Quoted(Vec<u8>),
+    /// Values with their indexes, the first of them `first`.
+    List {
+        /// Index of the first value.
+        first: usize,
+        /// The values.
+        values: Vec<Scalar>,
+        /// Of equal neighbours only the first is printed.
+        collapse: bool,
+    },
+    /// Records with the same columns.
+    Table {
+        /// Index of the first record.
+        first: usize,
+        /// Names of the columns.
+        columns: &'static [&'static str],
+        /// One vector a record.
+        rows: Vec<Vec<Scalar>>,
+    },
+    /// A line of its own, without a name: part of a hex dump, a heading.
+    Line(String),
+}
+
+/// A structure, decoded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Dump {
+    /// Names and values in the order of the structure.
+    pub fields: Vec<(String, Item)>,
+}
+
+impl Dump {
+    /// Adds one value.
+    pub fn scalar(&mut self, name: impl Into<String>, value: Scalar) {
+        self.fields.push((name.into(), Item::Scalar(value)));
+    }
+
+    /// Adds a decimal number.
+    pub fn dec(&mut self, name: impl Into<String>, value: impl Into<u64>) {
+        self.scalar(name, Scalar::Dec(value.into()));
+    }
+
+    /// Adds a hexadecimal number.
+    pub fn hex(&mut self, name: impl Into<String>, value: impl Into<u64>) {
+        self.scalar(name, Scalar::Hex(value.into()));
+    }
+
+    /// Adds anything.
+    pub fn item(&mut self, name: impl Into<String>, item: Item) {
+        self.fields.push((name.into(), item));
+    }
+
+    /// Adds a heading.
+    pub fn heading(&mut self, text: impl Into<String>) {
+        self.item("", Item::Line(text.into()));
+    }
+
+    /// Adds a table, unless it is empty.
+    pub fn table(
+        &mut self,
+        name: impl Into<String>,
+        first: usize,
+        columns: &'static [&'static str],
+        rows: Vec<Vec<Scalar>>,
+    ) {
+        if !rows.is_empty() {
+            self.item(name, Item::Table { first, columns, rows });
+        }
+    }
+
+    /// Adds a list, unless it is empty.
+    pub fn list(&mut self, name: &str, first: usize, values: Vec<Scalar>, collapse: bool) {
+        if !values.is_empty() {
+            self.item(name, Item::List { first, values, collapse });
+        }
+    }
+
+    /// Adds date and nanoseconds.
+    pub fn time(&mut self, name: &str, time: Timestamp) {
+        self.scalar(format!("{name}.sec"), Scalar::Text(date(time.sec)));
+        self.dec(format!("{name}.nsec"), time.nsec);
+    }
+
+    /// Everything of `other` behind what is here.
+    pub fn append(&mut self, other: Self) {
+        self.fields.extend(other.fields);
+    }
+
+    /// The same as JSON: an object by name, in order. Headings divide it into an array of objects.
+    pub fn to_json(&self) -> Value {
+        let mut parts: Vec<Value> = Vec::new();
+        let mut part = Map::new();
+        for (name, item) in &self.fields {
+            match item {
+                Item::Line(text) if name.is_empty() => {
+                    if !part.is_empty() {
+                        parts.push(Value::Object(std::mem::take(&mut part)));
+                    }
+                    part.insert("what".into(), json!(text));
+                }
+                _ => {
+                    part.insert(name.clone(), item.to_json());
+                }
+            }
+        }
+        parts.push(Value::Object(part));
+        if parts.len() == 1 { parts.remove(0) } else { Value::Array(parts) }
+    }
+}
+
+impl Item {
+    fn to_json(&self) -> Value {
+        match self {
+            Self::Scalar(value) => value.to_json(),
+            Self::Remark(value, remark) => json!({ "value": value.to_json(), "is": remark }),
+            Self::Quoted(bytes) => json!(String::from_utf8_lossy(bytes)),
+            Self::List { values, .. } => values.iter().map(Scalar::to_json).collect(),
+            Self::Table { columns, rows, .. } => {
+                let object = |row: &Vec<Scalar>| -> Value {
+                    let cells = columns.iter().zip(row);
+                    Value::Object(cells.map(|(c, v)| ((*c).to_owned(), v.to_json())).collect())
+                };
+                rows.iter().map(object).collect()
+            }
+            Self::Line(text) => json!(text),
+        }
+    }
+}
+
+/// `name[3-17]`, or `name[3]` for a single one.
+fn ranged(name: &str, first: usize, count: usize) -> String {
+    match count {
+        0 | 1 => format!("{name}[{first}]"),
+        n => format!("{name}[{first}-{}]", first + n - 1),
+    }
+}
+
+impl fmt::Display for Dump {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (name, item) in &self.fields {
+            match item {
+                Item::Scalar(value) => writeln!(f, "{name} = {value}")?,
+                Item::Remark(value, remark) => writeln!(f, "{name} = {value} ({remark})")?,
+                Item::Quoted(bytes) => writeln!(f, "{name} = \"{}\"", Escaped(bytes))?,
+                Item::List { first, values, collapse } => {
+                    write!(f, "{} =", ranged(name, *first, values.len()))?;
+                    for (i, value) in values.iter().enumerate() {
+                        if !*collapse || i == 0 || values[i - 1] != *value {
+                            write!(f, " {}:{value}", first + i)?;
+                        }
+                    }
+                    writeln!(f)?;
+                }
+                Item::Table { first, columns, rows } => {
+                    write!(f, "{} = [{}]", ranged(name, *first, rows.len()), columns.join(","))?;
+                    for (i, row) in rows.iter().enumerate() {
+                        let cells: Vec<String> = row.iter().map(Scalar::to_string).collect();
+                        write!(f, " \n{}:[{}]", first + i, cells.join(","))?;
+                    }
+                    writeln!(f)?;
+                }
+                Item::Line(text) => writeln!(f, "{text}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Bytes as C writes them in a string: what does not print in octal.
+struct Escaped<'a>(&'a [u8]);
+
+impl fmt::Display for Escaped<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for &byte in self.0 {
+            match byte {
+                b'"' | b'\\' => write!(f, "\\{}", char::from(byte))?,
+                0x20..=0x7e => write!(f, "{}", char::from(byte))?,
+                _ => write!(f, "\\{byte:03o}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A date as `ctime` writes it, in UTC: `Sat Nov 21 10:16:53 2026`.
+fn date(sec: i64) -> String {
+    const WEEKDAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
+    const MONTHS: [&str; 12] =
+        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let (days, rest) = (sec.div_euclid(86_400), sec.rem_euclid(86_400));
+    let (year, month, day) = civil(days);
+    let weekday = WEEKDAYS[usize::try_from(days.rem_euclid(7)).unwrap_or(0)];
+    let month = MONTHS[month];
+    let (hour, minute, second) = (rest / 3600, rest / 60 % 60, rest % 60);
+    format!("{weekday} {month} {day:2} {hour:02}:{minute:02}:{second:02} {year}")
+}
+
+/// Year, month from 0 and day from 1 of the day that lies `days` behind 1970-01-01. Years are
+/// counted from March, so that the leap day is the last.
+fn civil(days: i64) -> (i64, usize, i64) {
+    let days = days.saturating_add(719_468);
+    let (era, day_of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
+    let year_of_era =
+        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * from_march + 2) / 5 + 1;
+    let month = usize::try_from((from_march + 2) % 12).unwrap_or(0);
+    (era * 400 + year_of_era + i64::from(month < 2), month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        assert_eq!(date(0), "Thu Jan  1 00:00:00 1970");
+        assert_eq!(date(1_795_256_213), "Sat Nov 21 10:16:53 2026");
+        assert_eq!(date(-2_147_483_648), "Fri Dec 13 20:45:52 1901");
+        assert_eq!(date(951_782_400), "Tue Feb 29 00:00:00 2000");
+    }
+
+    #[test]
+    fn tables_and_lists_print_as_xfs_db_does() {
+        let mut dump = Dump::default();
+        let row = |a, b| vec![Scalar::Dec(a), Scalar::Dec(b)];
+        dump.table("recs", 1, &["startblock", "blockcount"], vec![row(13, 3), row(24, 5)]);
+        let values = [0x10, 0x10, 0x20].map(Scalar::Hex).to_vec();
+        dump.list("fbests", 0, values, true);
+        dump.item("name", Item::Quoted(b"a\"\x01".to_vec()));
+        let text = "recs[1-2] = [startblock,blockcount] \n1:[13,3] \n2:[24,5]\n\
+                    fbests[0-2] = 0:0x10 2:0x20\nname = \"a\\\"\\001\"\n";
+        assert_eq!(dump.to_string(), text);
+    }
+}

@@ -1,0 +1,77 @@
+//! Structures as tables of fields: name, kind, place. One table serves text, JSON and damaged
+//! blocks alike, for nothing but bytes is needed.
+
+use xfskit_format::bytes::{array, be16, be32, be64};
+use xfskit_units::Uuid;
+
+use crate::dump::{Dump, Item, Scalar};
+
+/// How a field's bytes are read and shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Unsigned, this many bytes, in decimal.
+    Dec(usize),
+    /// Unsigned, this many bytes, in hexadecimal.
+    Hex(usize),
+    /// A block or inode number of this many bytes; all ones is none.
+    Addr(usize),
+    /// 16 bytes.
+    Uuid,
+    /// The CRC of the whole object.
+    Crc,
+    /// This many bytes of text.
+    Text(usize),
+}
+
+/// One field: its name, where it is, how it is shown.
+pub type Field = (&'static str, usize, Kind);
+
+/// The big-endian number of `width` bytes at `offset`.
+fn number(bytes: &[u8], offset: usize, width: usize) -> Option<u64> {
+    match width {
+        1 => bytes.get(offset).map(|&b| b.into()),
+        2 => be16(bytes, offset).map(Into::into),
+        4 => be32(bytes, offset).map(Into::into),
+        _ => be64(bytes, offset),
+    }
+}
+
+/// A number where all ones of its width mean none.
+pub fn address(n: u64, width: usize) -> Scalar {
+    let none = if width == 8 { u64::MAX } else { (1 << (8 * width)) - 1 };
+    if n == none { Scalar::Null } else { Scalar::Dec(n) }
+}
+
+/// The stored CRC as `xfs_db` shows it (its bytes read as big-endian), and whether it is right.
+fn crc(object: &[u8], offset: usize, checked: bool) -> Option<Item> {
+    let stored = Scalar::Hex(be32(object, offset)?.into());
+    let remark = match (checked, xfskit_crc::verify(object, offset)) {
+        (false, _) => "unchecked",
+        (true, true) => "correct",
+        (true, false) => "bad",
+    };
+    Some(Item::Remark(stored, remark))
+}
+
+/// Adds every field of `table` that lies within `object`, with `prefix` before its name. `checked`
+/// says whether the volume has CRCs at all.
+pub fn read(dump: &mut Dump, prefix: &str, object: &[u8], checked: bool, table: &[Field]) {
+    for (name, offset, kind) in table {
+        let offset = *offset;
+        let num = |width| number(object, offset, width);
+        let item = match *kind {
+            Kind::Dec(width) => num(width).map(|n| Item::Scalar(Scalar::Dec(n))),
+            Kind::Hex(width) => num(width).map(|n| Item::Scalar(Scalar::Hex(n))),
+            Kind::Addr(width) => num(width).map(|n| Item::Scalar(address(n, width))),
+            Kind::Uuid => array(object, offset)
+                .map(|bytes| Item::Scalar(Scalar::Text(Uuid::from_bytes(bytes).to_string()))),
+            Kind::Crc => crc(object, offset, checked),
+            Kind::Text(len) => {
+                object.get(offset..offset + len).map(|bytes| Item::Quoted(bytes.to_vec()))
+            }
+        };
+        if let Some(item) = item {
+            dump.item(format!("{prefix}{name}"), item);
+        }
+    }
+}
