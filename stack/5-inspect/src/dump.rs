@@ -18,6 +18,8 @@ pub enum Scalar {
     Octal(u64),
     /// No block, no inode.
     Null,
+    /// A field that this volume's features leave unused.
+    Unused,
     /// As it is: a UUID, a date.
     Text(String),
 }
@@ -31,6 +33,7 @@ impl fmt::Display for Scalar {
             Self::Hex(n) => write!(f, "{n:#x}"),
             Self::Octal(n) => write!(f, "0{n:o}"),
             Self::Null => f.write_str("null"),
+            Self::Unused => Ok(()),
             Self::Text(text) => f.write_str(text),
         }
     }
@@ -41,7 +44,7 @@ impl Scalar {
         match self {
             Self::Dec(n) | Self::Hex(n) | Self::Octal(n) => json!(n),
             Self::Signed(n) => json!(n),
-            Self::Null => Value::Null,
+            Self::Null | Self::Unused => Value::Null,
             Self::Text(text) => json!(text),
         }
     }
@@ -62,8 +65,8 @@ pub enum Item {
         first: usize,
         /// The values.
         values: Vec<Scalar>,
-        /// Of equal neighbours only the first is printed.
-        collapse: bool,
+        /// Zeroes are not printed.
+        skip_zero: bool,
     },
     /// Records with the same columns.
     Table {
@@ -125,9 +128,9 @@ impl Dump {
     }
 
     /// Adds a list, unless it is empty.
-    pub fn list(&mut self, name: &str, first: usize, values: Vec<Scalar>, collapse: bool) {
+    pub fn list(&mut self, name: &str, first: usize, values: Vec<Scalar>, skip_zero: bool) {
         if !values.is_empty() {
-            self.item(name, Item::List { first, values, collapse });
+            self.item(name, Item::List { first, values, skip_zero });
         }
     }
 
@@ -198,11 +201,13 @@ impl fmt::Display for Dump {
                 Item::Scalar(value) => writeln!(f, "{name} = {value}")?,
                 Item::Remark(value, remark) => writeln!(f, "{name} = {value} ({remark})")?,
                 Item::Quoted(bytes) => writeln!(f, "{name} = \"{}\"", Escaped(bytes))?,
-                Item::List { first, values, collapse } => {
+                Item::List { first, values, skip_zero } => {
                     write!(f, "{} =", ranged(name, *first, values.len()))?;
                     for (i, value) in values.iter().enumerate() {
-                        if !*collapse || i == 0 || values[i - 1] != *value {
-                            write!(f, " {}:{value}", first + i)?;
+                        match value {
+                            value if values.len() == 1 => write!(f, " {value}")?,
+                            Scalar::Hex(0) if *skip_zero => {}
+                            value => write!(f, " {}:{value}", first + i)?,
                         }
                     }
                     writeln!(f)?;
@@ -282,7 +287,7 @@ mod tests {
         let mut dump = Dump::default();
         let row = |a, b| vec![Scalar::Dec(a), Scalar::Dec(b)];
         dump.table("recs", 1, &["startblock", "blockcount"], vec![row(13, 3), row(24, 5)]);
-        let values = [0x10, 0x10, 0x20].map(Scalar::Hex).to_vec();
+        let values = [0x10, 0, 0x20].map(Scalar::Hex).to_vec();
         dump.list("fbests", 0, values, true);
         dump.item("name", Item::Quoted(b"a\"\x01".to_vec()));
         let text = "recs[1-2] = [startblock,blockcount] \n1:[13,3] \n2:[24,5]\n\

@@ -15,6 +15,8 @@ pub enum Kind {
     Hex(usize),
     /// A block or inode number of this many bytes; all ones is none.
     Addr(usize),
+    /// The root of a tree that the volume may not have, 4 bytes; 0 where it has not.
+    Root,
     /// 16 bytes.
     Uuid,
     /// The CRC of the whole object.
@@ -63,6 +65,10 @@ pub fn read(dump: &mut Dump, prefix: &str, object: &[u8], checked: bool, table: 
             Kind::Dec(width) => num(width).map(|n| Item::Scalar(Scalar::Dec(n))),
             Kind::Hex(width) => num(width).map(|n| Item::Scalar(Scalar::Hex(n))),
             Kind::Addr(width) => num(width).map(|n| Item::Scalar(address(n, width))),
+            Kind::Root => num(4).map(|n| match n {
+                0 => Item::Scalar(Scalar::Unused),
+                n => Item::Scalar(address(n, 4)),
+            }),
             Kind::Uuid => array(object, offset)
                 .map(|bytes| Item::Scalar(Scalar::Text(Uuid::from_bytes(bytes).to_string()))),
             Kind::Crc => crc(object, offset, checked),

@@ -6,7 +6,7 @@ use xfskit_format::bytes::be32;
 use xfskit_units::Geometry;
 
 use crate::dump::Dump;
-use crate::fields::Kind::{Addr, Crc, Dec, Hex, Text, Uuid};
+use crate::fields::Kind::{Addr, Crc, Dec, Hex, Root, Text, Uuid};
 use crate::fields::{self, Field, address};
 
 const SB: &[Field] = &[
@@ -82,8 +82,8 @@ const AGF: &[Field] = &[
     ("length", 12, Dec(4)),
     ("bnoroot", 16, Addr(4)),
     ("cntroot", 20, Addr(4)),
-    ("rmaproot", 24, Addr(4)),
-    ("refcntroot", 88, Addr(4)),
+    ("rmaproot", 24, Root),
+    ("refcntroot", 88, Root),
     ("bnolevel", 28, Dec(4)),
     ("cntlevel", 32, Dec(4)),
     ("rmaplevel", 36, Dec(4)),

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use xfskit_block::{FileDevice, OpenMode};
 use xfskit_core::{OpenOptions, Volume};
@@ -14,8 +15,10 @@ struct Image(PathBuf);
 
 impl Image {
     fn new(name: &str) -> Self {
-        let path =
-            std::env::temp_dir().join(format!("xfskit-inspect-{}-{name}.img", std::process::id()));
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        let unique = (std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
+        let file = format!("xfskit-inspect-{}-{}-{name}.img", unique.0, unique.1);
+        let path = std::env::temp_dir().join(file);
         std::fs::write(&path, unpack(name)).expect("a temporary file");
         Self(path)
     }
@@ -67,7 +70,7 @@ fn comparable(text: &str) -> Vec<String> {
 fn same(image: &Image, volume: &Volume, what: &str, theirs: &[&str]) {
     let ours = inspect(volume, what.parse::<What>().expect(what)).expect(what);
     let (ours, theirs) = (comparable(&ours.to_string()), comparable(&image.xfs_db(theirs)));
-    assert!(theirs.len() > 2, "{what}: xfs_db printed nothing");
+    assert!(!theirs.is_empty(), "{what}: xfs_db printed nothing");
     for (i, (a, b)) in ours.iter().zip(&theirs).enumerate() {
         assert_eq!(a, b, "{what}, line {i}: ours is left, xfs_db's right");
     }
@@ -161,9 +164,18 @@ fn directory_and_attribute_blocks_print_as_in_xfs_db() {
                     }
                     let commands = [format!("inode {ino}"), format!("{theirs} {block}")];
                     let expected = image.xfs_db(&[&commands[0], &commands[1]]);
-                    let (ours, expected) = (comparable(&ours), comparable(&expected));
-                    if expected.first().is_some_and(|l| l.starts_with("000:")) {
-                        continue; // Theirs shows raw bytes: a version 4 remote value, file data.
+                    let (mut ours, mut expected) = (comparable(&ours), comparable(&expected));
+                    if !volume.geo().v5() {
+                        // xfs_db does not show the type byte of version 4's data blocks.
+                        ours.retain(|line| !line.contains("].filetype = "));
+                        expected.retain(|line| !line.contains("].filetype = "));
+                    }
+                    if ours.first().is_some_and(|line| line.starts_with("0000: ")) {
+                        assert!(
+                            !volume.geo().v5(),
+                            "{name}, {what} {ino}, block {block}: no magic"
+                        );
+                        continue; // A remote value of version 4: raw bytes.
                     }
                     for (a, b) in ours.iter().zip(&expected) {
                         assert_eq!(a, b, "{name}, {what} {ino}, block {block}");

@@ -99,5 +99,7 @@ fn damaged_images_are_walked_and_checked_without_a_panic() {
 
 #[test]
 fn kept_images_unpack() {
-    assert_eq!(image::unpack("v5").len(), 64 << 20);
+    for name in ["v5", "v5-1k", "v5-plain", "v5-dirty", "v4", "v4-old", "v4-dirty"] {
+        assert_eq!(image::unpack(name).len(), 64 << 20, "{name}");
+    }
 }
