@@ -129,11 +129,14 @@ pub fn plan(options: &Options, facts: &DeviceFacts, stamp: Stamp) -> Result<Plan
     let features = features(options)?;
     let mut geo = sizes.geometry(features, uuid);
     let stripe = Stripe::decide(options, facts, &sizes)?;
-    decide_groups(&mut geo, options, &sizes, &stripe)?;
+    decide_groups(&mut geo, options, &sizes, &stripe, &mut notes)?;
     decide_inodes(&mut geo, options, &sizes);
     decide_log(&mut geo, options, facts, &sizes, &stripe)?;
     decide_root(&mut geo)?;
     set_version_bits(&mut geo, options);
+    if options.ascii_ci {
+        notes.push("case-insensitive names (ascii-ci) are deprecated in Linux".into());
+    }
     if sizes.bytes < SMALL {
         notes.push("mkfs.xfs itself makes no volume smaller than 300 MiB".into());
     }
@@ -273,7 +276,8 @@ fn features(options: &Options) -> Result<Features, Error> {
     }
     let inobtcount = options.inobtcount.unwrap_or(finobt);
     let parent = options.parent.unwrap_or(false);
-    let exchange = options.exchange.unwrap_or(false);
+    // Repairs of parent pointers exchange directories' contents, so one brings the other.
+    let exchange = options.exchange.unwrap_or(parent);
     Ok(Features {
         version: Version::V5,
         versionnum: 0,
@@ -370,6 +374,7 @@ fn decide_groups(
     options: &Options,
     sizes: &Sizes,
     stripe: &Stripe,
+    notes: &mut Vec<String>,
 ) -> Result<(), Error> {
     let block = u64::from(sizes.block);
     let (min, max) = (AG_MIN / block, (AG_MAX - 1) / block);
@@ -383,18 +388,27 @@ fn decide_groups(
             bytes / block
         }
         (None, Some(count)) => dblocks.div_ceil(count.into()),
-        (None, None) => match default_agcount(sizes.bytes, stripe.unit != 0) {
+        (None, None) => match default_agcount(dblocks * block, stripe.unit != 0) {
             Some(count) => dblocks.div_ceil(count).min(max),
             None => max,
         },
     };
-    if agsize > dblocks {
-        refuse!(
-            "allocation groups of {agsize} blocks are larger than the {dblocks} blocks there are"
-        );
-    }
     if stripe.unit != 0 {
-        agsize = align_agsize(agsize, dblocks, stripe, min, max);
+        agsize = align_agsize(agsize, stripe, max);
+        let aligned_disks = agsize.is_multiple_of(stripe.width.into())
+            && stripe.width != stripe.unit
+            && dblocks.div_ceil(agsize) > 1;
+        let unit = u64::from(stripe.unit);
+        match aligned_disks {
+            true if options.agsize.is_some() || options.agcount.is_some() => notes.push(
+                "groups of a multiple of the stripe width all begin on the same disk".into(),
+            ),
+            true => agsize = if agsize - unit < min { agsize + unit } else { agsize - unit },
+            false => (),
+        }
+    }
+    if agsize > dblocks {
+        refuse!("groups of {agsize} blocks are larger than the {dblocks} blocks there are");
     }
     if agsize < min || agsize > max {
         refuse!(
@@ -417,24 +431,17 @@ fn decide_groups(
     Ok(())
 }
 
-/// Groups begin on stripe units, but not all on the same disk.
-fn align_agsize(mut agsize: u64, dblocks: u64, stripe: &Stripe, min: u64, max: u64) -> u64 {
-    let (unit, width) = (u64::from(stripe.unit), u64::from(stripe.width));
-    if !agsize.is_multiple_of(unit) {
-        let up = agsize.next_multiple_of(unit);
-        agsize = if up > max { agsize / unit * unit } else { up };
-    }
-    let agcount = dblocks.div_ceil(agsize.max(1));
-    if agsize.is_multiple_of(width) && width != unit && agcount > 1 {
-        agsize = if agsize - unit < min { agsize + unit } else { agsize - unit };
-    }
-    agsize
+/// Groups begin on stripe units.
+fn align_agsize(agsize: u64, stripe: &Stripe, max: u64) -> u64 {
+    let unit = u64::from(stripe.unit);
+    let up = agsize.next_multiple_of(unit);
+    if up > max { agsize / unit * unit } else { up }
 }
 
 fn decide_inodes(geo: &mut Geometry, options: &Options, sizes: &Sizes) {
     let block = u64::from(sizes.block);
     let bytes = geo.dblocks.0 * block;
-    geo.imax_pct = options.imax_pct.unwrap_or(match bytes {
+    geo.imax_pct = options.imax_pct.filter(|pct| *pct != 0).unwrap_or(match bytes {
         b if b < TIB => 25,
         b if b < 50 * TIB => 5,
         _ => 1,
@@ -458,10 +465,7 @@ fn decide_log(
     let block = u64::from(sizes.block);
     let sunit = log_stripe_unit(options, sizes, stripe)?;
     geo.logsunit = if sunit == 0 { 1 } else { sunit };
-    let mut min = min_log_blocks(geo).max(LOG_BLOCKS_MIN);
-    if sizes.bytes >= GIB {
-        min = min.max((10 * MIB).div_ceil(block));
-    }
+    let min = min_log_blocks(geo).max(LOG_BLOCKS_MIN);
     let format_max = LOG_BLOCKS_MAX.min(LOG_BYTES_MAX / block);
     let asked = options.log_size.map(|size| sizes.in_bytes(size)).transpose()?.map(|b| b / block);
     let blocks = match (options.log_external, facts.log) {
@@ -504,10 +508,14 @@ fn log_stripe_unit(options: &Options, sizes: &Sizes, stripe: &Stripe) -> Result<
         u64::from(stripe.unit) * u64::from(sizes.block)
     };
     let unit = asked.unwrap_or(default);
+    if asked.is_some_and(|unit| unit > 256 * KIB) {
+        refuse!("log stripe unit of {unit} bytes is too large: at most 256 KiB are possible");
+    }
     if !unit.is_multiple_of(sizes.block.into()) {
         refuse!("log stripe unit of {unit} bytes is not a multiple of the block size");
     }
     let unit = if unit > 256 * KIB { 32 * KIB } else { unit };
+    let unit = if unit < sizes.block.into() { 0 } else { unit };
     Ok(u32::try_from(unit).unwrap_or(0))
 }
 
@@ -532,33 +540,41 @@ fn internal_log(
     }
     let max = format_max.min(room);
     let default =
-        if sizes.bytes < SMALL { min } else { (sizes.bytes / 2048).max(64 * MIB).div_ceil(block) };
+        if geo.dblocks.0 * block < SMALL { min } else { (geo.dblocks.0 / 2048).max(64 * MIB / block) };
     let mut blocks = asked.unwrap_or(default.clamp(min, max.max(min)));
     check_log_size(blocks, min, max)?;
-    let align = if sunit == 0 { stripe.unit } else { sunit / sizes.block };
-    let mut start = layout::first_free(geo);
+    let align = match sunit / sizes.block {
+        0 => stripe.unit,
+        unit => unit,
+    };
+    if asked.is_some() && align > 1 && !blocks.is_multiple_of(align.into()) {
+        refuse!("log of {blocks} blocks is not a multiple of the stripe unit of {align} blocks");
+    }
+    // The unit divides volume-wide block numbers, which for odd units is not the same as dividing
+    // the numbers within the group.
+    let mut start = geo.agb_to_fsb(AgNumber(agno), AgBlock(layout::first_free(geo)));
     if align > 1 {
-        start = start.next_multiple_of(align);
         let align = u64::from(align);
+        start = FsBlock(start.0.next_multiple_of(align));
+        let ag_start = geo.agb_to_fsb(AgNumber(agno), AgBlock(0));
+        let room = (ag_start.0 + u64::from(geo.ag_length(AgNumber(agno)))).saturating_sub(start.0);
         let up = blocks.next_multiple_of(align);
-        let fits = up <= max && u64::from(start) + up <= u64::from(geo.ag_length(AgNumber(agno)));
-        blocks = if fits { up } else { blocks / align * align };
+        blocks = if up <= max { up } else { blocks / align * align }.min(room / align * align);
+        check_log_size(blocks, min, max)?;
     }
-    geo.logstart = Some(geo.agb_to_fsb(AgNumber(agno), AgBlock(start)));
-    if geo.logstart == Some(FsBlock(0)) {
-        refuse!("the log cannot begin at block 0");
-    }
+    geo.logstart = Some(start);
     Ok(blocks)
 }
 
 /// The root directory is the first inode of the first chunk; the two realtime inodes follow.
 fn decide_root(geo: &mut Geometry) -> Result<(), Error> {
-    let Some(chunk) = AgLayout::of(geo, AgNumber(0)).chunk else {
-        refuse!("group 0 has no room for inodes");
+    let layout = AgLayout::of(geo, AgNumber(0));
+    let Some(chunk) = layout.chunk.filter(|chunk| {
+        let behind_log = layout.log.is_none_or(|log| log.end() <= chunk.start.0);
+        behind_log && chunk.end() <= geo.ag_length(AgNumber(0))
+    }) else {
+        refuse!("group 0 has no room for the root directory where xfs_repair looks for it");
     };
-    if chunk.end() > geo.ag_length(AgNumber(0)) {
-        refuse!("group 0 has no room for inodes");
-    }
     let root = geo.agino_to_ino(AgNumber(0), geo.agb_to_agino(chunk.start));
     geo.rootino = root;
     geo.rbmino = Some(Ino(root.0 + 1));

@@ -5,9 +5,9 @@
 //! ```
 //!
 //! One block for each root, packed behind the headers. The log, where this group has it, begins at
-//! the first aligned block behind them. The AGFL's blocks are then taken from the smallest free
-//! extent that has enough: a gap before the log, or what follows it. Group 0 gets the first inode
-//! chunk, aligned, behind all that.
+//! the first aligned block behind them. The AGFL's blocks are then taken from the first free extent
+//! that has enough: a gap before the log, or what follows it. Group 0 gets the first inode chunk,
+//! aligned, behind all that.
 
 use xfskit_format::agbtree::Tree;
 use xfskit_format::{alloc, rmap};
@@ -72,11 +72,12 @@ pub fn agfl_need(geo: &Geometry) -> u32 {
     2 * split(alloc::max_levels(geo)) + rmap
 }
 
-/// Alignment of the first inode chunk, in blocks: the stripe unit where chunks fit it, else
-/// the inode alignment.
+/// Alignment of the first inode chunk, in blocks: the stripe unit where inode clusters are aligned
+/// and divide it, else the inode alignment.
 fn chunk_align(geo: &Geometry) -> u32 {
-    let align = geo.cluster_align().max(1);
-    if geo.unit != 0 && geo.unit.is_multiple_of(align) { geo.unit } else { geo.inoalignmt.max(1) }
+    let align = geo.cluster_align();
+    let stripe = align > 1 && geo.unit != 0 && geo.unit.is_multiple_of(align);
+    if stripe { geo.unit } else { geo.inoalignmt.max(1) }
 }
 
 impl AgLayout {
@@ -141,10 +142,9 @@ fn carve(free: &mut Vec<Extent>, used: Extent) {
         .collect();
 }
 
-/// Takes `need` blocks from the smallest free extent that has so many.
+/// Takes `need` blocks from the first free extent that has so many.
 fn take_agfl(free: &mut Vec<Extent>, need: u32) -> Option<Extent> {
-    let fits = free.iter().filter(|extent| extent.len.0 >= need);
-    let from = fits.min_by_key(|extent| extent.len.0)?.start.0;
+    let from = free.iter().find(|extent| extent.len.0 >= need)?.start.0;
     let agfl = Extent::new(from, from + need)?;
     carve(free, agfl);
     Some(agfl)
