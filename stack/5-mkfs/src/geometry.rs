@@ -5,6 +5,7 @@
 //! the place of the root directory, which follows from all the others.
 
 use xfskit_block::BlockDevice;
+use xfskit_format::timestamp::Timestamp;
 use xfskit_units::features::{features2, incompat, ro_compat, versionnum};
 use xfskit_units::{
     AgBlock, AgNumber, ByteLen, Features, FsBlock, Geometry, Ino, RfsBlock, Uuid, Version,
@@ -13,7 +14,7 @@ use xfskit_units::{
 use crate::error::{Error, refuse};
 use crate::layout::{self, AgLayout};
 use crate::minlog::min_log_blocks;
-use crate::options::{Options, Quantity, StripeUnit, StripeWidth};
+use crate::options::{Autofsck, Options, Quantity, StripeUnit, StripeWidth};
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -90,10 +91,8 @@ impl DeviceFacts {
 pub struct Stamp {
     /// The volume's UUID where the options name none.
     pub uuid: Uuid,
-    /// Time of all timestamps: seconds since 1970.
-    pub seconds: i64,
-    /// And nanoseconds.
-    pub nanoseconds: u32,
+    /// Time of all timestamps.
+    pub time: Timestamp,
     /// Generation number of the first inodes (the root directory's is always 0).
     pub generation: u32,
 }
@@ -108,7 +107,7 @@ pub struct Plan {
     /// UUID, time and generation.
     pub stamp: Stamp,
     /// The autofsck property of the root directory, where asked for.
-    pub autofsck: Option<bool>,
+    pub autofsck: Option<Autofsck>,
     /// Write over whatever is there.
     pub force: bool,
     /// Tell the device that its old content is not needed.
@@ -275,9 +274,10 @@ fn features(options: &Options) -> Result<Features, Error> {
         refuse!("-m inobtcount=1 counts blocks of the free-inode btree: it needs finobt=1");
     }
     let inobtcount = options.inobtcount.unwrap_or(finobt);
-    let parent = options.parent.unwrap_or(false);
+    let checked = options.autofsck.is_some_and(|value| value != Autofsck::None);
+    let parent = options.parent.unwrap_or(checked);
     // Repairs of parent pointers exchange directories' contents, so one brings the other.
-    let exchange = options.exchange.unwrap_or(parent);
+    let exchange = options.exchange.unwrap_or(parent || checked);
     Ok(Features {
         version: Version::V5,
         versionnum: 0,
@@ -400,9 +400,8 @@ fn decide_groups(
             && dblocks.div_ceil(agsize) > 1;
         let unit = u64::from(stripe.unit);
         match aligned_disks {
-            true if options.agsize.is_some() || options.agcount.is_some() => notes.push(
-                "groups of a multiple of the stripe width all begin on the same disk".into(),
-            ),
+            true if options.agsize.is_some() || options.agcount.is_some() => notes
+                .push("groups of a multiple of the stripe width all begin on the same disk".into()),
             true => agsize = if agsize - unit < min { agsize + unit } else { agsize - unit },
             false => (),
         }
@@ -539,8 +538,11 @@ fn internal_log(
         room = room.saturating_sub(u64::from((4 * geo.chunk_blocks()).max(2 * stripe.unit)));
     }
     let max = format_max.min(room);
-    let default =
-        if geo.dblocks.0 * block < SMALL { min } else { (geo.dblocks.0 / 2048).max(64 * MIB / block) };
+    let default = if geo.dblocks.0 * block < SMALL {
+        min
+    } else {
+        (geo.dblocks.0 / 2048).max(64 * MIB / block)
+    };
     let mut blocks = asked.unwrap_or(default.clamp(min, max.max(min)));
     check_log_size(blocks, min, max)?;
     let align = match sunit / sizes.block {

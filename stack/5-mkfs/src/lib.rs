@@ -33,6 +33,6 @@ pub mod write;
 
 pub use error::Error;
 pub use geometry::{DeviceFacts, LogFacts, Plan, Stamp, plan};
-pub use options::{OptionError, Options};
+pub use options::{Autofsck, OptionError, Options};
 pub use summary::Summary;
 pub use write::make;

@@ -142,6 +142,42 @@ pub enum StripeWidth {
     Swidth(u32),
 }
 
+/// What a machine may do by itself with the volume: the autofsck property of its root directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Autofsck {
+    /// Nothing.
+    None,
+    /// Check.
+    Check,
+    /// Check and optimize.
+    Optimize,
+    /// Check, optimize and repair.
+    Repair,
+}
+
+impl Autofsck {
+    /// The property's value as it is stored.
+    pub fn value(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Check => "check",
+            Self::Optimize => "optimize",
+            Self::Repair => "repair",
+        }
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        match text {
+            "0" => Some(Self::None),
+            "1" => Some(Self::Repair),
+            _ => [Self::None, Self::Check, Self::Optimize, Self::Repair]
+                .into_iter()
+                .find(|known| known.value() == text),
+        }
+    }
+}
+
 /// Everything that can be asked of mkfs. `None` means: as mkfs.xfs 6.13 decides.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
@@ -207,9 +243,9 @@ pub struct Options {
     pub bigtime: Option<bool>,
     /// `-m inobtcount`.
     pub inobtcount: Option<bool>,
-    /// `-m autofsck`: let the machine check the volume by itself (a property of the root
-    /// directory).
-    pub autofsck: Option<bool>,
+    /// `-m autofsck`: let the machine check the volume by itself. Stored as a property of the root
+    /// directory; anything but "none" turns parent pointers and exchange-range on.
+    pub autofsck: Option<Autofsck>,
     /// `-m uuid`.
     pub uuid: Option<Uuid>,
     /// `-L`: the label, at most 12 bytes.
@@ -357,7 +393,10 @@ const SUBOPTIONS: &[Suboption] = &[
     sub("-m", "reflink", BOOL, |o, v| set(&mut o.reflink, boolean(v))).or("1"),
     sub("-m", "bigtime", BOOL, |o, v| set(&mut o.bigtime, boolean(v))).or("1"),
     sub("-m", "inobtcount", BOOL, |o, v| set(&mut o.inobtcount, boolean(v))).or("1"),
-    sub("-m", "autofsck", BOOL, |o, v| set(&mut o.autofsck, boolean(v))).or("1"),
+    sub("-m", "autofsck", "0, 1, none, check, optimize or repair", |o, v| {
+        set(&mut o.autofsck, Autofsck::parse(v))
+    })
+    .or("1"),
     sub("-m", "uuid", "a UUID", |o, v| set(&mut o.uuid, Uuid::parse_str(v).ok())),
     sub("-m", "metadir", BOOL, |_, v| only(v, "0", "metadata directories are not written")).or("1"),
     sub("-m", "uquota", "", |_, _| quota()).or(""),
