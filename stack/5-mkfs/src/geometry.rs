@@ -91,10 +91,19 @@ impl DeviceFacts {
 pub struct Stamp {
     /// The volume's UUID where the options name none.
     pub uuid: Uuid,
-    /// Time of all timestamps.
-    pub time: Timestamp,
+    /// Time of all timestamps: seconds since 1970.
+    pub seconds: i64,
+    /// And nanoseconds, below 10^9.
+    pub nanoseconds: u32,
     /// Generation number of the first inodes (the root directory's is always 0).
     pub generation: u32,
+}
+
+impl Stamp {
+    /// The time of all timestamps.
+    pub fn time(&self) -> Timestamp {
+        Timestamp { sec: self.seconds, nsec: self.nanoseconds }
+    }
 }
 
 /// A volume, decided to the last byte.
@@ -277,7 +286,7 @@ fn features(options: &Options) -> Result<Features, Error> {
     let checked = options.autofsck.is_some_and(|value| value != Autofsck::None);
     let parent = options.parent.unwrap_or(checked);
     // Repairs of parent pointers exchange directories' contents, so one brings the other.
-    let exchange = options.exchange.unwrap_or(parent || checked);
+    let exchange = options.exchange.unwrap_or(parent);
     Ok(Features {
         version: Version::V5,
         versionnum: 0,
@@ -306,7 +315,7 @@ fn set_version_bits(geo: &mut Geometry, options: &Options) {
         | versionnum::DIRV2
         | versionnum::MOREBITS;
     for (on, bit) in [
-        (geo.features.parent() || options.autofsck.is_some(), versionnum::ATTR),
+        (geo.features.parent(), versionnum::ATTR),
         (geo.unit != 0, versionnum::DALIGN),
         (geo.sectlog > 9 || geo.logsectlog > 9, versionnum::SECTOR),
         (options.ascii_ci, versionnum::BORG),

@@ -8,6 +8,7 @@ use xfskit_format::alloc;
 use xfskit_format::inobt::{self, Chunk, INODES_PER_CHUNK};
 use xfskit_format::rmap::{self, owner};
 use xfskit_format::sb::{self, Superblock};
+use xfskit_units::features::versionnum;
 use xfskit_units::{AgBlock, AgIno, AgNumber, ExtLen, Geometry, Ino};
 use zerocopy::big_endian::U32;
 use zerocopy::{FromZeros, Immutable, IntoBytes};
@@ -17,6 +18,8 @@ use crate::layout::{AgLayout, Extent};
 
 /// Inodes of the first chunk that are in use: the root directory and two realtime inodes.
 const USED_INODES: u32 = 3;
+/// Low nibble of the superblock's `versionnum`.
+const VERSION_5: u16 = 5;
 /// `versionnum` of AGF and AGI.
 const AG_VERSION: u32 = 1;
 
@@ -82,6 +85,9 @@ pub fn superblock(plan: &Plan, agno: AgNumber, totals: &Totals, inprogress: bool
     let ino = |ino: Option<Ino>, known: bool| {
         if known { ino.map_or(0, |ino| ino.0) } else { u64::MAX }
     };
+    // The root directory gets its property when the secondaries are written already.
+    let with_property = !inprogress && plan.autofsck.is_some();
+    let attr = if with_property { versionnum::ATTR } else { 0 };
     let mut sb = Superblock::new_zeroed();
     sb.magicnum = sb::MAGIC.into();
     sb.blocksize = u32_of(geo.blocksize()).into();
@@ -95,7 +101,7 @@ pub fn superblock(plan: &Plan, agno: AgNumber, totals: &Totals, inprogress: bool
     sb.agblocks = geo.agblocks.into();
     sb.agcount = geo.agcount.into();
     sb.logblocks = geo.logblocks.into();
-    sb.versionnum = (features.versionnum | 5).into();
+    sb.versionnum = (features.versionnum | VERSION_5 | u16::try_from(attr).unwrap_or(0)).into();
     sb.sectsize = u16_of(geo.sectsize()).into();
     sb.inodesize = u16_of(geo.inodesize()).into();
     sb.inopblock = u16_of(geo.inopblock() as usize).into();

@@ -29,7 +29,7 @@ fn encode(geo: &Geometry, time: Timestamp) -> u64 {
 /// Fills in what all used inodes of a new volume have in common: no extents, no attributes.
 fn set_used(inode: &mut InodeMut<'_>, plan: &Plan, mode: u16, format: Format, nlink: u32) {
     let features = &plan.geometry.features;
-    let now = encode(&plan.geometry, plan.stamp.time).into();
+    let now = encode(&plan.geometry, plan.stamp.time()).into();
     let core = &mut inode.core.core;
     core.mode = mode.into();
     core.format = format as u8;
