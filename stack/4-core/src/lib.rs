@@ -12,7 +12,7 @@
 //! | [`volume`] | [`Volume`]: open, geometry, AG headers, counters |
 //! | [`inode`] | inodes one by one, by cluster |
 //! | [`bmap`] | extent lists: where a fork lies |
-//! | [`file`] | content of files, targets of symlinks |
+//! | [`mod@file`] | content of files, targets of symlinks |
 //! | [`dir`] | directories: listing, and look-up by hash |
 //! | [`attr`], [`parent`] | extended attributes, and the names of an inode by its parent pointers |
 //! | [`chunks`] | all inodes of the volume, by chunk: bulkstat |
