@@ -1,0 +1,163 @@
+//! Directories and attributes as the kernel made them: every name by listing and by look-up, from
+//! every cookie, every xattr with its value, every path by parent pointers.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+
+use xfskit_block::{FileDevice, OpenMode};
+use xfskit_core::{Inode, OpenOptions, Volume};
+use xfskit_format::inode::FileType;
+use xfskit_test_oracle::matrix::{self, Case};
+use xfskit_test_oracle::{Entry, Manifest, Mount, Need, Scratch, kernel, needs};
+use xfskit_units::Ino;
+
+fn open(path: &Path) -> Volume {
+    let dev = FileDevice::open(path, OpenMode::ReadOnly).unwrap();
+    Volume::open(Arc::new(dev), &OpenOptions::default()).unwrap()
+}
+
+/// Name, inode, type, cookie behind.
+type Listed = (Vec<u8>, Ino, Option<FileType>, u64);
+
+fn list(vol: &Volume, dir: &Inode, cookie: u64) -> Vec<Listed> {
+    let mut names = Vec::new();
+    vol.readdir(dir, cookie, &mut |entry| {
+        let e = entry.expect("nothing is damaged");
+        names.push((e.name.to_vec(), e.ino, e.ftype, e.cookie));
+        ControlFlow::Continue(())
+    })
+    .unwrap();
+    names
+}
+
+fn xattrs(vol: &Volume, inode: &Inode) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    vol.xattrs(inode, &mut |xattr| {
+        let xattr = xattr.expect("nothing is damaged");
+        found.insert(xattr.name, xattr.value.into_owned());
+        ControlFlow::Continue(())
+    })
+    .unwrap();
+    found
+}
+
+/// The kernel shows root each ACL twice; once is enough.
+fn without_stored_acls(entry: &Entry) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    let stored = |name: &[u8]| name.starts_with(b"trusted.SGI_ACL_");
+    entry.xattrs.iter().filter(|(k, _)| !stored(k)).map(|(k, v)| (k.clone(), v.clone())).collect()
+}
+
+fn children(manifest: &Manifest) -> HashMap<Vec<u8>, BTreeMap<Vec<u8>, &Entry>> {
+    let mut dirs: HashMap<Vec<u8>, BTreeMap<Vec<u8>, &Entry>> = HashMap::new();
+    for (path, entry) in &manifest.entries {
+        let Some(slash) = path.iter().rposition(|&b| b == b'/').filter(|_| path != b"/") else {
+            continue;
+        };
+        let parent = if slash == 0 { b"/".to_vec() } else { path[..slash].to_vec() };
+        dirs.entry(parent).or_default().insert(path[slash + 1..].to_vec(), entry);
+    }
+    dirs
+}
+
+fn judge_dir(vol: &Volume, dir: &Inode, parent: u64, expected: &BTreeMap<Vec<u8>, &Entry>) {
+    let listed = list(vol, dir, 0);
+    let dots = [(&b"."[..], dir.ino()), (b"..", Ino(parent))];
+    for (dot, (name, ino)) in listed.iter().zip(dots) {
+        assert_eq!((&dot.0[..], dot.1), (name, ino));
+        assert_eq!(vol.lookup(dir, name).unwrap().unwrap().0, ino);
+    }
+    let found: BTreeSet<&[u8]> = listed[2..].iter().map(|l| &l.0[..]).collect();
+    assert_eq!(found.len(), listed.len() - 2, "no name twice");
+    assert_eq!(found, expected.keys().map(|n| &n[..]).collect(), "directory {}", dir.ino());
+    let open = vol.open_dir(dir).unwrap();
+    for (name, ino, ftype, _) in &listed[2..] {
+        let kernel = expected[name];
+        let mode = u16::try_from(kernel.mode).unwrap();
+        assert_eq!((ino.0, *ftype), (kernel.ino, FileType::from_mode(mode)));
+        assert_eq!(open.lookup(name).unwrap(), Some((*ino, *ftype)));
+        assert_eq!(open.lookup(&[name, &b"?"[..]].concat()).unwrap(), None);
+    }
+    for (i, listed_here) in listed.iter().enumerate().step_by(1 + listed.len() / 20) {
+        assert_eq!(list(vol, dir, listed_here.3), listed[i + 1..], "from cookie {i} on");
+    }
+}
+
+fn judge_inode(vol: &Volume, inode: &Inode, entry: &Entry) {
+    let found = xattrs(vol, inode);
+    assert_eq!(found, without_stored_acls(entry), "xattrs of inode {}", inode.ino());
+    for (name, value) in &found {
+        assert_eq!(vol.xattr_get(inode, name).unwrap().as_ref(), Some(value));
+    }
+    assert_eq!(vol.xattr_get(inode, b"user.no such attribute").unwrap(), None);
+    let hidden = vol.attr_list(inode).unwrap().len() - found.len();
+    let expected = if vol.geo().features.parent() && entry.ino != vol.geo().rootino.0 {
+        if FileType::from_mode(u16::try_from(entry.mode).unwrap()) == Some(FileType::Directory) {
+            1
+        } else {
+            entry.nlink as usize
+        }
+    } else {
+        0
+    };
+    assert_eq!(hidden, expected, "parent pointers of inode {}", inode.ino());
+}
+
+fn judge(case: &Case) {
+    let scratch = Scratch::new("names");
+    let Some(image) = case.filled(&scratch) else { return };
+    let mount = Mount::read_only(&image, &scratch).unwrap();
+    let manifest = kernel::manifest(mount.path());
+    mount.unmount().unwrap();
+    let vol = open(image.path());
+    let dirs = children(&manifest);
+    let mut paths: BTreeMap<u64, BTreeSet<Vec<u8>>> = BTreeMap::new();
+    for (path, entry) in &manifest.entries {
+        let inode = vol.iget(Ino(entry.ino)).unwrap();
+        if paths.entry(entry.ino).or_default().is_empty() {
+            judge_inode(&vol, &inode, entry);
+        }
+        paths.entry(entry.ino).or_default().insert(path.clone());
+        if inode.core().is_dir() {
+            let up = path.iter().rposition(|&b| b == b'/').unwrap_or(0).max(1);
+            let parent = manifest.entries[&path[..up]].ino;
+            let empty = BTreeMap::new();
+            judge_dir(&vol, &inode, parent, dirs.get(path).unwrap_or(&empty));
+        }
+    }
+    if vol.geo().features.parent() {
+        for (ino, expected) in paths.into_iter().step_by(7) {
+            let found = vol.paths(Ino(ino), usize::MAX).unwrap();
+            assert_eq!(found.into_iter().collect::<BTreeSet<_>>(), expected);
+        }
+    }
+}
+
+fn judge_named(names: &[&str]) {
+    if needs(&[Need::Mount, Need::Xfsprogs]) {
+        names.iter().for_each(|name| judge(&matrix::named(name)));
+    }
+}
+
+#[test]
+fn names_and_attributes_are_those_that_the_kernel_made() {
+    judge_named(&["block-1k"]);
+}
+
+#[test]
+fn directory_blocks_of_several_filesystem_blocks_are_read() {
+    judge_named(&["dir-block-64k-of-1k"]);
+}
+
+#[test]
+fn parent_pointers_lead_to_every_path() {
+    judge_named(&["parent"]);
+}
+
+#[test]
+fn the_whole_matrix_agrees_in_the_long_run() {
+    if xfskit_test_oracle::long() && needs(&[Need::Mount, Need::Xfsprogs]) {
+        matrix::cases().iter().for_each(judge);
+    }
+}
