@@ -15,11 +15,13 @@
 //! | [`inodes`] | the first inode chunk |
 //! | [`existing`] | what must not be overwritten by accident |
 //! | [`mod@write`] | [`make`]: the order of writing |
+//! | [`compat`] | which readers can use a volume, and what to leave out for one |
 //! | [`summary`] | [`Summary`]: what mkfs.xfs and xfs_info print |
 //!
 //! Time, UUID and generation numbers are parameters ([`Stamp`]): the same plan gives the same
 //! bytes.
 
+pub mod compat;
 pub mod error;
 pub mod existing;
 pub mod geometry;

@@ -1,0 +1,554 @@
+//! Which readers can use a volume, and what to leave out so that a given reader can.
+//!
+//! A kernel refuses to mount a volume with an incompat feature it does not know, and mounts one
+//! with an unknown ro-compat feature for reading only. GRUB looks at the incompat features alone,
+//! never replays the log, and never writes. [`TABLE`] says since when each reader knows each
+//! feature; everything else here is derived from it. The sources are kernel pull requests,
+//! xfsprogs' change log and its LTS configuration files, and GRUB's releases.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::Serialize;
+use xfskit_units::{Features, Geometry};
+
+use crate::options::Options;
+
+/// Major and minor number of a release.
+pub type Release = (u16, u16);
+
+/// What kind of reader.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// A kernel.
+    Linux,
+    /// A boot loader; it only reads.
+    Grub,
+}
+
+/// A reader: a kernel's or a boot loader's release.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(into = "String")]
+pub struct Target {
+    /// What it is.
+    pub kind: Kind,
+    /// Which release.
+    pub release: Release,
+}
+
+const fn linux(major: u16, minor: u16) -> Target {
+    Target { kind: Kind::Linux, release: (major, minor) }
+}
+
+const fn grub(major: u16, minor: u16) -> Target {
+    Target { kind: Kind::Grub, release: (major, minor) }
+}
+
+impl Target {
+    /// Every reader that is known: the kernels with long support, and GRUB's releases.
+    pub const ALL: &[Self] = &[
+        linux(4, 19),
+        linux(5, 4),
+        linux(5, 10),
+        linux(5, 15),
+        linux(6, 1),
+        linux(6, 6),
+        linux(6, 12),
+        linux(6, 18),
+        grub(2, 2),
+        grub(2, 4),
+        grub(2, 6),
+        grub(2, 12),
+        grub(2, 14),
+    ];
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (major, minor) = self.release;
+        match self.kind {
+            Kind::Linux => write!(f, "linux-{major}.{minor}"),
+            Kind::Grub => write!(f, "grub-{major}.{minor:02}"),
+        }
+    }
+}
+
+impl From<Target> for String {
+    fn from(target: Target) -> Self {
+        target.to_string()
+    }
+}
+
+/// No reader of this name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unknown target {0}; known are {list}", list = names())]
+pub struct UnknownTarget(String);
+
+fn names() -> String {
+    Target::ALL.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+impl FromStr for Target {
+    type Err = UnknownTarget;
+
+    fn from_str(text: &str) -> Result<Self, UnknownTarget> {
+        let found = Self::ALL.iter().find(|target| target.to_string() == text);
+        found.copied().ok_or_else(|| UnknownTarget(text.into()))
+    }
+}
+
+/// What a kernel does with a volume that has a feature it does not know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unknown {
+    /// Ro-compat: mounts it for reading only.
+    ReadOnly,
+    /// Incompat: refuses.
+    Refused,
+}
+
+/// One feature, and since when who knows it.
+struct Row {
+    /// As mkfs.xfs and xfs_info spell it.
+    name: &'static str,
+    /// Whether a volume has it.
+    has: fn(&Geometry) -> bool,
+    /// Turns it on or off, unless the user has decided already. `None`: this maker never writes
+    /// it, or always does.
+    choose: Option<fn(&mut Options, bool)>,
+    unknown: Unknown,
+    /// First kernel that writes to such volumes; `None` for none.
+    linux: Option<Release>,
+    /// First kernel that does not call it experimental.
+    stable: Option<Release>,
+    /// First kernel whose mkfs turns it on by itself.
+    default: Option<Release>,
+    /// First GRUB that reads such volumes; `None` for none.
+    grub: Option<Release>,
+}
+
+const ANY: Option<Release> = Some((0, 0));
+
+const fn row(name: &'static str, unknown: Unknown, has: fn(&Geometry) -> bool) -> Row {
+    Row { name, has, choose: None, unknown, linux: ANY, stable: ANY, default: None, grub: ANY }
+}
+
+impl Row {
+    /// The same, known to kernels since `linux`, no longer experimental since `stable`.
+    const fn linux(self, linux: Release, stable: Option<Release>) -> Self {
+        Self { linux: Some(linux), stable, ..self }
+    }
+
+    /// The same, known to GRUB since `grub`.
+    const fn grub(self, grub: Option<Release>) -> Self {
+        Self { grub, ..self }
+    }
+
+    /// The same, on by default since `default`, and turned on and off by `choose`.
+    const fn chosen(self, default: Release, choose: fn(&mut Options, bool)) -> Self {
+        Self { default: Some(default), choose: Some(choose), ..self }
+    }
+}
+
+use Unknown::{ReadOnly, Refused};
+
+const TABLE: &[Row] = &[
+    row("sparse", Refused, |geo| geo.features.sparse())
+        .linux((4, 2), Some((4, 8)))
+        .grub(Some((2, 4)))
+        .chosen((4, 16), |o, on| default_to(&mut o.sparse, on)),
+    row("reflink", ReadOnly, |geo| geo.features.reflink())
+        .linux((4, 9), Some((4, 16)))
+        .chosen((5, 1), |o, on| default_to(&mut o.reflink, on)),
+    row("rmapbt", ReadOnly, |geo| geo.features.rmapbt())
+        .linux((4, 8), Some((4, 16)))
+        .chosen((6, 5), |o, on| default_to(&mut o.rmapbt, on)),
+    row("bigtime", Refused, |geo| geo.features.bigtime())
+        .linux((5, 10), Some((5, 15)))
+        .grub(Some((2, 6)))
+        .chosen((5, 15), |o, on| default_to(&mut o.bigtime, on)),
+    row("inobtcount", ReadOnly, |geo| geo.features.inobtcount())
+        .linux((5, 10), Some((5, 15)))
+        .chosen((5, 15), |o, on| default_to(&mut o.inobtcount, on && o.finobt != Some(false))),
+    // GRUB 2.12 accepts it, yet reads the old extent counter of directories.
+    row("nrext64", Refused, |geo| geo.features.nrext64())
+        .linux((5, 19), Some((6, 5)))
+        .grub(Some((2, 14)))
+        .chosen((6, 5), |o, on| default_to(&mut o.nrext64, on)),
+    row("exchange", Refused, |geo| geo.features.exchange())
+        .linux((6, 10), Some((6, 16)))
+        .grub(Some((2, 14)))
+        .chosen((6, 18), |o, on| default_to(&mut o.exchange, on)),
+    row("parent", Refused, |geo| geo.features.parent())
+        .linux((6, 10), Some((6, 16)))
+        .grub(Some((2, 14)))
+        .chosen((6, 18), |o, on| default_to(&mut o.parent, on)),
+    row("finobt", ReadOnly, |geo| geo.features.finobt()).linux((3, 16), ANY),
+    row("meta_uuid", Refused, |geo| geo.features.meta_uuid()).linux((4, 3), ANY),
+    row("metadir", Refused, |geo| geo.features.metadir())
+        .linux((6, 13), Some((7, 0)))
+        .grub(Some((2, 14))),
+    row("zoned", Refused, |geo| geo.features.zoned()).linux((6, 15), Some((7, 2))).grub(None),
+    row("blocks larger than 4096 bytes", Refused, |geo| geo.v5() && geo.blocklog > 12)
+        .linux((6, 12), Some((7, 0))),
+    row("realtime section with reflink or rmapbt", Refused, |geo| {
+        geo.rblocks.0 > 0 && (geo.features.reflink() || geo.features.rmapbt())
+    })
+    .linux((6, 14), Some((7, 0))),
+    Row {
+        linux: None,
+        ..row("needsrepair", Refused, |geo| geo.features.needsrepair()).grub(Some((2, 6)))
+    },
+    row("logged-xattrs", ReadOnly, |geo| geo.features.log_incompat != 0).linux((5, 19), None),
+];
+
+fn default_to(field: &mut Option<bool>, on: bool) {
+    field.get_or_insert(on);
+}
+
+/// Whether a reader of release `have` reaches `need`.
+fn reaches(need: Option<Release>, have: Release) -> bool {
+    need.is_some_and(|need| have >= need)
+}
+
+impl Row {
+    /// Whether `target` can do all it ever does with such volumes: write, or for GRUB read.
+    fn known_to(&self, target: Target) -> bool {
+        match target.kind {
+            Kind::Linux => reaches(self.linux, target.release),
+            Kind::Grub => reaches(self.grub, target.release),
+        }
+    }
+
+    /// Whether `target` knows it, and no longer calls it experimental.
+    fn stable_in(&self, target: Target) -> bool {
+        self.known_to(target) && (target.kind == Kind::Grub || reaches(self.stable, target.release))
+    }
+
+    /// Whether the mkfs of `target`'s time turned it on by itself.
+    fn default_in(&self, target: Target) -> bool {
+        self.known_to(target)
+            && (target.kind == Kind::Grub || reaches(self.default, target.release))
+    }
+
+    /// The first release of `target`'s kind that knows it.
+    fn since(&self, target: Target) -> String {
+        let (word, release) = match target.kind {
+            Kind::Linux => ("Linux", self.linux),
+            Kind::Grub => ("GRUB", self.grub),
+        };
+        match release {
+            Some(release) => format!("known since {word} {}", show(target.kind, release)),
+            None => format!("not known to any {word}"),
+        }
+    }
+}
+
+fn show(kind: Kind, (major, minor): Release) -> String {
+    match kind {
+        Kind::Linux => format!("{major}.{minor}"),
+        Kind::Grub => format!("{major}.{minor:02}"),
+    }
+}
+
+/// A feature that is left out, and for whose sake.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LeftOut {
+    /// The feature.
+    pub feature: &'static str,
+    /// The reader that stands against it.
+    pub target: Target,
+    /// Why, as half a sentence.
+    pub why: String,
+}
+
+impl fmt::Display for LeftOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} is left out for {}: {}", self.feature, self.target, self.why)
+    }
+}
+
+/// The features to make a volume with.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Choice {
+    /// Features to turn on.
+    pub on: Vec<&'static str>,
+    /// Features to leave out.
+    pub left_out: Vec<LeftOut>,
+}
+
+/// The features that every one of `targets` has in its table: what the mkfs of its time turned on,
+/// or with `max` all that it can mount, experimental features too.
+pub fn features_for(targets: &[Target], max: bool) -> Choice {
+    let mut choice = Choice { on: Vec::new(), left_out: Vec::new() };
+    for row in TABLE.iter().filter(|row| row.choose.is_some()) {
+        let fits = |target: Target| if max { row.known_to(target) } else { row.default_in(target) };
+        match targets.iter().find(|target| !fits(**target)) {
+            None => choice.on.push(row.name),
+            Some(&target) => choice.left_out.push(LeftOut {
+                feature: row.name,
+                target,
+                why: match () {
+                    () if !row.known_to(target) => row.since(target),
+                    () if !row.stable_in(target) => {
+                        "it can mount it, but calls it experimental".into()
+                    }
+                    () => "it can mount it, but its mkfs left it off".into(),
+                },
+            }),
+        }
+    }
+    choice
+}
+
+impl Choice {
+    /// Puts the choice into `options`, wherever the user has not decided otherwise.
+    pub fn apply(&self, options: &mut Options) {
+        for row in TABLE {
+            if let Some(choose) = row.choose {
+                choose(options, self.on.contains(&row.name));
+            }
+        }
+    }
+}
+
+/// What a reader can do with a volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Access {
+    /// Nothing.
+    No,
+    /// Read.
+    ReadOnly,
+    /// Read and write.
+    ReadWrite,
+}
+
+impl fmt::Display for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::No => "no",
+            Self::ReadOnly => "read only",
+            Self::ReadWrite => "read and write",
+        })
+    }
+}
+
+/// A feature that keeps a reader from a volume, in part or altogether.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Stop {
+    /// The feature.
+    pub feature: &'static str,
+    /// What is left to the reader because of it.
+    pub leaves: Access,
+    /// Why, as half a sentence.
+    pub why: String,
+}
+
+/// A judgement: what `target` can do with a volume.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Verdict {
+    /// The reader.
+    pub target: Target,
+    /// What it can do.
+    pub access: Access,
+    /// What stops it from doing more; empty for a kernel that can do everything.
+    pub stops: Vec<Stop>,
+    /// What else one should know: experimental and deprecated features.
+    pub notes: Vec<String>,
+}
+
+/// Says what `target` can do with the volume `geo`.
+pub fn judge(geo: &Geometry, target: Target) -> Verdict {
+    let mut stops = Vec::new();
+    let mut notes = Vec::new();
+    for row in TABLE.iter().filter(|row| (row.has)(geo)) {
+        if !row.known_to(target) {
+            let grub_ignores = target.kind == Kind::Grub && row.unknown == ReadOnly;
+            if !grub_ignores {
+                let leaves = if row.unknown == ReadOnly { Access::ReadOnly } else { Access::No };
+                stops.push(Stop { feature: row.name, leaves, why: row.since(target) });
+            }
+        } else if !row.stable_in(target) {
+            notes.push(format!("{} is experimental there", row.name));
+        }
+    }
+    stops.extend(unknown_bits(&geo.features));
+    version_4(geo, target, &mut stops, &mut notes);
+    name_rules(geo, target, &mut notes);
+    let most = match target.kind {
+        Kind::Linux => Access::ReadWrite,
+        Kind::Grub => Access::ReadOnly,
+    };
+    let access = stops.iter().map(|stop| stop.leaves).fold(most, Access::min);
+    Verdict { target, access, stops, notes }
+}
+
+/// Feature bits that nobody knows.
+fn unknown_bits(features: &Features) -> Option<Stop> {
+    use xfskit_units::features::{incompat, ro_compat};
+    let known = |all: &[xfskit_units::features::FeatureBit]| {
+        all.iter().fold(0, |mask, bit| mask | bit.mask)
+    };
+    let why = "no release is known that has it".into();
+    let incompat = features.incompat & !known(incompat::ALL);
+    let ro_compat = features.ro_compat & !known(ro_compat::ALL);
+    match (incompat, ro_compat) {
+        (0, 0) => None,
+        (0, _) => Some(Stop { feature: "unknown ro-compat", leaves: Access::ReadOnly, why }),
+        _ => Some(Stop { feature: "unknown incompat", leaves: Access::No, why }),
+    }
+}
+
+/// Version 4 is on its way out; GRUB 2.06 cannot read it.
+fn version_4(geo: &Geometry, target: Target, stops: &mut Vec<Stop>, notes: &mut Vec<String>) {
+    if geo.v5() {
+        return;
+    }
+    match (target.kind, target.release) {
+        (Kind::Grub, (2, 6)) => stops.push(Stop {
+            feature: "version 4",
+            leaves: Access::No,
+            why: "GRUB 2.06 takes the inode size for a mistake".into(),
+        }),
+        (Kind::Linux, release) if release >= (6, 18) => {
+            notes.push("version 4 must be enabled in the kernel's configuration".into());
+        }
+        (Kind::Linux, release) if release >= (5, 10) => {
+            notes.push("version 4 is deprecated".into());
+        }
+        _ => (),
+    }
+}
+
+/// Names that match whatever their case.
+fn name_rules(geo: &Geometry, target: Target, notes: &mut Vec<String>) {
+    if !geo.features.ascii_ci() {
+        return;
+    }
+    match (target.kind, target.release) {
+        (Kind::Grub, _) => notes.push("names must be given in their exact case".into()),
+        (Kind::Linux, release) if release >= (6, 18) => {
+            notes.push("ascii-ci must be enabled in the kernel's configuration".into());
+        }
+        (Kind::Linux, release) if release >= (6, 4) => notes.push("ascii-ci is deprecated".into()),
+        _ => (),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::geometry::{DeviceFacts, Stamp, plan};
+    use xfskit_units::{ByteLen, Uuid};
+
+    fn target(name: &str) -> Target {
+        name.parse().unwrap()
+    }
+
+    fn volume(options: &Options) -> Geometry {
+        let facts = DeviceFacts::file(ByteLen(1 << 30));
+        let stamp = Stamp { uuid: Uuid::nil(), seconds: 0, nanoseconds: 0, generation: 0 };
+        plan(options, &facts, stamp).unwrap().geometry
+    }
+
+    #[test]
+    fn each_target_gets_the_features_of_its_table() {
+        // The LTS configuration files of xfsprogs, and what GRUB's releases accept.
+        for (name, on) in [
+            ("linux-4.19", "sparse"),
+            ("linux-5.4", "sparse reflink"),
+            ("linux-5.10", "sparse reflink"),
+            ("linux-5.15", "sparse reflink bigtime inobtcount"),
+            ("linux-6.1", "sparse reflink bigtime inobtcount"),
+            ("linux-6.6", "sparse reflink rmapbt bigtime inobtcount nrext64"),
+            ("linux-6.12", "sparse reflink rmapbt bigtime inobtcount nrext64"),
+            ("linux-6.18", "sparse reflink rmapbt bigtime inobtcount nrext64 exchange parent"),
+            ("grub-2.02", "reflink rmapbt inobtcount"),
+            ("grub-2.04", "sparse reflink rmapbt inobtcount"),
+            ("grub-2.06", "sparse reflink rmapbt bigtime inobtcount"),
+            ("grub-2.12", "sparse reflink rmapbt bigtime inobtcount"),
+            ("grub-2.14", "sparse reflink rmapbt bigtime inobtcount nrext64 exchange parent"),
+        ] {
+            let choice = features_for(&[target(name)], false);
+            assert_eq!(choice.on.join(" "), on, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_most_a_target_can_mount_includes_what_it_calls_experimental() {
+        let on = |name| features_for(&[target(name)], true).on.join(" ");
+        assert_eq!(on("linux-4.19"), "sparse reflink rmapbt");
+        assert_eq!(on("linux-5.10"), "sparse reflink rmapbt bigtime inobtcount");
+        assert_eq!(on("linux-6.1"), "sparse reflink rmapbt bigtime inobtcount nrext64");
+        assert!(on("linux-6.12").ends_with("exchange parent"));
+    }
+
+    #[test]
+    fn several_targets_get_what_all_of_them_have() {
+        let choice = features_for(&[target("linux-6.12"), target("grub-2.04")], false);
+        assert_eq!(choice.on.join(" "), "sparse reflink rmapbt inobtcount");
+        let left: Vec<_> = choice.left_out.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            left,
+            [
+                "bigtime is left out for grub-2.04: known since GRUB 2.06",
+                "nrext64 is left out for grub-2.04: known since GRUB 2.14",
+                "exchange is left out for linux-6.12: it can mount it, but calls it experimental",
+                "parent is left out for linux-6.12: it can mount it, but calls it experimental",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_volume_made_for_a_target_is_judged_usable_by_it() {
+        for &target in Target::ALL {
+            for max in [false, true] {
+                let mut options = Options::default();
+                features_for(&[target], max).apply(&mut options);
+                let verdict = judge(&volume(&options), target);
+                let most = match target.kind {
+                    Kind::Linux => Access::ReadWrite,
+                    Kind::Grub => Access::ReadOnly,
+                };
+                assert_eq!(verdict.access, most, "{verdict:?}");
+                assert_eq!(verdict.stops, [], "{target}");
+                assert!(max || verdict.notes.is_empty(), "{verdict:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn judgements_name_what_stops_a_reader() {
+        let default = volume(&Options::default());
+        let verdict = judge(&default, target("linux-4.19"));
+        assert_eq!(verdict.access, Access::No);
+        let stops: Vec<_> = verdict.stops.iter().map(|s| (s.feature, s.leaves)).collect();
+        assert_eq!(
+            stops,
+            [("bigtime", Access::No), ("inobtcount", Access::ReadOnly), ("nrext64", Access::No)]
+        );
+        let mut options = Options::default();
+        options.sub("-i", "nrext64=0").unwrap();
+        options.sub("-m", "bigtime=0").unwrap();
+        assert_eq!(judge(&volume(&options), target("linux-5.4")).access, Access::ReadOnly);
+        assert_eq!(judge(&volume(&options), target("grub-2.04")).access, Access::ReadOnly);
+        options.sub("-b", "size=16k").unwrap();
+        assert_eq!(judge(&volume(&options), target("linux-6.6")).access, Access::No);
+        assert_eq!(judge(&volume(&options), target("linux-6.12")).access, Access::ReadWrite);
+    }
+
+    #[test]
+    fn what_the_user_decided_stays() {
+        let mut options = Options::default();
+        options.sub("-m", "reflink=0").unwrap();
+        features_for(&[target("linux-6.6")], false).apply(&mut options);
+        assert_eq!((options.reflink, options.rmapbt), (Some(false), Some(true)));
+    }
+
+    #[test]
+    fn an_unknown_target_is_answered_with_those_known() {
+        let message = "linux-3.0".parse::<Target>().unwrap_err().to_string();
+        assert!(message.starts_with("unknown target linux-3.0; known are linux-4.19, linux-5.4,"));
+    }
+}
