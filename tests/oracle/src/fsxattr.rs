@@ -46,6 +46,8 @@ pub const EXTSZINHERIT: u32 = 0x1000;
 pub const NODEFRAG: u32 = 0x2000;
 /// `FS_XFLAG_COWEXTSIZE`.
 pub const COWEXTSIZE: u32 = 0x10000;
+/// `FS_XFLAG_HASATTR`: there is an attribute fork.
+pub const HASATTR: u32 = 0x8000_0000;
 
 /// Reads the record of an open file.
 pub fn get(fd: BorrowedFd) -> Result<FsXattr> {

@@ -53,7 +53,7 @@ pub struct Extra {
     pub xflags: u32,
     /// Extent size hint, bytes.
     pub extsize: u32,
-    /// Extents of the data fork.
+    /// Extents of a regular file; 0 for directories.
     pub nextents: u32,
     /// Project.
     pub projid: u32,
@@ -108,13 +108,14 @@ impl Manifest {
 
     /// Fails, with the differences, unless both are the same.
     pub fn assert_same(&self, other: &Self, what: &str) {
-        let found = self.differences(other, 40);
+        let found = self.differences(other, 10);
         assert!(found.is_empty(), "{what}: {}", found.join("\n"));
     }
 }
 
 impl Entry {
-    fn differences(&self, other: &Self, path: &str, found: &mut Vec<String>) {
+    /// Adds a line to `found` for each field in which `self` (Linux) and `other` (xfskit) differ.
+    pub fn differences(&self, other: &Self, path: &str, found: &mut Vec<String>) {
         macro_rules! compare {
             ($($field:ident)*) => {$(
                 if self.$field != other.$field {

@@ -74,8 +74,10 @@ fn judge(name: &str) {
         tools.repair_n(&image, &[]).expect("clean to xfs_repair");
     }
     let mount = Mount::read_only(&image, &scratch).expect("mount");
-    let _linux = kernel::manifest(mount.path());
+    let linux = kernel::manifest(mount.path());
     mount.unmount().expect("unmount");
+    let differences = ours::inode_differences(&image, &linux, 10);
+    assert!(differences.is_empty(), "{}", differences.join("\n"));
     let verdict = ours::verdict(&image);
     assert!(verdict.errors.is_empty(), "check of a clean volume: {verdict:#?}");
 }
