@@ -1,7 +1,7 @@
 //! The blocks of the journal.
 
 use xfskit_block::BlockDevice;
-use xfskit_format::log::record::{BLOCK, cycle_of};
+use xfskit_format::log::record::{BLOCK, MAGIC, cycle_of};
 use xfskit_format::{Ctx, Location};
 use xfskit_units::{ByteOffset, Daddr, Geometry, LogBlock, Sectors};
 
@@ -34,6 +34,11 @@ impl<'d> Ring<'d> {
         ctx.at_least("log.blocks", 2, ring.blocks)?;
         ctx.at_least("log.device", end.0, dev.size().0)?;
         Ok(ring)
+    }
+
+    /// Where the ring begins on its device.
+    pub fn start(&self) -> Daddr {
+        self.start
     }
 
     /// Number of blocks.
@@ -107,6 +112,15 @@ impl<'d> Ring<'d> {
         let mut block = [0; BLOCK];
         self.read(at, &mut block)?;
         Ok(cycle_of(&block))
+    }
+
+    /// The first block before `end` that begins with a record's header.
+    pub fn first_record(&self, end: LogBlock) -> Result<Option<LogBlock>> {
+        let bytes = self.read_blocks(LogBlock(0), end.0.min(RECORD_MAX))?;
+        let magic = MAGIC.to_be_bytes();
+        let is_header = |block: &[u8]| block.first_chunk() == Some(&magic);
+        let found = bytes.chunks_exact(BLOCK).position(is_header);
+        Ok(found.and_then(|n| u32::try_from(n).ok()).map(LogBlock))
     }
 
     /// Where block `at` lies on the device.

@@ -14,6 +14,7 @@
 //! | [`inode`] | inodes with both forks |
 //! | [`dir`] | directory blocks |
 //! | [`attr`] | attribute blocks, remote values, remote symlinks |
+//! | [`log`] | the journal: records, operations, transactions, items |
 //! | [`open`] | from a [`What`] to its bytes |
 
 pub mod attr;
@@ -22,6 +23,7 @@ pub mod dump;
 pub mod fields;
 pub mod headers;
 pub mod inode;
+pub mod log;
 pub mod open;
 pub mod trees;
 pub mod what;

@@ -1,0 +1,68 @@
+//! Our telling of the journal beside that of `xfs_logprint`.
+
+use std::collections::BTreeMap;
+use std::process::Command;
+
+use xfskit_block::OpenMode;
+use xfskit_core::recovery::open_log;
+use xfskit_core::volume::read_superblock;
+use xfskit_inspect::log::{Options, Show, Span, print};
+use xfskit_test_oracle::need::Need;
+use xfskit_test_oracle::{Image, Scratch, dirty, needs};
+use xfskit_test_recovery::open;
+
+/// The volume that most items come from.
+const CRASH: &str = "synced-then-cut";
+
+fn ours(image: &Image<'_>, options: Options) -> String {
+    let dev = open(image.path(), OpenMode::ReadOnly);
+    let geo = read_superblock(&dev).expect("superblock").geometry();
+    let log = open_log(&dev, None, &geo).expect("log");
+    let mut out = Vec::new();
+    print(&log, options, &mut out).expect("readable to its end");
+    String::from_utf8(out).expect("text")
+}
+
+fn theirs(image: &Image<'_>, option: &str) -> String {
+    let out = Command::new("xfs_logprint").arg(option).arg(image.path()).output();
+    String::from_utf8_lossy(&out.expect("xfs_logprint").stdout).into_owned()
+}
+
+/// How many lines begin with each of `words`, spaces aside.
+fn count(text: &str, words: &[&'static str]) -> BTreeMap<&'static str, usize> {
+    let mut counts = BTreeMap::new();
+    for line in text.lines() {
+        for word in words.iter().filter(|word| line.trim_start().starts_with(*word)) {
+            *counts.entry(*word).or_default() += 1;
+        }
+    }
+    counts
+}
+
+#[test]
+fn every_item_that_xfs_logprint_tells_is_told() {
+    if !needs(&[Need::Mount, Need::Xfsprogs]) {
+        return;
+    }
+    let scratch = Scratch::new("logprint");
+    let crash = dirty::CRASHES.iter().find(|crash| crash.name == CRASH).expect("it is there");
+    let Some(image) = crash.leave(&scratch) else { return };
+
+    let text = ours(&image, Options::default());
+    let expected = theirs(&image, "-t");
+    let words = ["TRANS:", "BUF:  #regs", "INODE:", "ICR:  #ag", "EFI:", "EFD:"];
+    let expected = count(&expected, &words);
+    let found = count(&text, &["TRANS:", "BUF:", "INODE:", "ICREATE:", "EFI:", "EFD:"]);
+    assert_eq!(expected.values().collect::<Vec<_>>(), found.values().collect::<Vec<_>>());
+
+    let records =
+        ours(&image, Options { show: Show::Records, span: Span::Lap, ..Options::default() });
+    let headers = theirs(&image, "-d").matches("HEADER Cycle").count();
+    assert_eq!(records.matches("RECORD:").count(), headers);
+
+    for show in [Show::Records, Show::Operations, Show::Transactions] {
+        let json = ours(&image, Options { show, span: Span::Lap, data: true, json: true });
+        let document: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+        assert_eq!(document["log"]["state"], "dirty");
+    }
+}
