@@ -1,1 +1,34 @@
-//! (this floor is being built)
+//! Floor 5: what programs ask of a filesystem.
+//!
+//! [`Fs`] is a [`Volume`](xfskit_core::Volume) seen through paths, names and bytes. Everything here
+//! reads; damage in one place is told with its path and does not hide the rest.
+//!
+//! | read in this order | what |
+//! | --- | --- |
+//! | [`fs`] | [`Fs`]: inodes, directories, links, attributes |
+//! | [`stat`] | [`Stat`]: what is known about one file |
+//! | [`path`] | from a path to an inode, symbolic links followed or not |
+//! | [`walk`] | a tree entry by entry, sorted |
+//! | [`sweep`] | a tree as fast as the device gives it, in the order of the disk |
+//! | [`content`] | where content lies, and reading it |
+//! | [`error`] | what can go wrong, and the errno of each |
+
+pub mod content;
+pub mod error;
+pub mod fs;
+pub mod path;
+pub mod stat;
+pub mod sweep;
+pub mod walk;
+
+pub use content::{FileMap, Piece, ReadAhead, ReadError};
+pub use error::{Error, Result};
+pub use fs::{Entry, Fs, Xattr};
+pub use path::{Follow, join};
+pub use stat::Stat;
+pub use sweep::{Child, Visitor};
+pub use walk::{Walk, WalkEntry, WalkFault};
+pub use xfskit_core::Inode;
+pub use xfskit_format::inode::FileType;
+pub use xfskit_format::timestamp::Timestamp;
+pub use xfskit_units::Ino;

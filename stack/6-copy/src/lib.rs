@@ -1,1 +1,55 @@
-//! (this floor is being built)
+//! Floor 6: trees out of a volume (and, with the transactional engine, into one).
+//!
+//! A copy carries everything that belongs to a file: content with its holes, mode, owner, times to
+//! the nanosecond, extended attributes, ACLs, hard links, symbolic links, devices. Damage does not
+//! end a copy: each fault is an [`Event`], and the rest comes out.
+//!
+//! | module | what |
+//! | --- | --- |
+//! | [`get`](mod@get) | a tree into a directory, on several threads, in the order of the disk |
+//! | [`dest`] | the receiving side: making files and giving them what belongs to them |
+//! | [`archive`](mod@archive) | a tree as a tar stream |
+
+pub mod archive;
+pub mod dest;
+pub mod get;
+
+mod acl;
+mod links;
+
+pub use archive::{ArchiveError, archive};
+pub use dest::SkippedCount;
+pub use get::{GetError, GetOptions, Report, get};
+
+use xfskit_vfs::Error;
+
+/// What a copy tells while it runs; perhaps from many threads at once.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// One file is done.
+    Done {
+        /// Its size in bytes.
+        bytes: u64,
+    },
+    /// Something in the volume is damaged; the copy goes on without it.
+    Fault {
+        /// Where, in the volume.
+        path: &'a [u8],
+        /// What is wrong.
+        error: &'a Error,
+    },
+    /// The destination refused one file; the copy goes on without it.
+    Refused {
+        /// Where, in the volume.
+        path: &'a [u8],
+        /// What the destination said.
+        error: &'a std::io::Error,
+    },
+    /// One file was left out, which is no fault of the volume.
+    Skipped {
+        /// Where, in the volume.
+        path: &'a [u8],
+        /// Why.
+        what: &'a str,
+    },
+}

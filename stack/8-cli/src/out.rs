@@ -4,7 +4,7 @@
 //! file while the rest still comes out) and notes go to standard error, or with `--json` into the
 //! same stream of objects as `{"fault": …}` and `{"note": …}`.
 
-use std::io::{self, BufWriter, StdoutLock, Write};
+use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::Serialize;
@@ -12,10 +12,13 @@ use serde_json::json;
 
 use crate::exit::{Answer, Failure};
 use crate::grammar::Voice;
+use crate::show;
 
 /// The two streams of one run. Many threads may speak; a line is never torn. The lock is a leaf.
 pub(crate) struct Out {
     voice: Voice,
+    /// Standard output is one.
+    terminal: bool,
     inner: Mutex<Inner>,
 }
 
@@ -28,7 +31,8 @@ impl Out {
     /// Speaks as `voice` says.
     pub(crate) fn new(voice: Voice) -> Self {
         let stdout = BufWriter::with_capacity(64 * 1024, io::stdout());
-        Self { voice, inner: Mutex::new(Inner { stdout, faults: 0 }) }
+        let terminal = io::stdout().is_terminal();
+        Self { voice, terminal, inner: Mutex::new(Inner { stdout, faults: 0 }) }
     }
 
     /// True where standard output carries JSON.
@@ -48,6 +52,11 @@ impl Out {
     /// Bytes as they are.
     pub(crate) fn raw(&self, bytes: &[u8]) -> Result<(), Failure> {
         self.lock().stdout.write_all(bytes).map_err(stdout_failed)
+    }
+
+    /// A name for a line of text: escaped for a terminal, as it is for a program.
+    pub(crate) fn name(&self, name: &[u8]) -> Vec<u8> {
+        if self.terminal { show::name(name).into_bytes() } else { name.to_vec() }
     }
 
     /// Text and a newline.

@@ -59,6 +59,12 @@ impl Progress {
         self.show();
     }
 
+    /// `n` more units are done, of `total`.
+    pub(crate) fn add_of(&self, n: u64, total: u64) {
+        self.total.store(total, Ordering::Relaxed);
+        self.add(n);
+    }
+
     /// The job is over; a bar goes away.
     pub(crate) fn finish(&self) {
         if let Form::Bar(bar) = &self.form {

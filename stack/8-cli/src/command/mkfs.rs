@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use xfskit::block::{BlockDevice, FileDevice, OpenMode};
-use xfskit::mkfs::{self, DeviceFacts, Options, Plan, Stamp, Summary};
+use xfskit::mkfs::{self, DeviceFacts, Options, Stamp, Summary};
 use xfskit::target::{self, Target};
 use xfskit::units::{ByteLen, Uuid};
 

@@ -1,12 +1,17 @@
 //! From the words on the command line to a device or a volume, and from what goes wrong there to a
 //! failure that says what to do next.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use xfskit::block::{self, BlockDevice, OpenMode};
 use xfskit::target::{self, Target};
+use xfskit::vfs::{self, Follow, Inode};
+use xfskit::{OpenOptions, Volume, core};
 
 use crate::exit::Failure;
+use crate::grammar;
 use crate::out::chain;
 
 /// The device that `name` names, for reading. A disk with parts is refused: one of them was meant.
@@ -60,4 +65,61 @@ pub(crate) fn device_hint(failure: Failure, error: &block::Error) -> Failure {
         }
         _ => failure,
     }
+}
+
+/// The volume that `target` names, with its journal replayed in memory where that is wanted.
+pub(crate) fn volume(target: &grammar::Target) -> Result<Volume, Failure> {
+    let name = target.target.as_str();
+    let device = device(name)?;
+    let log = target.logdev.as_deref().map(device_whole).transpose()?;
+    let options = OpenOptions { recovery: !target.norecovery, log: None };
+    options.open_device(device, log).map_err(|error| match error {
+        xfskit::Error::Target(error) => target_failure(name, &error),
+        xfskit::Error::Volume(error) => open_failure(name, &error),
+    })
+}
+
+/// The device that `name` names, whatever it holds: an external log is no volume.
+pub(crate) fn device_whole(name: &str) -> Result<Arc<dyn BlockDevice>, Failure> {
+    let target = Target::parse(name).map_err(|e| target_failure(name, &e))?;
+    target::open_unchecked(&target, OpenMode::ReadOnly).map_err(|e| target_failure(name, &e))
+}
+
+/// Why a device does not open as a volume, and what to do.
+fn open_failure(name: &str, error: &vfs::Error) -> Failure {
+    let failure = Failure::cannot(about(name, error));
+    match error {
+        vfs::Error::Core(core::Error::Device(error)) => device_hint(failure, error),
+        vfs::Error::Core(core::Error::Journal(_)) => failure.hint(
+            "--norecovery shows the volume without the journal; --logdev names an external one.",
+        ),
+        vfs::Error::Core(core::Error::Unsupported(_)) => failure,
+        _ => failure.hint(format!(
+            "`xfskit check {name}` judges the superblock; `xfskit targets {name}` looks for \
+             partitions."
+        )),
+    }
+}
+
+/// What a path or the volume below it did not give: the answer is no, unless the device failed.
+pub(crate) fn failure(error: &vfs::Error) -> Failure {
+    let text = chain(error);
+    match error {
+        vfs::Error::Core(core::Error::Device(error)) => device_hint(Failure::cannot(text), error),
+        vfs::Error::Core(core::Error::Unsupported(_)) | vfs::Error::NotAbsolute { .. } => {
+            Failure::cannot(text)
+        }
+        vfs::Error::NotFound { .. } => {
+            Failure::no(text).hint("`xfskit ls TARGET DIRECTORY` shows what is there.")
+        }
+        _ if error.fault().is_some() => {
+            Failure::no(text).hint("`xfskit check TARGET` reports all that is damaged.")
+        }
+        _ => Failure::no(text),
+    }
+}
+
+/// The inode that `path` names.
+pub(crate) fn resolve(volume: &Volume, path: &OsStr, follow: Follow) -> Result<Inode, Failure> {
+    volume.fs().resolve(path.as_bytes(), follow).map_err(|error| failure(&error))
 }

@@ -1,0 +1,210 @@
+//! The content of files: where it lies, and reading it in the order of the disk.
+//!
+//! A [`FileMap`] says which bytes of a file are stored where; the rest are holes, or allocated
+//! and never written, which reads the same. Many small files are read best together:
+//! [`Fs::read_ahead_content`] joins what lies close on disk into a few long reads, and
+//! [`Fs::read_piece`] then takes from there what it finds.
+
+use std::io;
+use std::ops::Range;
+
+use xfskit_block::IoRead;
+use xfskit_core::Inode;
+use xfskit_format::bmbt::Extent;
+use xfskit_units::{ByteOffset, Geometry, index};
+
+use crate::{Error, Fs, Result};
+
+/// Bytes of one read of a long piece.
+const CHUNK: u64 = 1 << 20;
+/// Pieces at most this far apart on disk are read together, in bytes.
+const JOIN_GAP: u64 = 32 << 10;
+/// Longest joined read, in bytes.
+const JOIN_MAX: u64 = 4 << 20;
+
+/// Bytes of a file that are stored one after the other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// Which bytes of the file.
+    pub file: Range<u64>,
+    /// Where the first of them is on the data device.
+    pub device: ByteOffset,
+}
+
+impl Piece {
+    fn len(&self) -> u64 {
+        self.file.end - self.file.start
+    }
+}
+
+/// Where the content of one file is stored.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FileMap {
+    size: u64,
+    pieces: Vec<Piece>,
+}
+
+impl FileMap {
+    /// The map that `extents` (ascending, as the volume verified them) give a file of `size` bytes.
+    fn new(geo: &Geometry, extents: &[Extent], size: u64) -> Self {
+        let mut pieces: Vec<Piece> = Vec::new();
+        for extent in extents.iter().filter(|e| !e.unwritten) {
+            let Some(device) = geo.fsb_to_byte(extent.startblock) else { continue };
+            let bytes = |blocks: u64| blocks.saturating_mul(1 << geo.blocklog).min(size);
+            let file = bytes(extent.startoff.0)..bytes(extent.end().0);
+            match pieces.last_mut() {
+                _ if file.is_empty() => {}
+                Some(p) if p.file.end == file.start && p.device.0 + p.len() == device.0 => {
+                    p.file.end = file.end;
+                }
+                _ => pieces.push(Piece { file, device }),
+            }
+        }
+        Self { size, pieces }
+    }
+
+    /// Length of the file in bytes.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// What is stored, in the order of the file. The rest are holes.
+    pub fn pieces(&self) -> &[Piece] {
+        &self.pieces
+    }
+
+    /// The ranges of the file that are stored; neighbours joined, wherever they lie on disk.
+    pub fn data(&self) -> Vec<Range<u64>> {
+        let mut ranges: Vec<Range<u64>> = Vec::new();
+        for Piece { file, .. } in &self.pieces {
+            match ranges.last_mut() {
+                Some(last) if last.end == file.start => last.end = file.end,
+                _ => ranges.push(file.clone()),
+            }
+        }
+        ranges
+    }
+}
+
+/// Content in memory, by where it lies on the device.
+#[derive(Debug, Default)]
+pub struct ReadAhead {
+    /// Runs of the device, ascending.
+    runs: Vec<(ByteOffset, Vec<u8>)>,
+}
+
+impl ReadAhead {
+    fn get(&self, piece: &Piece) -> Option<&[u8]> {
+        let after = self.runs.partition_point(|(start, _)| *start <= piece.device);
+        let (start, bytes) = self.runs.get(after.checked_sub(1)?)?;
+        let from = index(piece.device.0 - start.0);
+        bytes.get(from..from.checked_add(index(piece.len()))?)
+    }
+}
+
+/// Why content did not arrive.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The volume could not give it.
+    #[error(transparent)]
+    Volume(#[from] Error),
+    /// The receiving side could not take it.
+    #[error(transparent)]
+    Sink(#[from] io::Error),
+}
+
+/// Takes content: the offset in the file, and the bytes there.
+pub type Sink<'a> = &'a mut dyn FnMut(u64, &[u8]) -> io::Result<()>;
+
+impl Fs {
+    /// Where the content of a regular file is stored.
+    ///
+    /// # Errors
+    /// Where the inode is no regular file, lies on the realtime device, or its map is damaged.
+    pub fn file_map(&self, inode: &Inode) -> Result<FileMap> {
+        let file = self.volume().open_file(inode)?;
+        Ok(FileMap::new(self.volume().geo(), file.extents().as_slice(), file.size().0))
+    }
+
+    /// Reads all content of `maps` into memory, what lies close together at once. What cannot be
+    /// read now is left out, and will be tried again by [`read_piece`](Self::read_piece).
+    pub fn read_ahead_content<'m>(&self, maps: impl Iterator<Item = &'m FileMap>) -> ReadAhead {
+        let mut wanted: Vec<Range<u64>> = maps
+            .flat_map(FileMap::pieces)
+            .map(|piece| piece.device.0..piece.device.0.saturating_add(piece.len()))
+            .collect();
+        wanted.sort_unstable_by_key(|range| range.start);
+        let mut runs: Vec<Range<u64>> = Vec::new();
+        for range in wanted {
+            match runs.last_mut() {
+                Some(run)
+                    if range.start <= run.end.saturating_add(JOIN_GAP)
+                        && range.end.max(run.end) - run.start <= JOIN_MAX =>
+                {
+                    run.end = run.end.max(range.end);
+                }
+                _ => runs.push(range),
+            }
+        }
+        let mut bufs: Vec<_> = runs.iter().map(|r| vec![0; index(r.end - r.start)]).collect();
+        let mut batch: Vec<IoRead<'_>> = runs
+            .iter()
+            .zip(&mut bufs)
+            .map(|(run, buf)| IoRead { offset: ByteOffset(run.start), buf })
+            .collect();
+        let answers = self.volume().device().read_batch(&mut batch);
+        let read = runs.into_iter().zip(bufs).zip(answers).filter(|(_, answer)| answer.is_ok());
+        ReadAhead { runs: read.map(|((run, buf), _)| (ByteOffset(run.start), buf)).collect() }
+    }
+
+    /// Hands the bytes of `piece` to `sink`, in order, from `ahead` where they are there.
+    ///
+    /// # Errors
+    /// [`ReadError::Volume`] where the device fails, [`ReadError::Sink`] where `sink` does.
+    pub fn read_piece(
+        &self,
+        piece: &Piece,
+        ahead: &ReadAhead,
+        sink: Sink<'_>,
+    ) -> std::result::Result<(), ReadError> {
+        if let Some(bytes) = ahead.get(piece) {
+            return Ok(sink(piece.file.start, bytes)?);
+        }
+        let mut buf = vec![0; index(piece.len().min(CHUNK))];
+        let mut done = 0;
+        while done < piece.len() {
+            let part = &mut buf[..index((piece.len() - done).min(CHUNK))];
+            let at = ByteOffset(piece.device.0 + done);
+            let read = self.volume().device().read_at(at, part);
+            read.map_err(|e| Error::Core(e.into()))?;
+            sink(piece.file.start + done, part)?;
+            done += part.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// Hands bytes `range` of a regular file to `sink`, in order, holes as zeroes.
+    ///
+    /// # Errors
+    /// [`ReadError::Volume`] where the volume fails, [`ReadError::Sink`] where `sink` does.
+    pub fn read_range(
+        &self,
+        inode: &Inode,
+        range: Range<u64>,
+        sink: Sink<'_>,
+    ) -> std::result::Result<(), ReadError> {
+        let file = self.volume().open_file(inode).map_err(Error::Core)?;
+        let mut at = range.start;
+        let mut buf = vec![0; index(range.end.saturating_sub(at).min(CHUNK))];
+        while at < range.end {
+            let wanted = index((range.end - at).min(CHUNK));
+            let read = file.read_at(ByteOffset(at), &mut buf[..wanted]).map_err(Error::Core)?;
+            if read == 0 {
+                break;
+            }
+            sink(at, &buf[..read])?;
+            at += read as u64;
+        }
+        Ok(())
+    }
+}

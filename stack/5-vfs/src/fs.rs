@@ -1,0 +1,160 @@
+//! A volume as a filesystem: inodes, directories, links, attributes.
+
+use std::ops::ControlFlow;
+
+use serde::Serialize;
+use xfskit_core::{Inode, Volume};
+use xfskit_format::Fork;
+use xfskit_format::inode::FileType;
+use xfskit_units::{Daddr, FileOff, Ino, Sectors};
+
+use crate::{Error, Result};
+
+/// Blocks of one directory announced to the device ahead of reading it, at most.
+const DIR_AHEAD: u64 = 64;
+
+/// A volume as a filesystem. Shared by all threads.
+#[derive(Debug)]
+pub struct Fs {
+    volume: Volume,
+}
+
+/// One name in a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The name: no slash, no zero byte, neither `.` nor `..`.
+    pub name: Vec<u8>,
+    /// The inode it names.
+    pub ino: Ino,
+    /// What the directory says that it is; [`FileType::Unknown`] where it does not say.
+    pub file_type: FileType,
+}
+
+/// One extended attribute, by the name that programs use: `user.`, `trusted.`, `security.`,
+/// `system.posix_acl_access` or `system.posix_acl_default`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Xattr {
+    /// Name with its namespace.
+    pub name: Vec<u8>,
+    /// Value, as `getxattr` answers it.
+    pub value: Vec<u8>,
+}
+
+/// Some entries of a directory.
+#[derive(Debug, Default)]
+pub struct Portion {
+    /// In the order of the directory.
+    pub entries: Vec<Entry>,
+    /// Where to go on; `None` at the end.
+    pub next: Option<u64>,
+    /// What could not be read; everything sound came all the same.
+    pub errors: Vec<Error>,
+}
+
+impl Fs {
+    /// The filesystem on `volume`.
+    pub fn new(volume: Volume) -> Self {
+        Self { volume }
+    }
+
+    /// The volume below.
+    pub fn volume(&self) -> &Volume {
+        &self.volume
+    }
+
+    /// The root directory.
+    ///
+    /// # Errors
+    /// Where its inode cannot be read.
+    pub fn root(&self) -> Result<Inode> {
+        self.inode(self.volume.geo().rootino)
+    }
+
+    /// Inode `ino`, which must be in use.
+    ///
+    /// # Errors
+    /// Where it is free, or cannot be read.
+    pub fn inode(&self, ino: Ino) -> Result<Inode> {
+        Ok(self.volume.iget(ino)?)
+    }
+
+    /// Many inodes, read together. Entry `i` of the answer belongs to `inos[i]`.
+    pub fn inodes(&self, inos: &[Ino]) -> Vec<Result<Inode>> {
+        self.volume.iget_many(inos).into_iter().map(|inode| Ok(inode?)).collect()
+    }
+
+    /// What is known about `inode`.
+    pub fn stat(&self, inode: &Inode) -> crate::Stat {
+        crate::Stat::of(inode.ino(), &inode.core(), self.volume.geo())
+    }
+
+    /// Where a symbolic link points to.
+    ///
+    /// # Errors
+    /// Where `inode` is none, or cannot be read.
+    pub fn read_link(&self, inode: &Inode) -> Result<Vec<u8>> {
+        Ok(self.volume.readlink(inode)?)
+    }
+
+    /// All extended attributes of `inode`, in the order of the disk, and what could not be read.
+    pub fn xattrs(&self, inode: &Inode) -> (Vec<Xattr>, Vec<Error>) {
+        let (mut xattrs, mut errors) = (Vec::new(), Vec::new());
+        let listed = self.volume.xattrs(inode, &mut |xattr| {
+            match xattr {
+                Ok(xattr) => {
+                    xattrs.push(Xattr { name: xattr.name, value: xattr.value.into_owned() });
+                }
+                Err(error) => errors.push(error.into()),
+            }
+            ControlFlow::Continue(())
+        });
+        errors.extend(listed.err().map(Error::Core));
+        (xattrs, errors)
+    }
+
+    /// All entries of a directory, in the order of the directory, without `.` and `..`.
+    pub fn read_dir(&self, dir: &Inode) -> Portion {
+        self.read_dir_from(dir, 0, usize::MAX)
+    }
+
+    /// At most `max` entries of a directory from `cookie` (0 is the beginning).
+    pub fn read_dir_from(&self, dir: &Inode, cookie: u64, max: usize) -> Portion {
+        let mut portion = Portion::default();
+        let listed = self.volume.readdir(dir, cookie, &mut |entry| {
+            match entry {
+                Ok(entry) if matches!(entry.name, b"." | b"..") => {}
+                Ok(entry) => {
+                    portion.entries.push(Entry {
+                        name: entry.name.to_vec(),
+                        ino: entry.ino,
+                        file_type: entry.ftype.unwrap_or(FileType::Unknown),
+                    });
+                    if portion.entries.len() >= max {
+                        portion.next = Some(entry.cookie);
+                        return ControlFlow::Break(());
+                    }
+                }
+                Err(error) => portion.errors.push(error.into()),
+            }
+            ControlFlow::Continue(())
+        });
+        portion.errors.extend(listed.err().map(Error::Core));
+        portion
+    }
+
+    /// Announces the blocks of many directories to the device, near ones together.
+    pub fn read_ahead_dirs<'i>(&self, dirs: impl Iterator<Item = &'i Inode>) {
+        let geo = self.volume.geo();
+        let step = u64::from(geo.dirblkfsbs());
+        let mut wanted: Vec<(Daddr, Sectors)> = Vec::new();
+        for dir in dirs {
+            // A damaged map is reported when the directory is read.
+            let Ok(extents) = self.volume.extents(dir, Fork::Data) else { continue };
+            let blocks = (dir.core().size().0 >> geo.blocklog) / step;
+            let starts = (0..blocks.min(DIR_AHEAD)).map(|n| FileOff(n * step));
+            let maps = starts.filter_map(|start| extents.map_dir_block(geo, start));
+            wanted.extend(maps.filter_map(|map| map.as_single()));
+        }
+        self.volume.cache().read_ahead(&wanted);
+    }
+}

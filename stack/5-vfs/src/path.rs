@@ -1,0 +1,150 @@
+//! From a path to an inode.
+//!
+//! Paths are absolute, bytes without zero, components of at most 255 bytes. `.` and `..` mean what
+//! they mean to the kernel: `..` is the parent *after* symbolic links were followed, and `..` of
+//! the root is the root. At most [`MAX_LINKS`] links are followed.
+
+use std::collections::VecDeque;
+
+use xfskit_core::Inode;
+use xfskit_format::inode::FileType;
+
+use crate::{Error, Fs, Result};
+
+/// Symbolic links on the way of one path, at most: the kernel's number.
+pub const MAX_LINKS: usize = 40;
+/// Longest name of a directory entry, in bytes.
+pub const NAME_MAX: usize = 255;
+
+/// What happens to a symbolic link at the end of a path. Those before it are always followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Follow {
+    /// It is followed, as `stat` does.
+    Yes,
+    /// It is what was asked for, as `lstat` does.
+    No,
+}
+
+/// The names of a path, without empty ones.
+fn components(path: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
+    path.split(|&b| b == b'/').filter(|name| !name.is_empty())
+}
+
+/// A path for a message.
+pub(crate) fn shown(path: &[u8]) -> String {
+    String::from_utf8_lossy(path).into_owned()
+}
+
+/// `dir/name`, or `/name` for the root.
+pub fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
+    let mut path = Vec::with_capacity(dir.len() + 1 + name.len());
+    path.extend_from_slice(dir);
+    if dir.last() != Some(&b'/') {
+        path.push(b'/');
+    }
+    path.extend_from_slice(name);
+    path
+}
+
+/// The state of one resolution.
+struct Way<'a> {
+    fs: &'a Fs,
+    /// The path as it was given, for messages.
+    given: &'a [u8],
+    /// Names still to go.
+    ahead: VecDeque<Vec<u8>>,
+    /// The directories from below the root to here, with their names.
+    behind: Vec<(Vec<u8>, Inode)>,
+    root: Inode,
+    links: usize,
+}
+
+impl Fs {
+    /// The inode that `path` names.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] and its kin where the path is at fault, [`Error::Core`] where the
+    /// volume is.
+    pub fn resolve(&self, path: &[u8], follow: Follow) -> Result<Inode> {
+        if path.first() != Some(&b'/') {
+            return Err(Error::NotAbsolute { path: shown(path) });
+        }
+        let ahead = components(path).map(<[u8]>::to_vec).collect();
+        let root = self.root()?;
+        let way = Way { fs: self, given: path, ahead, behind: Vec::new(), root, links: 0 };
+        // A slash at the end asks for what the link leads to.
+        let follow = if path.ends_with(b"/") { Follow::Yes } else { follow };
+        let inode = way.go(follow)?;
+        if path.ends_with(b"/") && !inode.core().is_dir() {
+            return Err(Error::NotDirectory { path: shown(path) });
+        }
+        Ok(inode)
+    }
+}
+
+impl Way<'_> {
+    fn go(mut self, follow: Follow) -> Result<Inode> {
+        while let Some(name) = self.ahead.pop_front() {
+            match name.as_slice() {
+                b"." => self.here_as_directory()?,
+                b".." => {
+                    self.here_as_directory()?;
+                    self.behind.pop();
+                }
+                _ => self.step(name, follow)?,
+            }
+        }
+        Ok(self.behind.pop().map_or(self.root, |(_, inode)| inode))
+    }
+
+    fn here(&self) -> &Inode {
+        self.behind.last().map_or(&self.root, |(_, inode)| inode)
+    }
+
+    fn here_as_directory(&self) -> Result<()> {
+        if self.here().core().is_dir() {
+            return Ok(());
+        }
+        Err(Error::NotDirectory { path: self.path_so_far(None) })
+    }
+
+    /// One name further.
+    fn step(&mut self, name: Vec<u8>, follow: Follow) -> Result<()> {
+        self.here_as_directory()?;
+        if name.len() > NAME_MAX {
+            return Err(Error::NameTooLong { path: shown(self.given) });
+        }
+        let Some((ino, _)) = self.fs.volume().lookup(self.here(), &name)? else {
+            return Err(Error::NotFound { path: self.path_so_far(Some(&name)) });
+        };
+        let inode = self.fs.inode(ino)?;
+        if inode.core().file_type() == Some(FileType::Symlink)
+            && (follow == Follow::Yes || !self.ahead.is_empty())
+        {
+            return self.through(&inode);
+        }
+        self.behind.push((name, inode));
+        Ok(())
+    }
+
+    /// Puts a link's target in front of what is still to go.
+    fn through(&mut self, link: &Inode) -> Result<()> {
+        self.links += 1;
+        if self.links > MAX_LINKS {
+            return Err(Error::Loop { path: shown(self.given) });
+        }
+        let target = self.fs.volume().readlink(link)?;
+        if target.first() == Some(&b'/') {
+            self.behind.clear();
+        }
+        for name in components(&target).rev() {
+            self.ahead.push_front(name.to_vec());
+        }
+        Ok(())
+    }
+
+    fn path_so_far(&self, last: Option<&[u8]>) -> String {
+        let names = self.behind.iter().map(|(name, _)| name.as_slice()).chain(last);
+        shown(&names.fold(b"/".to_vec(), |path, name| join(&path, name)))
+    }
+}

@@ -1,0 +1,192 @@
+//! A tree as fast as the device gives it: several directories at once, on several threads, in the
+//! order of the disk.
+//!
+//! A step takes a group of directories. It asks for the blocks of all of them in one batch, reads
+//! their entries, sorts these by inode number, which is the order on disk, asks for all their
+//! inodes in one batch, and hands the children to the [`Visitor`] directory by directory. The
+//! directories among them become the groups of later steps, taken newest first, so that memory
+//! stays bounded by the depth of the tree and not by its size; a large directory is taken in
+//! portions for the same reason.
+//!
+//! Damage does not end a sweep: the visitor is told, and the rest still comes.
+
+use std::collections::HashSet;
+use std::sync::{Mutex, PoisonError};
+
+use rayon::{Scope, ThreadPoolBuilder};
+use xfskit_core::Inode;
+use xfskit_format::inode::FileType;
+use xfskit_units::Ino;
+
+use crate::{Entry, Error, Fs, Result};
+
+/// Directories taken in one step.
+const GROUP: usize = 32;
+/// Entries taken in one step, of all its directories; a larger one is continued in another step.
+const PORTION: usize = 8192;
+
+/// A child of a directory.
+#[derive(Debug)]
+pub struct Child {
+    /// Its name and number.
+    pub entry: Entry,
+    /// The file itself. `None` where the visitor does not need it and it is no directory.
+    pub inode: Option<Inode>,
+}
+
+/// What a sweep does with what it finds. Called from many threads.
+pub trait Visitor: Sync {
+    /// What the visitor keeps of a directory while it is being read: a path, an open handle.
+    type Dir: Send + Sync;
+
+    /// True where every child's inode is needed; false where directories' are enough.
+    fn wants_inodes(&self) -> bool {
+        true
+    }
+
+    /// Some children of one directory, in the order of the disk. Answers with the directories to
+    /// enter: the index among `children`, and what to keep.
+    fn children(&self, dir: &Self::Dir, children: &[Child]) -> Vec<(usize, Self::Dir)>;
+
+    /// The directory (`name` is `None`) or its entry `name` cannot be read.
+    fn fault(&self, dir: &Self::Dir, name: Option<&[u8]>, error: Error);
+
+    /// True where the sweep should end early.
+    fn stopped(&self) -> bool {
+        false
+    }
+}
+
+/// A directory on its way through the sweep.
+struct Task<D> {
+    inode: Inode,
+    dir: D,
+    /// Where to go on reading.
+    cookie: u64,
+}
+
+/// One sweep.
+struct Sweep<'a, V: Visitor> {
+    fs: &'a Fs,
+    visitor: &'a V,
+    /// Directories that were entered: a cycle ends. A leaf lock.
+    seen: Mutex<HashSet<Ino>>,
+}
+
+impl Fs {
+    /// Sweeps the tree below the directory `inode` with `threads` threads (0: one per processor).
+    pub fn sweep<V: Visitor>(&self, inode: Inode, dir: V::Dir, threads: usize, visitor: &V) {
+        let sweep = Sweep { fs: self, visitor, seen: Mutex::new(HashSet::from([inode.ino()])) };
+        let first = vec![Task { inode, dir, cookie: 0 }];
+        match ThreadPoolBuilder::new().num_threads(threads).build() {
+            Ok(pool) => pool.scope(|scope| sweep.step(scope, first)),
+            // No thread to be had: the global pool's, or this one.
+            Err(_) => rayon::scope(|scope| sweep.step(scope, first)),
+        }
+    }
+}
+
+impl<'a, V: Visitor> Sweep<'a, V> {
+    fn step<'s>(&'s self, scope: &Scope<'s>, group: Vec<Task<V::Dir>>)
+    where
+        'a: 's,
+    {
+        if self.visitor.stopped() {
+            return;
+        }
+        self.fs.read_ahead_dirs(group.iter().map(|task| &task.inode));
+        let mut portions = Vec::with_capacity(group.len());
+        let mut continued = Vec::new();
+        for (index, task) in group.iter().enumerate() {
+            let mut portion =
+                self.fs.read_dir_from(&task.inode, task.cookie, PORTION / group.len().max(1));
+            for error in portion.errors {
+                self.visitor.fault(&task.dir, None, error);
+            }
+            portion.entries.sort_unstable_by_key(|entry| entry.ino);
+            continued.extend(portion.next.map(|cookie| (index, cookie)));
+            portions.push(portion.entries);
+        }
+        let needed = portions.iter().flatten().filter(|entry| self.needs_inode(entry));
+        let inos: Vec<Ino> = needed.map(|entry| entry.ino).collect();
+        let mut inodes = self.fs.inodes(&inos).into_iter();
+        let mut found = Vec::new();
+        for (task, entries) in group.iter().zip(portions) {
+            let mut children = self.children(&task.dir, entries, &mut inodes);
+            let enter = self.visitor.children(&task.dir, &children);
+            for (index, dir) in enter {
+                if let Some(inode) = children.get_mut(index).and_then(|c| c.inode.take()) {
+                    found.extend(self.first_visit(inode, dir));
+                }
+            }
+        }
+        // The pool takes the newest first: the rest of a large directory waits until what was found
+        // in its beginning is done.
+        for (task, next) in take_indexed(group, &continued) {
+            let rest = vec![Task { cookie: next, ..task }];
+            scope.spawn(move |scope| self.step(scope, rest));
+        }
+        self.spawn(scope, found);
+    }
+
+    fn needs_inode(&self, entry: &Entry) -> bool {
+        self.visitor.wants_inodes()
+            || matches!(entry.file_type, FileType::Directory | FileType::Unknown)
+    }
+
+    /// Joins entries with those of their inodes that were needed; what could not be loaded is told
+    /// to the visitor.
+    fn children(
+        &self,
+        dir: &V::Dir,
+        entries: Vec<Entry>,
+        inodes: &mut impl Iterator<Item = Result<Inode>>,
+    ) -> Vec<Child> {
+        let mut children = Vec::with_capacity(entries.len());
+        for entry in entries {
+            let inode = if self.needs_inode(&entry) { inodes.next() } else { None };
+            match inode.transpose() {
+                Ok(inode) => children.push(Child { entry, inode }),
+                Err(error) => self.visitor.fault(dir, Some(&entry.name), error),
+            }
+        }
+        children
+    }
+
+    /// The task of a directory that was not entered before.
+    fn first_visit(&self, inode: Inode, dir: V::Dir) -> Option<Task<V::Dir>> {
+        let ino = inode.ino();
+        let first = self.seen.lock().unwrap_or_else(PoisonError::into_inner).insert(ino);
+        if !first {
+            self.visitor.fault(&dir, None, Error::DirTwice { ino });
+            return None;
+        }
+        Some(Task { inode, dir, cookie: 0 })
+    }
+
+    /// Hands directories to the pool in groups: large enough to read in batches, small enough that
+    /// every thread gets some.
+    fn spawn<'s>(&'s self, scope: &Scope<'s>, tasks: Vec<Task<V::Dir>>)
+    where
+        'a: 's,
+    {
+        let share = tasks.len().div_ceil(rayon::current_num_threads().max(1));
+        let mut rest = tasks.into_iter().peekable();
+        while rest.peek().is_some() {
+            let group: Vec<_> = rest.by_ref().take(share.clamp(1, GROUP)).collect();
+            scope.spawn(move |scope| self.step(scope, group));
+        }
+    }
+}
+
+/// The items of `all` at the indexes of `wanted`, each with what came along.
+fn take_indexed<T>(all: Vec<T>, wanted: &[(usize, u64)]) -> Vec<(T, u64)> {
+    let mut wanted = wanted.iter().peekable();
+    let mut taken = Vec::new();
+    for (index, item) in all.into_iter().enumerate() {
+        if let Some((_, with)) = wanted.next_if(|(i, _)| *i == index) {
+            taken.push((item, *with));
+        }
+    }
+    taken
+}

@@ -1,0 +1,142 @@
+//! A tree, entry by entry, sorted, depth first: what a person reads. For speed see
+//! [`sweep`](crate::sweep).
+//!
+//! Damage does not end a walk. What cannot be read is an `Err` item that names its path; its
+//! neighbours still come. A directory is entered once only, so a cycle ends.
+
+use std::collections::HashSet;
+
+use xfskit_core::Inode;
+use xfskit_units::Ino;
+
+use crate::fs::Portion;
+use crate::path::join;
+use crate::{Entry, Error, Fs, Result};
+
+/// Inodes loaded together.
+const AHEAD: usize = 512;
+
+/// One file of a walk.
+#[derive(Clone, Debug)]
+pub struct WalkEntry {
+    /// Where, from the root of the volume.
+    pub path: Vec<u8>,
+    /// How deep below where the walk began; the start itself is 0.
+    pub depth: usize,
+    /// The file.
+    pub inode: Inode,
+    /// True where it is the last of its directory.
+    pub last: bool,
+}
+
+/// Something that a walk could not read.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {error}", String::from_utf8_lossy(path))]
+pub struct WalkFault {
+    /// Where, from the root of the volume.
+    pub path: Vec<u8>,
+    /// Why.
+    #[source]
+    pub error: Error,
+}
+
+/// A walk under way: an iterator.
+#[derive(Debug)]
+pub struct Walk<'a> {
+    fs: &'a Fs,
+    max_depth: usize,
+    seen: HashSet<Ino>,
+    /// What the next step returns before anything else: faults of a directory just entered.
+    faults: Vec<WalkFault>,
+    /// The file where the walk begins, until it was returned.
+    start: Option<WalkEntry>,
+    levels: Vec<Level>,
+}
+
+/// A directory that the walk is in.
+#[derive(Debug)]
+struct Level {
+    path: Vec<u8>,
+    /// What is still to come, in reverse: the next is the last.
+    entries: Vec<Entry>,
+    /// The inodes of the next few, in reverse too.
+    inodes: Vec<Result<Inode>>,
+}
+
+impl Level {
+    /// The next entry and its inode, loaded together with those behind it.
+    fn next(&mut self, fs: &Fs) -> Option<(Entry, Result<Inode>)> {
+        if self.inodes.is_empty() {
+            let ahead = &self.entries[self.entries.len().saturating_sub(AHEAD)..];
+            self.inodes = fs.inodes(&ahead.iter().map(|entry| entry.ino).collect::<Vec<_>>());
+        }
+        self.entries.pop().zip(self.inodes.pop())
+    }
+}
+
+impl Fs {
+    /// Walks the tree below `inode`, which `path` names. Directories deeper than `max_depth` below
+    /// the start are not entered.
+    pub fn walk(&self, path: &[u8], inode: Inode, max_depth: usize) -> Walk<'_> {
+        let start = WalkEntry { path: path.to_vec(), depth: 0, inode, last: true };
+        Walk {
+            fs: self,
+            max_depth,
+            seen: HashSet::new(),
+            faults: Vec::new(),
+            start: Some(start),
+            levels: Vec::new(),
+        }
+    }
+}
+
+impl Walk<'_> {
+    /// Goes into `entry` where it is a directory and not too deep.
+    fn enter(&mut self, entry: &WalkEntry) {
+        if !entry.inode.core().is_dir() || entry.depth >= self.max_depth {
+            return;
+        }
+        if !self.seen.insert(entry.inode.ino()) {
+            let error = Error::DirTwice { ino: entry.inode.ino() };
+            self.faults.push(WalkFault { path: entry.path.clone(), error });
+            return;
+        }
+        let Portion { mut entries, errors, .. } = self.fs.read_dir(&entry.inode);
+        let fault = |error| WalkFault { path: entry.path.clone(), error };
+        self.faults.extend(errors.into_iter().map(fault));
+        entries.sort_unstable_by(|a, b| b.name.cmp(&a.name));
+        self.levels.push(Level { path: entry.path.clone(), entries, inodes: Vec::new() });
+    }
+}
+
+impl Iterator for Walk<'_> {
+    type Item = std::result::Result<WalkEntry, WalkFault>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if let Some(start) = self.start.take() {
+            self.enter(&start);
+            return Some(Ok(start));
+        }
+        if let Some(fault) = self.faults.pop() {
+            return Some(Err(fault));
+        }
+        loop {
+            let depth = self.levels.len();
+            let level = self.levels.last_mut()?;
+            let Some((next, inode)) = level.next(self.fs) else {
+                self.levels.pop();
+                continue;
+            };
+            let path = join(&level.path, &next.name);
+            let last = level.entries.is_empty();
+            return Some(match inode {
+                Ok(inode) => {
+                    let entry = WalkEntry { path, depth, inode, last };
+                    self.enter(&entry);
+                    Ok(entry)
+                }
+                Err(error) => Err(WalkFault { path, error }),
+            });
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! Files with several names: the first name met makes the file, the others become links to it.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use xfskit_vfs::Ino;
+
+/// Where the first name of each such file went. The outer lock is held for a look-up only; the
+/// lock of one file is held while it is made, so that a second name waits for the first.
+#[derive(Debug, Default)]
+pub(crate) struct Links {
+    files: Mutex<HashMap<Ino, Arc<Mutex<Option<Vec<u8>>>>>>,
+}
+
+impl Links {
+    /// Makes a name of file `ino`: `make` where it is the first (then `path` is kept for the
+    /// others), `link` with the kept path where it is not. A file that could not be made (`None`)
+    /// is tried again under its next name. Answers with the bytes written.
+    pub(crate) fn name<E>(
+        &self,
+        ino: Ino,
+        path: &[u8],
+        make: impl FnOnce() -> Result<Option<u64>, E>,
+        link: impl FnOnce(&[u8]) -> Result<u64, E>,
+    ) -> Result<u64, E> {
+        let slot = {
+            let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+            Arc::clone(files.entry(ino).or_default())
+        };
+        let mut first = slot.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(first) = first.as_deref() {
+            return link(first);
+        }
+        let made = make()?;
+        if made.is_some() {
+            *first = Some(path.to_vec());
+        }
+        Ok(made.unwrap_or(0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_name_makes_the_file_and_the_others_link_to_it() {
+        let links = Links::default();
+        let fails = |_: &[u8]| Err("no link expected");
+        assert_eq!(links.name(Ino(7), b"lost", || Err("disk full"), fails), Err("disk full"));
+        assert_eq!(links.name(Ino(7), b"a", || Ok(Some(5)), fails), Ok(5));
+        let mut source = Vec::new();
+        let made_again = || Err("made twice");
+        links
+            .name(Ino(7), b"b", made_again, |first| {
+                source = first.to_vec();
+                Ok(0)
+            })
+            .unwrap();
+        assert_eq!(source, b"a");
+    }
+}

@@ -1,0 +1,68 @@
+//! `xfskit df`: how full a volume is, by its own counters.
+
+use serde::Serialize;
+use xfskit::Volume;
+
+use super::open;
+use crate::exit::Outcome;
+use crate::grammar::look::Df;
+use crate::out::Out;
+use crate::show;
+
+/// Space and inodes, by the superblock's counters. Lengths in bytes.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Usage {
+    pub size: u64,
+    pub used: u64,
+    pub free: u64,
+    pub inodes: u64,
+    pub inodes_used: u64,
+    pub inodes_free: u64,
+}
+
+impl Usage {
+    /// What `volume` counts.
+    pub(crate) fn of(volume: &Volume) -> Self {
+        let volume = volume.fs().volume();
+        let (geo, sb) = (volume.geo(), volume.superblock());
+        let bytes = |blocks: u64| blocks.saturating_mul(1 << geo.blocklog);
+        let log = if geo.logstart.is_some() { u64::from(geo.logblocks) } else { 0 };
+        let size = bytes(geo.dblocks.0.saturating_sub(log));
+        let free = bytes(sb.fdblocks.get()).min(size);
+        let (inodes, inodes_free) = (sb.icount.get(), sb.ifree.get());
+        let inodes_used = inodes.saturating_sub(inodes_free);
+        Self { size, used: size - free, free, inodes, inodes_used, inodes_free }
+    }
+
+    /// Share in use, in percent, rounded up as `df` does.
+    pub(crate) fn percent(&self) -> u128 {
+        (u128::from(self.used) * 100).div_ceil(u128::from(self.size.max(1)))
+    }
+}
+
+/// `xfskit df`
+pub(crate) fn run(args: &Df, out: &Out) -> Outcome {
+    let usage = Usage::of(&open::volume(&args.target)?);
+    let name = &args.target.target;
+    let size = |bytes: u64| {
+        if args.human { show::human(bytes) } else { (bytes / 1024).to_string() }
+    };
+    out.answer(&usage, |usage| {
+        let unit = if args.human { "Size" } else { "1K-blocks" };
+        let (total, used, free) = (size(usage.size), size(usage.used), size(usage.free));
+        let width = name.len().max(6);
+        format!(
+            "{:width$} {unit:>12} {:>12} {:>12} Use% {:>12} {:>12}\n{name:width$} {total:>12} \
+             {used:>12} {free:>12} {:>3}% {:>12} {:>12}\n",
+            "Target",
+            "Used",
+            "Free",
+            "Inodes",
+            "IFree",
+            usage.percent(),
+            usage.inodes,
+            usage.inodes_free,
+        )
+    })?;
+    Ok(out.verdict())
+}

@@ -1,0 +1,133 @@
+//! `xfskit info`: what a volume is.
+
+use serde::Serialize;
+use xfskit::log::Log;
+use xfskit::mkfs::Summary;
+use xfskit::units::Daddr;
+use xfskit::{Volume, core};
+
+use super::df::Usage;
+use super::open;
+use crate::exit::{Failure, Outcome};
+use crate::grammar::look::Info;
+use crate::out::{Out, chain};
+use crate::show;
+
+/// The answer.
+#[derive(Serialize)]
+struct Description {
+    #[serde(flatten)]
+    summary: Summary,
+    label: String,
+    features: Vec<&'static str>,
+    usage: Usage,
+    journal: Journal,
+}
+
+/// What the journal says of itself.
+#[derive(Serialize)]
+struct Journal {
+    /// Empty, or waiting for its replay; `None` where it cannot be read.
+    clean: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    head: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tail: Option<String>,
+    /// Why it cannot be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+}
+
+/// `xfskit info`
+pub(crate) fn run(args: &Info, out: &Out) -> Outcome {
+    let volume = open::volume(&args.target)?;
+    if args.compat {
+        return Err(Failure::cannot("info --compat is being built"));
+    }
+    let name = args.target.target.as_str();
+    let description = Description {
+        summary: Summary::of(volume.fs().volume().geo(), name, args.target.logdev.as_deref()),
+        label: label(volume.fs().volume()),
+        features: features(volume.fs().volume()),
+        usage: Usage::of(&volume),
+        journal: journal(args, &volume),
+    };
+    out.answer(&description, text)?;
+    Ok(out.verdict())
+}
+
+fn label(volume: &core::Volume) -> String {
+    let bytes = volume.superblock().fname;
+    let end = bytes.iter().position(|&b| b == 0).unwrap_or(bytes.len());
+    String::from_utf8_lossy(&bytes[..end]).into_owned()
+}
+
+/// Names of all features, in the order of the words that hold them.
+fn features(volume: &core::Volume) -> Vec<&'static str> {
+    use xfskit::units::features::{features2, incompat, log_incompat, ro_compat, versionnum};
+    let f = &volume.geo().features;
+    let words = [
+        (u32::from(f.versionnum), versionnum::ALL),
+        (f.features2, features2::ALL),
+        (f.ro_compat, ro_compat::ALL),
+        (f.incompat, incompat::ALL),
+        (f.log_incompat, log_incompat::ALL),
+    ];
+    let mut names: Vec<&'static str> = Vec::new();
+    for (word, bits) in words {
+        names.extend(bits.iter().filter(|bit| word & bit.mask != 0).map(|bit| bit.name));
+    }
+    let mut seen = std::collections::HashSet::new();
+    names.retain(|name| seen.insert(*name));
+    names
+}
+
+/// The journal as it is on the device, before any replay.
+fn journal(args: &Info, volume: &Volume) -> Journal {
+    let geo = volume.fs().volume().geo();
+    let unknown = |error| Journal { clean: None, head: None, tail: None, error: Some(error) };
+    let (name, start) = match (geo.log_daddr(), &args.target.logdev) {
+        (Some(start), _) => (&args.target.target, start),
+        (None, Some(name)) => (name, Daddr(0)),
+        (None, None) => return unknown("it is external; name its device with --logdev".into()),
+    };
+    let device = match open::device_whole(name) {
+        Ok(device) => device,
+        Err(failure) => return unknown(failure.message),
+    };
+    match Log::open(&*device, start, geo) {
+        Ok(log) => Journal {
+            clean: Some(log.is_clean()),
+            head: Some(log.head().to_string()),
+            tail: Some(log.tail().to_string()),
+            error: None,
+        },
+        Err(error) => unknown(chain(&error)),
+    }
+}
+
+fn text(info: &Description) -> String {
+    let Description { summary, label, features, usage, journal } = info;
+    let state = match (journal.clean, &journal.error) {
+        (Some(true), _) => "clean".to_owned(),
+        (Some(false), _) => "dirty: it waits for its replay".to_owned(),
+        (None, error) => format!("unknown: {}", error.as_deref().unwrap_or("not read")),
+    };
+    let place = match (&journal.head, &journal.tail) {
+        (Some(head), Some(tail)) => format!(" (head {head}, tail {tail})"),
+        _ => String::new(),
+    };
+    let label = if label.is_empty() { "none" } else { label };
+    let version = if summary.geometry.v5() { 5 } else { 4 };
+    format!(
+        "{summary}\nlabel     {label}\nuuid      {}\nversion   {version}: {}\nspace     {} of {} in \
+         use ({}%)\ninodes    {} in use, {} free\njournal   {state}{place}\n",
+        summary.geometry.uuid,
+        features.join(" "),
+        show::human(usage.used),
+        show::human(usage.size),
+        usage.percent(),
+        usage.inodes_used,
+        usage.inodes_free,
+    )
+}

@@ -1,0 +1,101 @@
+//! `xfskit stat`: all that is known about one file.
+
+use std::os::unix::ffi::OsStrExt;
+
+use serde::Serialize;
+use xfskit::format::Fork;
+use xfskit::vfs::{FileType, Follow, Stat, Timestamp};
+
+use super::open;
+use crate::exit::Outcome;
+use crate::grammar::look;
+use crate::out::Out;
+use crate::show;
+
+/// The answer.
+#[derive(Serialize)]
+struct Answer {
+    path: serde_json::Value,
+    #[serde(flatten)]
+    stat: Stat,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    target: Option<serde_json::Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    extents: Option<Vec<Piece>>,
+}
+
+/// One extent, in filesystem blocks.
+#[derive(Serialize)]
+struct Piece {
+    startoff: u64,
+    startblock: u64,
+    blockcount: u64,
+    unwritten: bool,
+}
+
+/// `xfskit stat`
+pub(crate) fn run(args: &look::Stat, out: &Out) -> Outcome {
+    let volume = open::volume(&args.target)?;
+    let fs = volume.fs();
+    let follow = if args.follow { Follow::Yes } else { Follow::No };
+    let inode = open::resolve(&volume, &args.path, follow)?;
+    let stat = fs.stat(&inode);
+    let link = match stat.file_type {
+        FileType::Symlink => Some(fs.read_link(&inode).map_err(|e| open::failure(&e))?),
+        _ => None,
+    };
+    let extents = args.extents.then(|| fs.volume().extents(&inode, Fork::Data));
+    let extents = extents.transpose().map_err(|e| open::failure(&e.into()))?;
+    let piece = |e: &xfskit::format::bmbt::Extent| Piece {
+        startoff: e.startoff.0,
+        startblock: e.startblock.0,
+        blockcount: e.blockcount.0,
+        unwritten: e.unwritten,
+    };
+    let answer = Answer {
+        path: show::json_bytes(args.path.as_bytes()),
+        stat,
+        target: link.as_deref().map(show::json_bytes),
+        extents: extents.map(|list| list.as_slice().iter().map(piece).collect()),
+    };
+    out.answer(&answer, |answer| text(args, answer, link.as_deref()))?;
+    Ok(out.verdict())
+}
+
+fn text(args: &look::Stat, answer: &Answer, link: Option<&[u8]>) -> String {
+    let Answer { stat, extents, .. } = answer;
+    let arrow = link.map(|target| format!(" -> {}", show::name(target))).unwrap_or_default();
+    let time = |t: Timestamp| show::time_full(t.sec, t.nsec);
+    let device = stat.rdev.map(|(major, minor)| format!("  Device: {major}, {minor}"));
+    let mut text = format!(
+        "  File: {}{arrow}\n  Size: {:<12} Blocks: {:<10} {}{}\n Inode: {:<12} Links: {:<10} \
+         Generation: {}\nAccess: ({:04o}/{})  Uid: {}  Gid: {}  Project: {}\nAccess: {}\nModify: \
+         {}\nChange: {}\n Birth: {}\n Flags: {:#x}, {:#x}  Extents: {} data, {} attributes\n",
+        show::name(args.path.as_bytes()),
+        stat.size,
+        stat.blocks,
+        show::kind(stat.mode),
+        device.unwrap_or_default(),
+        stat.ino,
+        stat.nlink,
+        stat.generation,
+        stat.mode & 0o7777,
+        show::mode(stat.mode),
+        stat.uid,
+        stat.gid,
+        stat.projid,
+        time(stat.atime),
+        time(stat.mtime),
+        time(stat.ctime),
+        stat.btime.map_or_else(|| "-".into(), time),
+        stat.flags,
+        stat.flags2,
+        stat.nextents,
+        stat.anextents,
+    );
+    for Piece { startoff, startblock, blockcount, unwritten } in extents.iter().flatten() {
+        let state = if *unwritten { " unwritten" } else { "" };
+        text += &format!("  [{startoff}, +{blockcount}) at {startblock}{state}\n");
+    }
+    text
+}

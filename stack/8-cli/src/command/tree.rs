@@ -1,0 +1,64 @@
+//! `xfskit tree`: a directory tree, drawn.
+
+use std::os::unix::ffi::OsStrExt;
+
+use serde_json::json;
+use xfskit::vfs::Follow;
+
+use super::open;
+use crate::exit::Outcome;
+use crate::grammar::look::Tree;
+use crate::out::Out;
+use crate::show;
+
+/// `xfskit tree`
+pub(crate) fn run(args: &Tree, out: &Out) -> Outcome {
+    let volume = open::volume(&args.target)?;
+    let fs = volume.fs();
+    let inode = open::resolve(&volume, &args.path, Follow::Yes)?;
+    let path = args.path.as_bytes();
+    // For each level above: whether its directory was the last of its own.
+    let mut closed: Vec<bool> = Vec::new();
+    let (mut dirs, mut files) = (0u64, 0u64);
+    for step in fs.walk(path, inode, args.depth.unwrap_or(usize::MAX)) {
+        let entry = match step {
+            Ok(entry) => entry,
+            Err(fault) => {
+                out.fault(&show::name(&fault.path), &fault.error);
+                continue;
+            }
+        };
+        let core = entry.inode.core();
+        *(if core.is_dir() { &mut dirs } else { &mut files }) += 1;
+        if out.json() {
+            let (path, ino) = (show::json_bytes(&entry.path), entry.inode.ino());
+            let file_type = core.file_type();
+            let line = json!({ "path": path, "depth": entry.depth, "ino": ino, "type": file_type });
+            out.object(&line)?;
+            continue;
+        }
+        closed.truncate(entry.depth.saturating_sub(1));
+        let mut line: Vec<u8> = closed.iter().flat_map(|&c| stem(c).bytes()).collect();
+        if entry.depth == 0 {
+            line.extend(out.name(path));
+        } else {
+            line.extend_from_slice(if entry.last { "└── " } else { "├── " }.as_bytes());
+            line.extend(out.name(entry.path.rsplit(|&b| b == b'/').next().unwrap_or_default()));
+            closed.push(entry.last);
+        }
+        if let Ok(target) = fs.read_link(&entry.inode) {
+            line.extend_from_slice(b" -> ");
+            line.extend(out.name(&target));
+        }
+        out.line(line)?;
+    }
+    if !out.json() && !out.quiet() {
+        out.line(format!("\n{} directories, {files} files", dirs.saturating_sub(1)))?;
+    }
+    Ok(out.verdict())
+}
+
+/// What stands to the left of an entry for one level above it.
+fn stem(closed: bool) -> &'static str {
+    if closed { "    " } else { "│   " }
+}

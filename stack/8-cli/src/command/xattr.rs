@@ -1,0 +1,55 @@
+//! `xfskit xattr`: extended attributes.
+
+use std::os::unix::ffi::OsStrExt;
+
+use serde_json::json;
+use xfskit::vfs::{Follow, Xattr};
+
+use super::open;
+use crate::exit::{Failure, Outcome};
+use crate::grammar::look::{self, XattrCommand};
+use crate::out::Out;
+use crate::show;
+
+/// `xfskit xattr`
+pub(crate) fn run(args: &look::Xattr, out: &Out) -> Outcome {
+    let (XattrCommand::List { target, path } | XattrCommand::Get { target, path, .. }) = &args.what;
+    let volume = open::volume(target)?;
+    let inode = open::resolve(&volume, path, Follow::No)?;
+    let (mut xattrs, errors) = volume.fs().xattrs(&inode);
+    errors.iter().for_each(|error| out.fault(&path.to_string_lossy(), error));
+    xattrs.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+    match &args.what {
+        XattrCommand::List { .. } => xattrs.iter().try_for_each(|xattr| print(xattr, out))?,
+        XattrCommand::Get { name, .. } => {
+            let found = xattrs.iter().find(|xattr| xattr.name == name.as_bytes());
+            let Some(xattr) = found else {
+                let (path, name) = (path.to_string_lossy(), name.to_string_lossy());
+                return Err(Failure::no(format!("{path}: no attribute {name}"))
+                    .hint("`xfskit xattr list TARGET PATH` shows what is there."));
+            };
+            if out.json() {
+                print(xattr, out)?;
+            } else {
+                out.raw(&xattr.value)?;
+            }
+        }
+    }
+    Ok(out.verdict())
+}
+
+/// One attribute on a line.
+fn print(xattr: &Xattr, out: &Out) -> Result<(), Failure> {
+    let Xattr { name, value } = xattr;
+    if out.json() {
+        return out
+            .object(&json!({ "name": show::json_bytes(name), "value": show::json_bytes(value) }));
+    }
+    let name = show::name(name);
+    match std::str::from_utf8(value) {
+        Ok(text) if !text.contains(|c: char| c.is_control()) => {
+            out.line(format!("{name}=\"{}\"", text.replace('"', "\\\"")))
+        }
+        _ => out.line(format!("{name}=0s{}", show::base64(value))),
+    }
+}

@@ -1,0 +1,140 @@
+//! Every command, given something it cannot use: an answer that says what is wrong and what to do,
+//! the right exit code, never a panic.
+
+mod common;
+
+use std::fs;
+
+use common::{Bench, damage, damage_inode, expect, objects, shown, xfskit};
+
+/// Each command that reads a volume, with arguments that would do for a sound one.
+const READERS: &[(&str, &[&str])] = &[
+    ("info", &[]),
+    ("ls", &[]),
+    ("tree", &[]),
+    ("stat", &["/"]),
+    ("cat", &["/sf/a"]),
+    ("find", &[]),
+    ("df", &[]),
+    ("bulkstat", &[]),
+    ("get", &["/", "/nonexistent/dest"]),
+];
+
+#[test]
+fn what_is_no_volume_is_refused_by_every_command() {
+    let bench = Bench::new();
+    let text = shown(&bench.file("text", &b"not a filesystem at all".repeat(1000)));
+    let short = shown(&bench.file("short", b"XFSB"));
+    for target in ["/nonexistent/image", "mem:lots", "mem:16M", &text, &short] {
+        for (command, more) in READERS {
+            let run = expect(2, &[&[*command, target], *more].concat());
+            assert!(run.stdout.is_empty() && run.stderr.starts_with("xfskit: "), "{}", run.stderr);
+            let json = expect(2, &[&[*command, "--json", target], *more].concat());
+            assert_eq!(objects(&json)[0]["error"]["exit"], 2, "{command} {target}");
+        }
+        let judged = xfskit(&["check", target]).code;
+        assert!(judged == 1 || judged == 2, "check {target}: {judged}");
+    }
+}
+
+#[test]
+fn a_truncated_image_is_refused() {
+    let bench = Bench::new();
+    let path = bench.kept("v5");
+    fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(20 << 20).unwrap();
+    let run = expect(2, &["ls", &shown(&path)]);
+    assert!(run.stderr.contains("sb.device-size"), "{}", run.stderr);
+}
+
+#[test]
+fn an_unknown_incompat_bit_is_refused_by_name() {
+    let bench = Bench::new();
+    let path = bench.kept("v5");
+    damage(&path, 216, &[0x80]);
+    let run = expect(2, &["ls", &shown(&path)]);
+    assert!(run.stderr.contains("0x8000"), "{}", run.stderr);
+}
+
+#[test]
+fn paths_that_name_nothing_are_answered_with_no() {
+    let bench = Bench::new();
+    let image = shown(&bench.kept("v5"));
+    for args in [
+        ["ls", &image, "/none"],
+        ["tree", &image, "/sf/none"],
+        ["stat", &image, "/sf/a/b"],
+        ["cat", &image, "/sf"],
+        ["cat", &image, "/char"],
+        ["find", &image, "/none"],
+    ] {
+        let run = expect(1, &args);
+        assert!(run.stderr.starts_with("xfskit: "), "{}", run.stderr);
+    }
+    expect(1, &["get", &image, "/none", &shown(&bench.path("dest"))]);
+    assert!(!bench.path("dest").exists());
+    assert!(expect(2, &["ls", &image, "etc"]).stderr.contains("begin with /"));
+}
+
+#[test]
+fn options_that_cannot_be_are_refused() {
+    let bench = Bench::new();
+    let image = shown(&bench.kept("v5"));
+    for args in [
+        vec!["find", "--size", "big", &image],
+        vec!["find", "--name", "[", &image],
+        vec!["find", "--mtime", "soon", &image],
+        vec!["cat", "--offset", "x", &image, "/sf/a"],
+        vec!["frobnicate", &image],
+        vec!["ls"],
+        vec!["completions", "tcl"],
+        vec!["get", "--json", &image, "/", "-"],
+        vec!["mkfs", "-b", "size=3000", "--size", "1G", "new.img"],
+        vec!["mkfs", "/nonexistent/new.img"],
+        vec!["mkfs", "--size", "1G", "/nonexistent/new.img"],
+        vec!["mkfs", &image],
+        vec!["xattr", "list", &image],
+        vec!["targets", "/nonexistent"],
+        vec!["man", "/dev/null/x"],
+    ] {
+        let run = expect(2, &args);
+        assert!(!run.stderr.is_empty() || run.stdout.contains("error"), "{args:?}");
+    }
+}
+
+#[test]
+fn a_damaged_inode_costs_itself_and_nothing_else() {
+    let bench = Bench::new();
+    for name in ["v5", "v4"] {
+        let path = bench.kept(name);
+        let image = shown(&path);
+        let names = expect(0, &["ls", &image]).stdout;
+        damage_inode(&path, "/attr-leaf");
+        let find = expect(1, &["find", "--size", "+0", &image]);
+        assert!(find.stderr.contains("/attr-leaf: "), "{}", find.stderr);
+        assert!(find.stdout.contains("/attr-node") && !find.stdout.contains("/attr-leaf"));
+        let long = expect(1, &["ls", "-l", &image]);
+        assert_eq!(long.stdout.lines().count(), names.lines().count(), "total, less one file");
+        let dest = bench.path(&format!("{name}.copy"));
+        let get = expect(1, &["get", &image, "/", &shown(&dest)]);
+        assert!(get.stderr.contains("/attr-leaf: "), "{}", get.stderr);
+        assert!(dest.join("attr-node").exists() && !dest.join("attr-leaf").exists());
+        assert!(expect(1, &["get", &image, "/", "-"]).bytes.len() > 100_000);
+        let faults = objects(&expect(1, &["tree", "--json", &image]));
+        assert!(faults.iter().any(|line| line["fault"]["path"] == "/attr-leaf"));
+        assert!(expect(1, &["cat", &image, "/attr-leaf"]).stderr.contains("inode"));
+        assert!(expect(1, &["check", &image]).stdout.contains("inode"));
+        expect(1, &["bulkstat", &image]);
+    }
+}
+
+#[test]
+fn a_damaged_directory_costs_what_is_in_it_and_nothing_else() {
+    let bench = Bench::new();
+    let path = bench.kept("v5");
+    let image = shown(&path);
+    let all = expect(0, &["find", &image]).stdout.lines().count();
+    damage_inode(&path, "/leaf");
+    let rest = expect(1, &["find", &image]);
+    assert!(rest.stderr.contains("/leaf: "), "{}", rest.stderr);
+    assert_eq!(rest.stdout.lines().count(), all - 201, "the directory and its 200 names");
+}

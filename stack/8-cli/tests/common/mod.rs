@@ -1,0 +1,105 @@
+//! Runs the built command, on volumes that the kernel filled (kept compressed in `tests/images`)
+//! and on damaged copies of them.
+
+#![allow(dead_code)] // each test file uses its part
+#![allow(missing_docs, unreachable_pub)]
+
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A directory with images, gone at the end of the test.
+pub struct Bench {
+    dir: TempDir,
+}
+
+impl Bench {
+    pub fn new() -> Self {
+        Self { dir: tempfile::tempdir().unwrap() }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// The kept image `name`, unpacked.
+    pub fn kept(&self, name: &str) -> PathBuf {
+        let packed = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join(format!("../../tests/images/{name}.img.zst"));
+        let bytes = zstd::decode_all(fs::File::open(packed).unwrap()).unwrap();
+        let path = self.path(&format!("{name}.img"));
+        fs::write(&path, bytes).unwrap();
+        path
+    }
+
+    /// A file with these bytes.
+    pub fn file(&self, name: &str, bytes: &[u8]) -> PathBuf {
+        let path = self.path(name);
+        fs::write(&path, bytes).unwrap();
+        path
+    }
+}
+
+/// Writes `bytes` at `offset` of an image.
+pub fn damage(image: &Path, offset: u64, bytes: &[u8]) {
+    let file = fs::OpenOptions::new().write(true).open(image).unwrap();
+    file.write_all_at(bytes, offset).unwrap();
+}
+
+/// Damages the inode at `path` of `image`: its magic is gone. Answers its number.
+pub fn damage_inode(image: &Path, path: &str) -> u64 {
+    let stat = json(&["stat", "--json", &shown(image), path]);
+    let ino = stat[0]["ino"].as_u64().unwrap();
+    let geo = &json(&["info", "--json", &shown(image)])[0]["geometry"];
+    let field = |name: &str| geo[name].as_u64().unwrap();
+    let bits = field("agblklog") + field("inopblog");
+    let (agno, agino) = (ino >> bits, ino & ((1 << bits) - 1));
+    let block = agno * field("agblocks") << field("blocklog");
+    let offset = block + (agino << field("inodelog"));
+    damage(image, offset, b"XX");
+    ino
+}
+
+pub fn shown(path: &Path) -> String {
+    path.to_str().unwrap().to_owned()
+}
+
+/// What a run came to.
+pub struct Run {
+    pub code: i32,
+    pub stdout: String,
+    pub stderr: String,
+    pub bytes: Vec<u8>,
+}
+
+/// Runs `xfskit` with these arguments, in UTC.
+pub fn xfskit<S: AsRef<std::ffi::OsStr>>(args: &[S]) -> Run {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_xfskit"));
+    let Output { status, stdout, stderr } = command.args(args).env("TZ", "UTC").output().unwrap();
+    let code = status.code().unwrap_or_else(|| panic!("killed: {status}"));
+    let stderr = String::from_utf8_lossy(&stderr).into_owned();
+    assert!(!stderr.contains("panicked"), "{stderr}");
+    Run { code, stdout: String::from_utf8_lossy(&stdout).into_owned(), stderr, bytes: stdout }
+}
+
+/// Runs `xfskit`, which must answer `code`.
+pub fn expect(code: i32, args: &[&str]) -> Run {
+    let run = xfskit(args);
+    let said: Vec<&str> = run.stdout.lines().take(20).collect();
+    assert_eq!(run.code, code, "xfskit {}\n{said:#?}\n{}", args.join(" "), run.stderr);
+    run
+}
+
+/// The objects that a run prints, one per line.
+pub fn json(args: &[&str]) -> Vec<Value> {
+    objects(&expect(0, args))
+}
+
+pub fn objects(run: &Run) -> Vec<Value> {
+    let parse = |line: &str| serde_json::from_str(line).unwrap_or_else(|e| panic!("{line}: {e}"));
+    run.stdout.lines().map(parse).collect()
+}
