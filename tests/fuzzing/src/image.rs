@@ -4,12 +4,15 @@
 //! bytes each: which metadata block (two bytes), where in it (two), what to do (one), with what
 //! (two). Blocks that carry a CRC get it made right, so that the damage reaches the checks behind.
 
+use std::collections::BTreeSet;
 use std::io::Read;
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use xfskit_block::{BlockDevice, MemDevice, OverlayDevice};
-use xfskit_units::{ByteLen, ByteOffset};
+use xfskit_core::{OpenOptions, Volume};
+use xfskit_units::{ByteLen, ByteOffset, Ino};
 
 /// One metadata block of the image: where it is, how long, where its CRC is.
 #[derive(Clone, Copy, Debug)]
@@ -26,8 +29,8 @@ struct Image {
     metadata: Vec<Metadata>,
 }
 
-/// Kept images that are damaged in turn.
-const IMAGES: [&str; 4] = ["v5", "v5-1k", "v5-plain", "v4"];
+/// Kept images that are damaged in turn. The dirty one is checked as it stands on disk.
+pub const IMAGES: [&str; 6] = ["v5", "v5-1k", "v5-plain", "v4", "v4-old", "v5-dirty"];
 
 /// Unpacks the kept image `name`.
 ///
@@ -127,15 +130,60 @@ fn images() -> &'static [Image] {
     IMAGES_LOADED.get_or_init(|| IMAGES.iter().map(|name| Image::load(name)).collect())
 }
 
-/// Opens, walks and checks a damaged image: errors are fine, panics and hangs are not.
+/// Most inodes that one walk visits; the images have fewer.
+const INODES_MAX: usize = 5000;
+
+/// Opens, walks and checks a damaged image: errors are fine, panics and hangs are not. A finding
+/// is demanded of nobody, for a change may be harmless; but the sound image must have none.
 pub fn open_walk_check(data: &[u8]) {
     let Some((&choice, changes)) = data.split_first() else { return };
     let image = &images()[usize::from(choice) % images().len()];
     let dev = image.damaged(changes);
-    let options = xfskit_core::OpenOptions::default();
-    if let Ok(volume) = xfskit_core::Volume::open(Arc::clone(&dev), &options) {
-        for agno in volume.geo().ags() {
-            let _ = (volume.agf(agno), volume.agi(agno));
-        }
+    let mut findings = 0u32;
+    let options = xfskit_check::Options { threads: 1, ..Default::default() };
+    let report = xfskit_check::check(&*dev, None, &options, &mut |_| findings += 1);
+    if changes.is_empty() {
+        assert!(report.is_ok_and(|report| report.clean()), "a sound image has {findings} findings");
     }
+    if let Ok(volume) = Volume::open(dev, &OpenOptions::default()) {
+        walk(&volume);
+    }
+}
+
+/// Every inode that is in use or that a name leads to, with all it holds.
+fn walk(volume: &Volume) {
+    let mut inodes: BTreeSet<Ino> = BTreeSet::from([volume.geo().rootino]);
+    for agno in volume.geo().ags() {
+        let _ = (volume.agf(agno), volume.agi(agno));
+        let _ = volume.for_each_chunk(agno, |chunk| {
+            let used = (0..64u32).filter(|bit| chunk.used() >> bit & 1 != 0);
+            let aginos = used.filter_map(|bit| chunk.startino.checked_add(bit));
+            inodes.extend(aginos.map(|agino| volume.geo().agino_to_ino(agno, agino)));
+            Ok(())
+        });
+    }
+    let mut named = BTreeSet::new();
+    for ino in inodes.iter().take(INODES_MAX) {
+        visit(volume, *ino, &mut named);
+    }
+    for ino in named.difference(&inodes).take(INODES_MAX) {
+        visit(volume, *ino, &mut BTreeSet::new());
+    }
+}
+
+/// Reads all there is to one inode; notes what its names lead to.
+fn visit(volume: &Volume, ino: Ino, named: &mut BTreeSet<Ino>) {
+    let Ok(inode) = volume.iget(ino) else { return };
+    let _ = volume.readdir(&inode, 0, &mut |entry| {
+        if let Ok(entry) = entry {
+            named.insert(entry.ino);
+        }
+        ControlFlow::Continue(())
+    });
+    let _ = volume.lookup(&inode, b"another-link-with-a-longer-name-77");
+    let _ = volume.xattrs(&inode, &mut |_| ControlFlow::Continue(()));
+    let _ = volume.xattr_get(&inode, b"user.name7");
+    let _ = (volume.parents(&inode), volume.paths(ino, 4), volume.readlink(&inode));
+    let mut content = vec![0; 8192];
+    let _ = volume.read_at(&inode, ByteOffset(4000), &mut content);
 }

@@ -78,6 +78,9 @@ targets! {
 #[test]
 fn damaged_images_are_walked_and_checked_without_a_panic() {
     let target = TARGETS.iter().find(|t| t.name == "image").expect("a target");
+    for choice in 0..image::IMAGES.len() {
+        run(target, &[u8::try_from(choice).expect("few images")]);
+    }
     for input in kept("image") {
         run(target, &input);
     }
