@@ -1,47 +1,23 @@
 //! Inodes, extent maps, content and symlinks of the volumes kept in `tests/images`, which the Linux
 //! kernel filled.
 
+mod kept;
+
 use std::collections::BTreeMap;
-use std::io::Read;
 use std::ops::ControlFlow;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-use xfskit_block::{BlockDevice, MemDevice, OverlayDevice};
+use kept::{device, open};
+use xfskit_block::{BlockDevice, OverlayDevice};
 use xfskit_core::bmap::Backing;
-use xfskit_core::{Error, Inode, OpenOptions, Volume};
+use xfskit_core::{Error, Inode, Volume};
 use xfskit_format::bmbt::{self, BmdrRoot};
 use xfskit_format::inode::{self, FileType, Format};
 use xfskit_format::{Fork, Location};
-use xfskit_units::{ByteLen, ByteOffset, FileOff, FsBlock, Ino};
+use xfskit_units::{ByteOffset, FileOff, FsBlock, Ino};
 
 /// The kept images that need no recovery.
 const IMAGES: [&str; 4] = ["v5", "v5-1k", "v5-plain", "v4"];
-
-/// Unpacks a kept image.
-fn unpack(name: &str) -> Arc<dyn BlockDevice> {
-    let folder = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/images"));
-    let packed = std::fs::read(folder.join(format!("{name}.img.zst"))).expect("a kept image");
-    let mut decoder = zstd::Decoder::new(packed.as_slice()).expect("zstd");
-    decoder.window_log_max(31).expect("a long window");
-    let mut bytes = Vec::new();
-    decoder.read_to_end(&mut bytes).expect("a whole image");
-    let dev = MemDevice::new(ByteLen(bytes.len() as u64));
-    dev.write_at(ByteOffset(0), &bytes).unwrap();
-    Arc::new(dev)
-}
-
-/// A kept image, unpacked once for all tests; changes to it are the caller's own.
-fn device(name: &str) -> Arc<dyn BlockDevice> {
-    static UNPACKED: Mutex<BTreeMap<String, Arc<dyn BlockDevice>>> = Mutex::new(BTreeMap::new());
-    let mut unpacked = UNPACKED.lock().unwrap();
-    let base = unpacked.entry(name.into()).or_insert_with(|| unpack(name));
-    Arc::new(OverlayDevice::new(Arc::clone(base)))
-}
-
-fn open(dev: Arc<dyn BlockDevice>) -> Volume {
-    Volume::open(dev, &OpenOptions::default()).unwrap()
-}
 
 /// Every inode in use, as bulkstat finds it on some threads, read again by number.
 fn all(vol: &Volume, threads: usize) -> BTreeMap<Ino, Inode> {

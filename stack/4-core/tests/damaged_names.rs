@@ -1,0 +1,239 @@
+//! Directories and attributes of the kept volumes: as the kernel made them, and damaged in every
+//! way that must not hide what is still whole.
+
+mod kept;
+
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use kept::{device, open};
+use xfskit_block::BlockDevice;
+use xfskit_core::{Error, Inode, Volume};
+use xfskit_format::attr::Namespace;
+use xfskit_format::{Fork, Layout, da};
+use xfskit_units::{ByteOffset, FileOff, Ino};
+
+/// All kept volumes: version 5, version 4, and version 4 without types in directories.
+const IMAGES: [&str; 5] = ["v5", "v5-1k", "v5-plain", "v4", "v4-old"];
+
+fn walk(vol: &Volume, path: &str) -> Inode {
+    path.split('/').filter(|name| !name.is_empty()).fold(
+        vol.iget(vol.geo().rootino).unwrap(),
+        |dir, name| {
+            let (ino, _) = vol.lookup(&dir, name.as_bytes()).unwrap().expect(name);
+            vol.iget(ino).unwrap()
+        },
+    )
+}
+
+/// The names of a directory without dots, and the checks that failed meanwhile.
+fn list(vol: &Volume, dir: &Inode) -> (BTreeSet<Vec<u8>>, Vec<&'static str>) {
+    let (mut names, mut faults) = (BTreeSet::new(), Vec::new());
+    vol.readdir(dir, 0, &mut |entry| {
+        match entry {
+            Ok(e) if e.name == b"." || e.name == b".." => {}
+            Ok(e) => assert!(names.insert(e.name.to_vec()), "a name twice"),
+            Err(err) => faults.push(err.fault().expect("a failed check").check.0),
+        }
+        ControlFlow::Continue(())
+    })
+    .unwrap();
+    (names, faults)
+}
+
+fn links() -> BTreeSet<Vec<u8>> {
+    (1..=300)
+        .filter(|i| !(100..200).contains(i))
+        .map(|i| format!("link-number-{i}").into())
+        .collect()
+}
+
+fn longer() -> BTreeSet<Vec<u8>> {
+    let name = |i| format!("another-link-with-a-longer-name-{i}").into_bytes();
+    (1..=1500).filter(|i| !(700..800).contains(i)).map(name).collect()
+}
+
+#[test]
+fn every_kept_volume_gives_the_names_and_attributes_that_were_put_there() {
+    for image in IMAGES {
+        let vol = open(device(image));
+        let (leaf, node) = (walk(&vol, "/leaf"), walk(&vol, "/node"));
+        assert_eq!(list(&vol, &leaf), (links(), vec![]), "{image}");
+        assert_eq!(list(&vol, &node), (longer(), vec![]), "{image}");
+        for name in longer() {
+            let (ino, ftype) = vol.lookup(&node, &name).unwrap().unwrap();
+            assert_eq!(ftype.is_some(), vol.geo().features.ftype());
+            assert_eq!(ino, walk(&vol, "/sf/b").ino());
+        }
+        assert_eq!(vol.lookup(&node, b"another-link-with-a-longer-name-777").unwrap(), None);
+        assert_eq!(vol.attr_list(&walk(&vol, "/attr-leaf")).unwrap().len(), 20);
+        assert_eq!(vol.attr_list(&walk(&vol, "/attr-node")).unwrap().len(), 300);
+        let big = vol.attr_get(&walk(&vol, "/attr-remote"), Namespace::User, b"big").unwrap();
+        assert_eq!(big.unwrap(), vec![b'r'; 10000]);
+    }
+}
+
+/// Where block `fileoff` of a fork lies, in bytes, and how long it is.
+fn place(vol: &Volume, inode: &Inode, fork: Fork, fileoff: FileOff) -> (ByteOffset, usize) {
+    let extents = vol.extents(inode, fork).unwrap();
+    let len = da::block_len(vol.geo(), fork);
+    let blocks = u32::try_from(len >> vol.geo().blocklog).unwrap();
+    let map = extents.map_blocks(vol.geo(), fileoff, blocks).unwrap();
+    (map.as_single().expect("in one piece").0.byte_offset(), len)
+}
+
+/// Writes `new` at `offset` of a block, and makes its CRC right again where `crc` says where it is.
+fn damage(
+    dev: &dyn BlockDevice,
+    (at, len): (ByteOffset, usize),
+    offset: usize,
+    new: &[u8],
+    crc: Option<usize>,
+) {
+    let mut bytes = vec![0; len];
+    dev.read_at(at, &mut bytes).unwrap();
+    bytes[offset..offset + new.len()].copy_from_slice(new);
+    if let Some(field) = crc {
+        xfskit_crc::update(&mut bytes, field);
+    }
+    dev.write_at(at, &bytes).unwrap();
+}
+
+#[test]
+fn a_torn_directory_block_costs_only_the_names_that_are_gone() {
+    let dev = device("v5");
+    let vol = open(Arc::clone(&dev));
+    let node = walk(&vol, "/node");
+    let block = place(&vol, &node, Fork::Data, FileOff(2));
+    damage(&*dev, block, 1024, &[0xa5; 1024], None);
+
+    let vol = open(dev);
+    let (names, faults) = list(&vol, &node);
+    assert_eq!(faults, ["dir.data.crc"]);
+    let lost = longer().len() - names.len();
+    assert!((15..=25).contains(&lost), "a quarter of one block of names, and not {lost}");
+    assert!(names.is_subset(&longer()));
+    let found = names.iter().filter(|n| matches!(vol.lookup(&node, n), Ok(Some(_)))).count();
+    assert!(found >= longer().len() - 100, "names in other blocks are still found: {found}");
+}
+
+#[test]
+fn a_block_of_another_directory_gives_no_names() {
+    let dev = device("v5");
+    let vol = open(Arc::clone(&dev));
+    let node = walk(&vol, "/node");
+    let mut stranger = vec![0; 4096];
+    dev.read_at(place(&vol, &walk(&vol, "/leaf"), Fork::Data, FileOff(0)).0, &mut stranger)
+        .unwrap();
+    dev.write_at(place(&vol, &node, Fork::Data, FileOff(3)).0, &stranger).unwrap();
+
+    let (names, faults) = list(&open(dev), &node);
+    assert_eq!(faults, ["dir.data.bno"]);
+    assert!(names.is_subset(&longer()), "no name of the other directory");
+}
+
+#[test]
+fn a_name_with_a_slash_is_reported_and_its_neighbours_are_listed() {
+    let dev = device("v5");
+    let vol = open(Arc::clone(&dev));
+    let (node, geo) = (walk(&vol, "/node"), vol.geo());
+    let header = Layout::of(geo).dir_data_header;
+    let block = place(&vol, &node, Fork::Data, FileOff(1));
+    damage(&*dev, block, header + 9, b"/", Some(4));
+
+    let (names, faults) = list(&open(dev), &node);
+    assert_eq!((names.len(), faults), (longer().len() - 1, vec!["dir.name"]));
+}
+
+#[test]
+fn damaged_hash_trees_do_not_disturb_listing_and_are_named_by_look_up() {
+    let root = |vol: &Volume| FileOff(vol.geo().dir_leafblk().0.into());
+    let cases: [(&str, usize, &[u8]); 4] = [
+        ("da.node.level", 0x3a, &[0, 2]),
+        ("da.node.before", 0x44, &[0, 0x80, 0, 0]),
+        ("da.map", 0x44, &[0, 0x80, 0x70, 0]),
+        ("da.node.owner", 0x30, &[1]),
+    ];
+    for (check, offset, new) in cases {
+        let dev = device("v5");
+        let vol = open(Arc::clone(&dev));
+        let node = walk(&vol, "/node");
+        damage(&*dev, place(&vol, &node, Fork::Data, root(&vol)), offset, new, Some(12));
+        let vol = open(dev);
+        assert_eq!(list(&vol, &node), (longer(), vec![]));
+        // The name with the smallest hash: the tree's first child.
+        let err = vol.lookup(&node, b"..").unwrap_err();
+        assert_eq!(err.fault().unwrap().check.0, check);
+    }
+}
+
+#[test]
+fn leaves_in_a_ring_end_the_search_for_a_hash() {
+    let dev = device("v5");
+    let vol = open(Arc::clone(&dev));
+    let file = walk(&vol, "/attr-node");
+    // Both first leaves: each the other's successor, each full of one hash that nobody has.
+    let hash = xfskit_format::hash::name_hash(b"nobody").to_be_bytes();
+    let (root, _) = place(&vol, &file, Fork::Attr, FileOff(0));
+    let mut node = vec![0; 4096];
+    dev.read_at(root, &mut node).unwrap();
+    let child = |i: usize| u32::from_be_bytes(node[0x44 + 8 * i..][..4].try_into().unwrap());
+    let (first, second) = (child(0), child(1));
+    for (leaf, next) in [(first, second), (second, first)] {
+        let block = place(&vol, &file, Fork::Attr, FileOff(leaf.into()));
+        let mut bytes = vec![0; 4096];
+        dev.read_at(block.0, &mut bytes).unwrap();
+        let count = usize::from(u16::from_be_bytes([bytes[0x38], bytes[0x39]]));
+        (0..count).for_each(|i| bytes[0x50 + 8 * i..][..4].copy_from_slice(&hash));
+        bytes[..4].copy_from_slice(&next.to_be_bytes());
+        damage(&*dev, block, 0, &bytes, Some(12));
+    }
+    let all: Vec<u8> = (0..child_count(&node))
+        .flat_map(|i| [u32::MAX.to_be_bytes(), child(i).to_be_bytes()].concat())
+        .collect();
+    damage(&*dev, (root, 4096), 0x40, &all, Some(12));
+    let vol = open(dev);
+    assert_eq!(vol.attr_get(&file, Namespace::User, b"nobody").unwrap(), None);
+}
+
+fn child_count(node: &[u8]) -> usize {
+    u16::from_be_bytes([node[0x38], node[0x39]]).into()
+}
+
+#[test]
+fn a_bad_attribute_leaf_and_a_bad_value_leave_the_others_readable() {
+    let dev = device("v5");
+    let vol = open(Arc::clone(&dev));
+    let (tree, remote) = (walk(&vol, "/attr-node"), walk(&vol, "/attr-remote"));
+    damage(&*dev, place(&vol, &tree, Fork::Attr, FileOff(2)), 2000, &[1; 8], None);
+    damage(&*dev, place(&vol, &remote, Fork::Attr, FileOff(1)), 100, b"x", None);
+
+    let vol = open(dev);
+    let (mut sound, mut faults) = (0, Vec::new());
+    vol.attrs_with_values(&tree, &mut |attr| {
+        match attr {
+            Ok(attr) => sound += usize::from(attr.value.starts_with(b"value-")),
+            Err(err) => faults.push(err.fault().unwrap().check.0),
+        }
+        ControlFlow::Continue(())
+    })
+    .unwrap();
+    assert_eq!(faults, ["attr.leaf.crc"]);
+    assert!((200..300).contains(&sound), "{sound} of 300");
+    assert!(matches!(vol.attr_list(&tree), Err(Error::Corrupt(_))), "a list is whole or nothing");
+
+    let err = vol.attr_get(&remote, Namespace::User, b"big").unwrap_err();
+    assert_eq!(err.fault().unwrap().check.0, "attr.remote.crc");
+    assert_eq!(vol.attr_list(&remote).unwrap().len(), 1, "the name is there");
+}
+
+#[test]
+fn what_is_no_directory_is_refused_as_such() {
+    let vol = open(device("v5"));
+    let file = walk(&vol, "/sf/a");
+    assert!(matches!(vol.lookup(&file, b"x"), Err(Error::NotDirectory(_))));
+    assert!(matches!(vol.parents(&file), Err(Error::Unsupported(_))));
+    assert_eq!(vol.paths(vol.geo().rootino, 9).unwrap(), [b"/"]);
+    assert!(matches!(vol.paths(Ino(1), 9), Err(Error::NoInode(_))));
+}
