@@ -40,7 +40,8 @@ impl fmt::Display for Scalar {
 }
 
 impl Scalar {
-    fn to_json(&self) -> Value {
+    /// The value as JSON.
+    pub(crate) fn to_json(&self) -> Value {
         match self {
             Self::Dec(n) | Self::Hex(n) | Self::Octal(n) => json!(n),
             Self::Signed(n) => json!(n),

@@ -4,7 +4,7 @@ use xfskit_format::agf::Agf;
 use xfskit_format::agi::Agi;
 use xfskit_format::bmbt::{Extent, records};
 use xfskit_format::dir::sf::Sf;
-use xfskit_format::inode::Format;
+use xfskit_format::inode::{FileType, Format};
 use xfskit_format::log::item::attri::Attri;
 use xfskit_format::log::item::buf::{Buf, BufType, Change};
 use xfskit_format::log::item::inode::{self, Inode, LogDinode};
@@ -16,7 +16,9 @@ use xfskit_format::{Fork, Layout, bytes};
 use xfskit_units::{Geometry, Uuid};
 use zerocopy::FromBytes;
 
-use super::node::{Field, Node, digits, escaped, hex};
+use crate::dump::Scalar;
+
+use super::node::{Node, digits, escaped, hex};
 
 /// One item, taken apart; `data` asks for its bytes as well.
 pub(super) fn node(item: &Item<'_>, geo: &Geometry, data: bool) -> Node {
@@ -157,7 +159,7 @@ fn core_node(core: &LogDinode) -> Node {
         format!("{}.{:09}", time.sec, time.nsec)
     };
     let mut node = Node::new("core")
-        .field("mode", Field::Octal(core.mode.get()))
+        .field("mode", Scalar::Octal(core.mode.get().into()))
         .field("version", core.version)
         .field("format", core.format)
         .field("nlink", core.nlink.get())
@@ -203,7 +205,7 @@ fn fork_node(
         Fork::Data => item.core.format,
         Fork::Attr => item.core.aformat,
     };
-    let directory = fork == Fork::Data && item.core.mode.get() & 0o170_000 == 0o040_000;
+    let file_type = FileType::from_mode(item.core.mode.get()).filter(|_| fork == Fork::Data);
     match Format::from_disk(format) {
         _ if root => node.field("form", "btree").children(root_nodes(logged, geo)),
         Some(Format::Extents) => {
@@ -211,7 +213,10 @@ fn fork_node(
             node.field("form", "extents")
                 .children(extents.iter().map(|rec| extent_node(&rec.decode())))
         }
-        Some(Format::Local) if directory => {
+        Some(Format::Local) if file_type == Some(FileType::Symlink) => {
+            node.field("form", "local").field("target", escaped(logged))
+        }
+        Some(Format::Local) if file_type == Some(FileType::Directory) => {
             let entries = Sf::parse(logged, geo).map(|sf| sf.entries());
             let entry = |entry: xfskit_format::dir::Entry<'_>| {
                 Node::new("entry")
