@@ -210,7 +210,7 @@ impl Sizes {
             refuse!("directory block size {dir_block} is smaller than block size {block}");
         }
         let log_sector = match facts.log {
-            Some(log) => options.log_sector_size.unwrap_or(log.sector),
+            Some(log) => options.log_sector_size.or(options.sector_size).unwrap_or(log.sector),
             None => options.log_sector_size.unwrap_or(sector),
         };
         if facts.log.is_none() && log_sector != sector {
@@ -479,10 +479,12 @@ fn decide_log(
     let blocks = match (options.log_external, facts.log) {
         (true, Some(log)) => {
             let device = log.size.0 / block;
-            let blocks = asked.unwrap_or(device.min(format_max));
+            let unit = u64::from(sunit / sizes.block).max(1);
+            let blocks = asked.unwrap_or(device.min(format_max) / unit * unit);
             if blocks > device {
                 refuse!("log of {blocks} blocks is larger than its device of {device} blocks");
             }
+            check_log_unit(blocks, unit)?;
             check_log_size(blocks, min, format_max)?;
             blocks
         }
@@ -503,6 +505,13 @@ fn check_log_size(blocks: u64, min: u64, max: u64) -> Result<(), Error> {
     Ok(())
 }
 
+fn check_log_unit(blocks: u64, unit: u64) -> Result<(), Error> {
+    if !blocks.is_multiple_of(unit) {
+        refuse!("log of {blocks} blocks is not a multiple of its stripe unit of {unit} blocks");
+    }
+    Ok(())
+}
+
 /// The log's stripe unit in bytes; 0 for none.
 fn log_stripe_unit(options: &Options, sizes: &Sizes, stripe: &Stripe) -> Result<u32, Error> {
     let asked = match options.log_stripe_unit {
@@ -510,10 +519,10 @@ fn log_stripe_unit(options: &Options, sizes: &Sizes, stripe: &Stripe) -> Result<
         Some(StripeUnit::Sunit(units)) => Some(u64::from(units) * 512),
         None => None,
     };
-    let default = if sizes.log_sector > 512 {
-        sizes.block.into()
-    } else {
-        u64::from(stripe.unit) * u64::from(sizes.block)
+    let default = match () {
+        () if sizes.log_sector > 512 => sizes.block.into(),
+        () if options.log_external => 0, // the data's stripes are not the log's
+        () => u64::from(stripe.unit) * u64::from(sizes.block),
     };
     let unit = asked.unwrap_or(default);
     if asked.is_some_and(|unit| unit > 256 * KIB) {
@@ -558,8 +567,8 @@ fn internal_log(
         0 => stripe.unit,
         unit => unit,
     };
-    if asked.is_some() && align > 1 && !blocks.is_multiple_of(align.into()) {
-        refuse!("log of {blocks} blocks is not a multiple of the stripe unit of {align} blocks");
+    if asked.is_some() {
+        check_log_unit(blocks, u64::from(align).max(1))?;
     }
     // The unit divides volume-wide block numbers, which for odd units is not the same as dividing
     // the numbers within the group.

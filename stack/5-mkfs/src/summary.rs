@@ -3,6 +3,7 @@
 use std::fmt;
 
 use serde::Serialize;
+use xfskit_format::sb::Superblock;
 use xfskit_units::Geometry;
 
 /// What a volume is, in the order and the words of mkfs.xfs. [`fmt::Display`] prints its text,
@@ -15,6 +16,10 @@ pub struct Summary {
     pub log: Option<String>,
     /// Everything else.
     pub geometry: Geometry,
+    /// Realtime groups; only volumes with a metadata directory have any.
+    pub rgcount: u32,
+    /// Realtime extents of one such group.
+    pub rgsize: u32,
 }
 
 impl Summary {
@@ -25,6 +30,19 @@ impl Summary {
             data: data.into(),
             log: log.map(Into::into).filter(|_| geometry.logstart.is_none()),
             geometry: geometry.clone(),
+            rgcount: 0,
+            rgsize: 0,
+        }
+    }
+
+    /// The summary of a volume that exists, from its superblock, as xfs_info prints it.
+    pub fn of_superblock(sb: &Superblock, data: &str, log: Option<&str>) -> Self {
+        let geometry = sb.geometry();
+        let metadir = geometry.features.metadir();
+        Self {
+            rgcount: if metadir { sb.rgcount.get() } else { 0 },
+            rgsize: if metadir { sb.rgextents.get() } else { 0 },
+            ..Self::of(&geometry, data, log)
         }
     }
 }
@@ -116,6 +134,10 @@ impl fmt::Display for Summary {
             geo.rblocks,
             geo.rextents
         )?;
-        writeln!(f, "         ={:<22} rgcount={:<4} rgsize={} extents", "", 0, 0)
+        writeln!(
+            f,
+            "         ={:<22} rgcount={:<4} rgsize={} extents",
+            "", self.rgcount, self.rgsize
+        )
     }
 }
