@@ -29,6 +29,10 @@
 pub mod head;
 pub mod record;
 pub mod ring;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
 pub mod transaction;
 
 use xfskit_block::BlockDevice;

@@ -1,0 +1,177 @@
+//! A writer of journals, for tests: it knows where everything is, so that the reader can be asked.
+
+use xfskit_block::{BlockDevice, MemDevice};
+use xfskit_format::log::op::{self, OpHeader, TransHeader};
+use xfskit_format::log::record::{self, BLOCK, FMT_LINUX_LE, MAGIC, RecordHeader};
+use xfskit_format::log::unmount_record;
+use xfskit_units::{
+    ByteLen, Daddr, Features, FsBlock, Geometry, Ino, LogBlock, Lsn, RfsBlock, Uuid, Version,
+};
+use zerocopy::{FromZeros, IntoBytes};
+
+use crate::{Log, Result};
+
+/// A volume with a journal of `logblocks` blocks of 4 KiB.
+pub(crate) fn geo(version: Version, logblocks: u32, logsunit: u32) -> Geometry {
+    let versionnum = if logsunit == u32::MAX { 0xb0a0 } else { 0xb4a0 };
+    Geometry {
+        features: Features {
+            version,
+            versionnum,
+            features2: 0x18a,
+            compat: 0,
+            ro_compat: 0xd,
+            incompat: 0xb,
+            log_incompat: 0,
+        },
+        blocklog: 12,
+        sectlog: 9,
+        inodelog: 9,
+        inopblog: 3,
+        agblklog: 15,
+        dirblklog: 0,
+        dblocks: RfsBlock(76800),
+        rblocks: RfsBlock(0),
+        rextents: 0,
+        rextsize: 1,
+        agcount: 4,
+        agblocks: 19200,
+        logstart: Some(FsBlock(0x10006)),
+        logblocks,
+        logsectlog: 9,
+        logsunit: if logsunit == u32::MAX { 0 } else { logsunit },
+        inoalignmt: 8,
+        spino_align: 4,
+        imax_pct: 25,
+        unit: 0,
+        width: 0,
+        rootino: Ino(128),
+        rbmino: None,
+        rsumino: None,
+        metadirino: None,
+        uuid: Uuid::from_bytes([7; 16]),
+        meta_uuid: Uuid::from_bytes([7; 16]),
+    }
+}
+
+/// An operation as a test writes it: transaction id, flags, bytes.
+pub(crate) type TestOp<'a> = (u32, u8, &'a [u8]);
+
+/// A journal in memory and its writer.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    pub(crate) dev: MemDevice,
+    pub(crate) geo: Geometry,
+    /// Where the next record goes.
+    pub(crate) head: Lsn,
+    pub(crate) prev: u32,
+    /// Record buffer, in bytes.
+    pub(crate) size: u32,
+}
+
+impl Writer {
+    /// A zeroed journal with nothing in it.
+    pub(crate) fn new(geo: Geometry) -> Self {
+        let dev = MemDevice::new(ByteLen(u64::from(geo.log_bbs()) * 512));
+        let size = geo.logsunit.max(32 * 1024);
+        Self { dev, geo, head: Lsn::new(1, LogBlock(0)), prev: u32::MAX, size }
+    }
+
+    pub(crate) fn open(&self) -> Result<Log<'_>> {
+        Log::open(&self.dev, Daddr(0), &self.geo)
+    }
+
+    /// Appends a record of these operations and answers where it lies.
+    pub(crate) fn append(&mut self, tail: Option<Lsn>, ops: &[TestOp<'_>]) -> Lsn {
+        let mut payload = Vec::new();
+        for (tid, flags, data) in ops {
+            let op = OpHeader {
+                tid: (*tid).into(),
+                len: u32::try_from(data.len()).unwrap().into(),
+                clientid: op::CLIENT_TRANSACTION,
+                flags: *flags,
+                res2: 0.into(),
+            };
+            payload.extend_from_slice(op.as_bytes());
+            payload.extend_from_slice(data);
+        }
+        let v2 = self.geo.features.logv2();
+        let headers = if v2 { record::header_blocks(self.size) } else { 1 };
+        let unit = (self.geo.logsunit as usize).max(BLOCK);
+        let len = payload.len();
+        let total = (headers * BLOCK + len).next_multiple_of(unit);
+        let len = if v2 { total - headers * BLOCK } else { len };
+
+        let mut header = RecordHeader::new_zeroed();
+        header.magicno = MAGIC.into();
+        header.cycle = self.head.cycle().into();
+        header.version = if v2 { 2 } else { 1 }.into();
+        header.len = u32::try_from(len).unwrap().into();
+        header.lsn = self.head.0.into();
+        header.tail_lsn = tail.unwrap_or(self.head).0.into();
+        header.prev_block = self.prev.into();
+        header.num_logops = u32::try_from(ops.len()).unwrap().into();
+        header.fmt = FMT_LINUX_LE.into();
+        header.fs_uuid = *self.geo.uuid.as_bytes();
+        header.size = self.size.into();
+
+        let mut bytes = header.as_bytes().to_vec();
+        bytes.resize(headers * BLOCK, 0);
+        bytes.extend_from_slice(&payload);
+        bytes.resize(total, 0);
+        record::pack(&mut bytes, headers, self.head.cycle());
+        record::wrap(&mut bytes, (self.geo.log_bbs() - self.head.block().0) as usize);
+        // The checksum ends with the payload, not with its padding.
+        record::sum(&mut bytes[..headers * BLOCK + len], headers);
+        self.put(&bytes)
+    }
+
+    /// Appends an unmount record.
+    pub(crate) fn unmount(&mut self) -> Lsn {
+        let bytes = unmount_record(&self.geo, self.head, self.prev);
+        self.put(&bytes)
+    }
+
+    /// One transaction in one record, with a region of `len` bytes behind its header.
+    pub(crate) fn transaction(&mut self, tail: Option<Lsn>, tid: u32, len: usize) -> Lsn {
+        let header = trans_header(tid);
+        let region = vec![0xaa; len];
+        let ops: &[TestOp<'_>] =
+            &[(tid, op::START, &[]), (tid, 0, &header), (tid, 0, &region), (tid, op::COMMIT, &[])];
+        self.append(tail, ops)
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> Lsn {
+        let at = self.head;
+        let ring = crate::Ring::new(&self.dev, Daddr(0), &self.geo).unwrap();
+        ring.write(at.block(), bytes).unwrap();
+        let end = at.block().0 + u32::try_from(bytes.len() / BLOCK).unwrap();
+        let blocks = ring.blocks();
+        self.head = if end < blocks {
+            Lsn::new(at.cycle(), LogBlock(end))
+        } else {
+            Lsn::new(record::next_cycle(at.cycle()), LogBlock(end - blocks))
+        };
+        self.prev = at.block().0;
+        at
+    }
+
+    /// Changes one byte of block `at`.
+    pub(crate) fn damage(&self, at: LogBlock, byte: u64) {
+        let offset = xfskit_units::ByteOffset(u64::from(at.0) * 512 + byte);
+        let mut found = [0];
+        self.dev.read_at(offset, &mut found).unwrap();
+        self.dev.write_at(offset, &[found[0] ^ 1]).unwrap();
+    }
+}
+
+/// The first region of a transaction.
+pub(crate) fn trans_header(tid: u32) -> Vec<u8> {
+    let header = TransHeader {
+        magic: op::TRANS_MAGIC.into(),
+        r#type: op::TRANS_CHECKPOINT.into(),
+        tid: tid.into(),
+        num_items: 1.into(),
+    };
+    header.as_bytes().to_vec()
+}

@@ -1,0 +1,234 @@
+//! Journals whose head, tail and transactions are known.
+
+use xfskit_format::log::op::{COMMIT, CONTINUE, END, START, WAS_CONT};
+use xfskit_units::{LogBlock, Lsn, Version};
+
+use crate::testing::{Writer, geo, trans_header};
+use crate::{Error, Log};
+
+/// `logsunit` that stands for a version 1 journal.
+const V1: u32 = u32::MAX;
+
+fn check_id(error: &Error) -> &'static str {
+    match error {
+        Error::Corrupt(fault) => fault.check.0,
+        Error::Device(error) => panic!("{error}"),
+    }
+}
+
+fn tids(log: &Log<'_>) -> Vec<u32> {
+    log.transactions().map(|transaction| transaction.unwrap().tid).collect()
+}
+
+#[test]
+fn a_ring_never_written_is_clean() {
+    let writer = Writer::new(geo(Version::V5, 1024, 1));
+    let log = writer.open().unwrap();
+    assert!(log.is_clean());
+    assert_eq!((log.head(), log.last_record()), (Lsn::new(1, LogBlock(0)), None));
+    assert_eq!(log.records().count(), 0);
+}
+
+/// Appends and unmounts for many laps, and asks the reader after each.
+fn laps(logsunit: u32, size: u32, records: u32) {
+    let version = if logsunit == V1 { Version::V4 } else { Version::V5 };
+    let mut writer = Writer::new(geo(version, 1100, logsunit));
+    writer.size = writer.size.max(size);
+    writer.unmount();
+    let mut tail = None;
+    let mut since_tail = Vec::new();
+    for n in 0..records {
+        // Lengths of all kinds, up to a full record.
+        let len = (n.wrapping_mul(2_654_435_761) >> 8) as usize % (size as usize - 4700);
+        let lsn = writer.transaction(tail, n, len.next_multiple_of(4));
+        tail = tail.or(Some(lsn));
+        since_tail.push(n);
+        let log = writer.open().unwrap_or_else(|why| panic!("record {n}: {why}"));
+        assert_eq!(log.head(), writer.head, "record {n}");
+        assert_eq!(Some(log.tail()), tail, "record {n}");
+        assert_eq!(log.last_record(), Some(lsn.block()));
+        assert!(!log.is_clean() && log.torn().is_none());
+        assert_eq!(tids(&log), since_tail, "record {n}");
+        if since_tail.len() == 9 {
+            writer.unmount();
+            let log = writer.open().unwrap();
+            assert!(log.is_clean(), "record {n}");
+            assert_eq!((log.head(), log.tail()), (writer.head, writer.head));
+            (tail, since_tail) = (None, Vec::new());
+        }
+    }
+    assert!(writer.head.cycle() > 3, "several laps");
+}
+
+#[test]
+fn head_and_tail_are_found_on_every_lap() {
+    laps(1, 32 * 1024, 1200);
+}
+
+#[test]
+fn head_and_tail_are_found_with_large_records() {
+    laps(1, 256 * 1024, 200);
+}
+
+#[test]
+fn head_and_tail_are_found_with_a_stripe_unit() {
+    laps(64 * 1024, 64 * 1024, 400);
+}
+
+#[test]
+fn head_and_tail_are_found_in_a_version_1_journal() {
+    laps(V1, 32 * 1024, 1200);
+}
+
+#[test]
+fn a_torn_record_is_cut_off_and_with_it_all_behind() {
+    let mut writer = Writer::new(geo(Version::V5, 1024, 1));
+    writer.unmount();
+    let first = writer.transaction(None, 1, 5000);
+    let lsns: Vec<Lsn> = (2..8).map(|tid| writer.transaction(Some(first), tid, 5000)).collect();
+    writer.damage(LogBlock(lsns[3].block().0 + 2), 100);
+    let log = writer.open().unwrap();
+    assert_eq!((log.head(), log.tail()), (lsns[3], first));
+    assert_eq!(log.torn().unwrap().fault.check.0, "log.record.crc");
+    assert_eq!(tids(&log), [1, 2, 3, 4]);
+}
+
+#[test]
+fn the_only_record_torn_leaves_a_clean_journal() {
+    let mut writer = Writer::new(geo(Version::V5, 1024, 1));
+    writer.unmount();
+    let only = writer.transaction(None, 1, 5000);
+    writer.damage(LogBlock(only.block().0 + 1), 300);
+    let log = writer.open().unwrap();
+    assert!(log.is_clean());
+    assert_eq!(log.head(), only);
+}
+
+#[test]
+fn damage_further_back_is_an_error_and_nothing_is_handed_out_behind_it() {
+    let mut writer = Writer::new(geo(Version::V5, 1024, 1));
+    writer.unmount();
+    let first = writer.transaction(None, 1, 5000);
+    let second = writer.transaction(Some(first), 2, 5000);
+    for tid in 3..20 {
+        writer.transaction(Some(first), tid, 5000);
+    }
+    writer.damage(LogBlock(second.block().0 + 2), 100);
+    let log = writer.open().unwrap();
+    let mut transactions = log.transactions();
+    assert_eq!(transactions.next().unwrap().unwrap().tid, 1);
+    assert_eq!(check_id(&transactions.next().unwrap().unwrap_err()), "log.record.crc");
+    assert!(transactions.next().is_none());
+}
+
+#[test]
+fn a_record_that_never_arrived_ends_the_journal_though_later_ones_did() {
+    let mut writer = Writer::new(geo(Version::V5, 1024, 1));
+    writer.unmount();
+    // A whole lap first, so that the hole shows the blocks of the lap before.
+    let mut tail = writer.transaction(None, 1, 20_000);
+    while writer.head.cycle() < 2 || writer.head.block().0 < 5000 {
+        tail = writer.transaction(Some(tail), 1, 20_000);
+    }
+    let hole = writer.head.block();
+    let blocks = crate::Ring::new(&writer.dev, xfskit_units::Daddr(0), &writer.geo).unwrap();
+    let old = blocks.read_blocks(hole, 41).unwrap();
+    writer.transaction(Some(tail), 2, 20_000);
+    writer.transaction(Some(tail), 3, 20_000);
+    let ring = crate::Ring::new(&writer.dev, xfskit_units::Daddr(0), &writer.geo).unwrap();
+    ring.write(hole, &old).unwrap();
+    let log = writer.open().unwrap();
+    assert_eq!(log.head().block(), hole);
+    assert_eq!(tids(&log), [1, 1]);
+}
+
+#[test]
+fn sealing_makes_a_journal_clean_wherever_its_head_is() {
+    for logsunit in [1, 32 * 1024, V1] {
+        let version = if logsunit == V1 { Version::V4 } else { Version::V5 };
+        let mut writer = Writer::new(geo(version, 1030, logsunit));
+        writer.unmount();
+        for tid in 0..600 {
+            let tail = writer.transaction(None, tid, 12_000);
+            let log = writer.open().unwrap();
+            assert_eq!(log.tail(), tail);
+            log.seal().unwrap();
+            let log = writer.open().unwrap();
+            assert!(log.is_clean());
+            assert_eq!(log.last_record(), Some(writer.head.block()));
+        }
+    }
+}
+
+#[test]
+fn a_region_cut_by_the_end_of_a_record_is_put_together() {
+    let mut writer = Writer::new(geo(Version::V5, 1024, 1));
+    writer.unmount();
+    let header = trans_header(7);
+    let (cut, other) = (header.split_at(4), trans_header(8));
+    let first = writer.append(None, &[(7, START, &[]), (7, CONTINUE, cut.0), (8, START, &[])]);
+    let tail = Some(first);
+    writer.append(tail, &[(8, 0, &other), (7, WAS_CONT | END, cut.1), (7, CONTINUE, b"ab__")]);
+    writer.append(tail, &[(7, WAS_CONT | CONTINUE, b"cd__"), (8, COMMIT, &[])]);
+    let last = writer.append(tail, &[(7, WAS_CONT | END, b"ef__"), (7, COMMIT, &[])]);
+    let log = writer.open().unwrap();
+    let transactions: Vec<_> = log.transactions().map(Result::unwrap).collect();
+    assert_eq!(transactions.iter().map(|t| t.tid).collect::<Vec<_>>(), [8, 7]);
+    assert_eq!(transactions[1].regions(), [&header[..], b"ab__cd__ef__"]);
+    assert_eq!((transactions[1].lsn, transactions[1].commit_lsn), (first, last));
+}
+
+#[test]
+fn fragments_and_transactions_without_commit_never_happened() {
+    let mut writer = Writer::new(geo(Version::V5, 1024, 1));
+    writer.unmount();
+    let header = trans_header(2);
+    let first = writer.append(
+        None,
+        &[(1, 0, b"from"), (1, WAS_CONT, b"fore"), (1, COMMIT, &[]), (2, START, &[])],
+    );
+    writer.append(Some(first), &[(2, 0, &header)]);
+    let log = writer.open().unwrap();
+    assert_eq!(tids(&log), [0u32; 0]);
+}
+
+#[test]
+fn operations_that_make_no_sense_are_refused() {
+    type Ops<'a> = &'a [(u32, u8, &'a [u8])];
+    let cases: [(&str, Ops<'_>); 2] = [
+        ("log.op.flags", &[(1, START, &[]), (1, START, &[])]),
+        ("log.op.flags", &[(1, START, &[]), (1, WAS_CONT, b"more")]),
+    ];
+    for (check, ops) in cases {
+        let mut writer = Writer::new(geo(Version::V5, 1024, 1));
+        writer.unmount();
+        writer.append(None, ops);
+        let log = writer.open().unwrap();
+        let error = log.transactions().next().unwrap().unwrap_err();
+        assert_eq!(check_id(&error), check);
+    }
+}
+
+#[test]
+fn more_open_transactions_than_anybody_has_are_refused() {
+    let mut writer = Writer::new(geo(Version::V5, 1024, 1));
+    writer.unmount();
+    let first = writer.head;
+    for record in 0..3 {
+        let ops: Vec<_> = (0..2000u32).map(|n| (record * 2000 + n, START, &[][..])).collect();
+        writer.append(Some(first), &ops);
+    }
+    let log = writer.open().unwrap();
+    let error = log.transactions().next().unwrap().unwrap_err();
+    assert_eq!(check_id(&error), "log.trans.open");
+}
+
+#[test]
+fn a_tail_out_of_the_lap_is_refused() {
+    for tail in [Lsn::new(1, LogBlock(500)), Lsn::new(3, LogBlock(0)), Lsn::new(0, LogBlock(0))] {
+        let mut writer = Writer::new(geo(Version::V5, 1024, 1));
+        writer.unmount();
+        writer.transaction(Some(tail), 1, 100);
+        assert_eq!(check_id(&writer.open().unwrap_err()), "log.record.tail_lsn");
+    }
+}
