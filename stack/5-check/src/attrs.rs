@@ -4,7 +4,7 @@ use xfskit_format::attr::leaf::{Leaf, Place};
 use xfskit_format::attr::{self, Namespace, remote, sf};
 use xfskit_format::bmbt::Extent;
 use xfskit_format::inode::{Dinode, Format};
-use xfskit_format::{Ctx, Fork, Location};
+use xfskit_format::{Ctx, Fork, Layout, Location};
 use xfskit_units::Ino;
 
 use crate::datree::{self, LeafHead, MappedFork};
@@ -136,6 +136,14 @@ fn judge_leaf(
         };
     }
     vol.sink.error(leaf.verify_space(ctx));
+    if !leaf.holes {
+        let listed: usize = leaf.freemap.iter().map(|free| usize::from(free.size.get())).sum();
+        let taken = Layout::of(&vol.geo).attr_leaf_header
+            + size_of_val(leaf.entries)
+            + leaf.attrs().map(|attr| attr.size()).sum::<usize>();
+        let free = vol.geo.blocksize().saturating_sub(taken);
+        vol.sink.warning(ctx.eq("attr.leaf.freemap", free, listed));
+    }
     let mut run_start = 0;
     for (index, entry) in leaf.entries.iter().enumerate() {
         let ctx = ctx.entry(index);

@@ -260,7 +260,7 @@ impl Walk<'_, '_> {
     }
 }
 
-fn alloc_key(tree: Tree, rec: &alloc::Rec) -> Key {
+fn alloc_key(tree: Tree, rec: alloc::Rec) -> Key {
     let (start, len) = (rec.startblock.get().into(), rec.blockcount.get().into());
     if tree == Tree::Cnt { (len, start, 0) } else { (start, len, 0) }
 }
@@ -275,7 +275,7 @@ fn record_keys(block: &Block<'_>, index: usize) -> Option<(Key, Key)> {
     let single = |n: U32| ((n.get().into(), 0, 0), (n.get().into(), 0, 0));
     match block.tree {
         Tree::Bno | Tree::Cnt => {
-            let key = alloc_key(block.tree, block.recs::<alloc::Rec>().get(index)?);
+            let key = alloc_key(block.tree, *block.recs::<alloc::Rec>().get(index)?);
             Some((key, key))
         }
         Tree::Ino | Tree::Fino => Some(single(block.recs::<inobt::Rec>().get(index)?.startino)),
@@ -291,7 +291,7 @@ fn record_keys(block: &Block<'_>, index: usize) -> Option<(Key, Key)> {
 fn node_keys(block: &Block<'_>, index: usize) -> Option<(Key, Key)> {
     match block.tree {
         Tree::Bno | Tree::Cnt => {
-            let key = alloc_key(block.tree, block.keys::<alloc::Rec>().get(index)?);
+            let key = alloc_key(block.tree, *block.keys::<alloc::Rec>().get(index)?);
             Some((key, key))
         }
         Tree::Ino | Tree::Fino | Tree::Refcount => {

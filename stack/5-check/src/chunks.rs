@@ -71,9 +71,9 @@ fn judge_place(vol: &Volume<'_>, agno: AgNumber, tree: Tree, ctx: &Ctx<'_>, chun
     if !vol.sink.error(ctx.require(tree.ids().rec, exists, wanted, start)) {
         return false;
     }
-    let whole = start.0 % geo.inopblock().min(INODES_PER_CHUNK) == 0;
+    let whole = start.0.is_multiple_of(geo.inopblock().min(INODES_PER_CHUNK));
     let agbno = geo.agino_to_agb(start).0;
-    let aligned = geo.inoalignmt == 0 || agbno % geo.inoalignmt == 0;
+    let aligned = geo.inoalignmt == 0 || agbno.is_multiple_of(geo.inoalignmt);
     let id = if tree == Tree::Ino { "inobt.align" } else { "finobt.align" };
     let wanted = "a start aligned as the superblock says";
     vol.sink.error(ctx.require(id, whole && aligned, wanted, start)) || whole

@@ -64,6 +64,7 @@ impl<'a> Sink<'a> {
     }
 
     #[cold]
+    #[allow(clippy::boxed_local)] // as it comes from the verifiers
     pub(crate) fn report(&self, severity: Severity, fault: Fault) {
         self.counts[severity as usize].fetch_add(1, Ordering::Relaxed);
         let Some(to) = &self.to else { return };

@@ -28,8 +28,8 @@ pub(crate) struct Group {
     pub free: Vec<Extent>,
     /// True where `free` is all of it.
     pub free_known: bool,
-    /// Blocks of the AGFL that may be believed.
-    pub agfl_blocks: u32,
+    /// Blocks of the AGFL; `None` where the list cannot be believed.
+    pub agfl_blocks: Option<u32>,
     /// Blocks of bnobt and cntbt; `None` where one could not be walked.
     pub alloc_tree_blocks: Option<u32>,
     /// The inode chunks.
@@ -62,9 +62,9 @@ pub(crate) fn judge(vol: &Volume<'_>, agno: AgNumber) -> Group {
     let mut group = Group::default();
     let mut entered = HashSet::new();
     claim_fixed(vol, agno, &group);
-    group.agf = judge_agf(vol, agno);
-    if let Some(agf) = group.agf.take() {
-        judge_agfl(vol, agno, &agf, &mut group);
+    if let Some((agf, list_sound)) = judge_agf(vol, agno) {
+        let blocks = judge_agfl(vol, agno, &agf, &group);
+        group.agfl_blocks = blocks.filter(|_| list_sound);
         judge_free_space(vol, agno, &agf, &mut group, &mut entered);
         group.agf = Some(agf);
     }
@@ -88,7 +88,8 @@ fn claim_fixed(vol: &Volume<'_>, agno: AgNumber, group: &Group) {
     }
 }
 
-fn judge_agf(vol: &Volume<'_>, agno: AgNumber) -> Option<Box<Agf>> {
+/// The AGF, and whether it is right about the length of the free list.
+fn judge_agf(vol: &Volume<'_>, agno: AgNumber) -> Option<(Box<Agf>, bool)> {
     let ctx = vol.ctx(agf::location(&vol.geo, agno));
     let mut sector = vec![0; vol.geo.sectsize()];
     let agf = vol.judge(ctx.at, &mut sector, agf::CRC_OFFSET, |bytes| {
@@ -100,8 +101,9 @@ fn judge_agf(vol: &Volume<'_>, agno: AgNumber) -> Option<Box<Agf>> {
     }
     let (slots, window) = (agfl::slots(&vol.geo), free_list_window(vol, &agf));
     let empty = agf.flcount.get() == 0 && (window == 0 || window == slots);
-    vol.sink.error(ctx.eq("agf.flcount", if empty { 0 } else { window }, agf.flcount.get()));
-    Some(agf)
+    let due = if empty { 0 } else { window };
+    let sound = vol.sink.error(ctx.eq("agf.flcount", due, agf.flcount.get()));
+    Some((agf, sound))
 }
 
 /// Slots of the AGFL from `flfirst` to `fllast`.
@@ -111,20 +113,25 @@ fn free_list_window(vol: &Volume<'_>, agf: &Agf) -> u32 {
     if past >= first { past - first } else { slots.saturating_sub(first).saturating_add(past) }
 }
 
-fn judge_agfl(vol: &Volume<'_>, agno: AgNumber, agf: &Agf, group: &mut Group) {
+/// The blocks of the free list; `None` where one is impossible.
+fn judge_agfl(vol: &Volume<'_>, agno: AgNumber, agf: &Agf, group: &Group) -> Option<u32> {
     let ctx = vol.ctx(agfl::location(&vol.geo, agno));
     let mut sector = vec![0; vol.geo.sectsize()];
     let mut claims = Vec::new();
-    vol.judge(ctx.at, &mut sector, agfl::CRC_OFFSET, |bytes| {
+    let sound = vol.judge(ctx.at, &mut sector, agfl::CRC_OFFSET, |bytes| {
+        let mut sound = true;
         for (index, agbno) in Agfl::verify(bytes, &ctx, agno)?.active(agf).enumerate() {
             if vol.sink.error(ctx.entry(index).agbno("agfl.bno", agno, agbno.0)) {
                 claims.push(Used::special(agbno.0, 1, owner::AG));
+            } else {
+                sound = false;
             }
         }
-        Ok(())
+        Ok(sound)
     });
-    group.agfl_blocks = u32::try_from(claims.len()).unwrap_or(0);
+    let blocks = u32::try_from(claims.len()).ok();
     group.claim(claims);
+    blocks.filter(|_| sound == Some(true))
 }
 
 fn judge_free_space(

@@ -85,7 +85,7 @@ pub(crate) fn judge(
         |worker, index| {
             worker.judge_piece(pieces[index]);
             let done = done.fetch_add(1, Ordering::Relaxed) + 1;
-            if done % 16 == 0 || done == pieces.len() as u64 {
+            if done.is_multiple_of(16) || done == pieces.len() as u64 {
                 progress.report(Phase::Inodes, done, pieces.len() as u64);
             }
         },

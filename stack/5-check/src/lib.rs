@@ -49,7 +49,7 @@ use std::time::Instant;
 
 use xfskit_block::BlockDevice;
 use xfskit_format::sb::{SbError, Superblock};
-use xfskit_units::AgNumber;
+use xfskit_units::{AgNumber, index};
 
 pub use finding::{Finding, Severity};
 pub use report::{Phase, PhaseReport, Progress, Report, Silent};
@@ -122,25 +122,27 @@ pub fn check(
     clock.lap(&vol, Phase::Superblocks);
     let groups = judge_groups(&vol, &primary.sb, options);
     clock.lap(&vol, Phase::Groups);
-    judge_files(&vol, groups, &primary.sb, options, clock)
+    Ok(judge_files(&vol, groups, &primary.sb, options, clock))
 }
 
 /// Phase 2: all groups, in order.
 fn judge_groups(vol: &Volume<'_>, primary: &Superblock, options: &Options<'_>) -> Vec<Group> {
-    let count = vol.geo.agcount as usize;
+    // Of a truncated volume the groups that are there at all.
+    let there = vol.dev.size().0.div_ceil(u64::from(vol.geo.agblocks) << vol.geo.blocklog);
+    let count = index(u64::from(vol.geo.agcount).min(there));
     let done = AtomicU64::new(0);
-    let judge = |own: &mut Vec<(usize, Group)>, index: usize| {
-        let agno = ag_number(index);
-        if index > 0 {
+    let judge = |own: &mut Vec<(usize, Group)>, place: usize| {
+        let agno = ag_number(place);
+        if place > 0 {
             superblocks::judge_secondary(vol, primary, agno);
         }
-        own.push((index, groups::judge(vol, agno)));
+        own.push((place, groups::judge(vol, agno)));
         let done = done.fetch_add(1, Ordering::Relaxed) + 1;
         options.progress.report(Phase::Groups, done, count as u64);
     };
     let mut groups: Vec<_> =
         parallel::for_each(options.threads, count, Vec::new, judge).into_iter().flatten().collect();
-    groups.sort_unstable_by_key(|(index, _)| *index);
+    groups.sort_unstable_by_key(|(place, _)| *place);
     groups.into_iter().map(|(_, group)| group).collect()
 }
 
@@ -151,7 +153,7 @@ fn judge_files(
     primary: &Superblock,
     options: &Options<'_>,
     mut clock: Clock,
-) -> Result<Report, Error> {
+) -> Report {
     let table = InodeTable::new(&vol.geo, &mut groups);
     let known = groups.iter().all(|group| group.chunks.complete);
     let shared = Inodes {
@@ -178,7 +180,7 @@ fn judge_files(
     tree::judge_counters(&shared, primary, &totals);
     clock.lap(vol, Phase::Tree);
 
-    Ok(Report {
+    Report {
         warnings: vol.sink.count(Severity::Warning),
         errors: vol.sink.count(Severity::Error),
         fatals: vol.sink.count(Severity::Fatal),
@@ -193,7 +195,7 @@ fn judge_files(
         extents: totals.iter().map(|total| total.extents).sum(),
         log_clean: vol.log_clean,
         memory_peak: table.bytes() + (extents * size_of::<census::Used>()) as u64 + dirs.bytes(),
-    })
+    }
 }
 
 /// Phase 5: the space of all groups.
@@ -201,8 +203,8 @@ fn judge_space(shared: &Inodes<'_, '_>, options: &Options<'_>) -> Vec<space::Tot
     let count = shared.groups.len();
     let forks_known = shared.forks_known.load(Ordering::Relaxed);
     let done = AtomicU64::new(0);
-    let judge = |own: &mut Vec<space::Totals>, index: usize| {
-        let totals = space::judge(shared.vol, ag_number(index), &shared.groups[index], forks_known);
+    let judge = |own: &mut Vec<space::Totals>, place: usize| {
+        let totals = space::judge(shared.vol, ag_number(place), &shared.groups[place], forks_known);
         own.push(totals);
         let done = done.fetch_add(1, Ordering::Relaxed) + 1;
         options.progress.report(Phase::Space, done, count as u64);
@@ -210,9 +212,9 @@ fn judge_space(shared: &Inodes<'_, '_>, options: &Options<'_>) -> Vec<space::Tot
     parallel::for_each(options.threads, count, Vec::new, judge).into_iter().flatten().collect()
 }
 
-/// The number of the group at place `index`.
-fn ag_number(index: usize) -> AgNumber {
-    AgNumber(u32::try_from(index).unwrap_or(u32::MAX))
+/// The number of the group at `place`.
+fn ag_number(place: usize) -> AgNumber {
+    AgNumber(u32::try_from(place).unwrap_or(u32::MAX))
 }
 
 /// Takes the time and the findings of each phase.

@@ -80,7 +80,7 @@ fn judge_neighbours(vol: &Volume<'_>, ctx: &Ctx<'_>, rec: &refcount::Rec, into: 
         vol.sink.error(ctx.require("refcountbt.overlap", apart, wanted, start));
         let same = last_end == start && last_count == count;
         let domains = (last_start ^ start) & u64::from(refcount::COW_FLAG) != 0;
-        let longest = end - last_start > u64::from(u32::MAX);
+        let longest = end.saturating_sub(last_start) > u64::from(u32::MAX);
         let wanted = "one record for neighbours with one count";
         let merged = !same || domains || longest;
         vol.sink.error(ctx.require("refcountbt.adjacent", merged, wanted, start));

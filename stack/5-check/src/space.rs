@@ -39,13 +39,14 @@ pub(crate) fn judge(vol: &Volume<'_>, agno: AgNumber, group: &Group, forks_known
     let mut entered = HashSet::new();
     let rmapbt = judge_rmapbt(vol, agno, group, &mut entered);
     let refcountbt = judge_refcountbt(vol, agno, group, &mut entered);
-    let fdblocks = judge_agf_counters(vol, agno, group, rmapbt.as_ref().map(|t| t.blocks));
+    let fdblocks = judge_agf_counters(vol, agno, group, rmapbt.as_ref());
 
     let mut used = std::mem::take(&mut *group.used.lock().unwrap_or_else(PoisonError::into_inner));
     used.sort_unstable_by_key(Used::key);
     let trees_known = rmapbt.as_ref().is_none_or(|t| t.records.is_some())
         && refcountbt.as_ref().is_none_or(Option::is_some);
-    let all_known = forks_known && trees_known && group.chunks.complete && group.agf.is_some();
+    let all_known =
+        forks_known && trees_known && group.chunks.complete && group.agfl_blocks.is_some();
     let overlaps = judge_claims(vol, agno, &used);
     if group.free_known {
         judge_gaps(vol, agno, &used, &group.free, all_known);
@@ -59,7 +60,7 @@ pub(crate) fn judge(vol: &Volume<'_>, agno: AgNumber, group: &Group, forks_known
     }
     Totals {
         free: group.free.iter().map(|e| u64::from(e.len)).sum::<u64>()
-            + u64::from(group.agfl_blocks),
+            + u64::from(group.agfl_blocks.unwrap_or(0)),
         shared: shares.iter().map(|s| u64::from(s.len)).sum(),
         fdblocks,
         extents: used.len() as u64,
@@ -126,13 +127,13 @@ fn judge_agf_counters(
     vol: &Volume<'_>,
     agno: AgNumber,
     group: &Group,
-    rmap_blocks: Option<Option<u32>>,
+    rmapbt: Option<&RmapTree>,
 ) -> Option<u64> {
     let agf = group.agf.as_ref()?;
     let ctx = vol.ctx(agf::location(&vol.geo, agno));
     let mut btreeblks = group.alloc_tree_blocks?.saturating_sub(2);
-    if let Some(rmap_blocks) = rmap_blocks {
-        let blocks = rmap_blocks?;
+    if let Some(tree) = rmapbt {
+        let blocks = tree.blocks?;
         vol.sink.error(ctx.eq("agf.rmapblocks", blocks, agf.rmapblocks.get()));
         btreeblks = btreeblks.saturating_add(blocks.saturating_sub(1));
     }
@@ -140,7 +141,8 @@ fn judge_agf_counters(
         vol.sink.error(ctx.eq("agf.btreeblks", btreeblks, agf.btreeblks.get()));
     }
     let free: u64 = group.free.iter().map(|e| u64::from(e.len)).sum();
-    group.free_known.then(|| free + u64::from(group.agfl_blocks) + u64::from(btreeblks))
+    let agfl = group.agfl_blocks?;
+    group.free_known.then(|| free + u64::from(agfl) + u64::from(btreeblks))
 }
 
 /// A place in group `agno`, called "block".
@@ -195,20 +197,19 @@ fn judge_gaps(vol: &Volume<'_>, agno: AgNumber, used: &[Used], free: &[Extent], 
             (None, Some(_)) => false,
         };
         let covered = used_end.max(free_end);
-        let next_user = if used_first { used.next().copied() } else { None };
-        let (start, end) = match (next_user, used_first) {
-            (Some(u), _) => (u.start, u.end()),
-            (None, _) => {
-                let Some(f) = free.next() else { break };
-                (f.start, f.start.saturating_add(f.len))
-            }
+        let user = if used_first { used.next() } else { None };
+        let (start, end) = if let Some(user) = user {
+            (user.start, user.end())
+        } else {
+            let Some(extent) = free.next() else { break };
+            (extent.start, extent.start.saturating_add(extent.len))
         };
         if all_known && start > covered {
             report_leak(vol, agno, covered, start);
         }
         let other_end = if used_first { free_end } else { used_end };
         if start < other_end {
-            let who = next_user.map_or_else(|| "somebody".to_owned(), |u| u.owner_name());
+            let who = user.map_or_else(|| "somebody".to_owned(), Used::owner_name);
             let blocks = other_end.min(end).saturating_sub(start);
             let found = format!("{blocks} blocks used by {who} and free");
             let ctx = block_ctx(vol, agno, start);

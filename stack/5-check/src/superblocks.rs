@@ -228,6 +228,15 @@ fn compare(vol: &Volume<'_>, ctx: &Ctx<'_>, primary: &Superblock, sb: &Superbloc
     let uuid = |bytes: [u8; 16]| xfskit_units::Uuid::from_bytes(bytes);
     sink.warning(ctx.eq("sb.uuid", uuid(primary.uuid), uuid(sb.uuid)));
     sink.error(ctx.lsn("sb.lsn", sb.lsn()));
+    // mkfs leaves these unset in most copies; any other number is nobody's.
+    let named = [
+        ("sb.rootino", primary.rootino.get(), sb.rootino.get()),
+        ("sb.rbmino", primary.rbmino.get(), sb.rbmino.get()),
+        ("sb.rsumino", primary.rsumino.get(), sb.rsumino.get()),
+    ];
+    for (id, expected, found) in named.into_iter().filter(|(_, _, ino)| *ino != u64::MAX) {
+        sink.warning(ctx.eq(id, expected, found));
+    }
     if sb.inprogress != 0 {
         let quota = [sb.uquotino, sb.gquotino, sb.pquotino];
         let stray = quota.iter().take(if vol.geo.v5() { 3 } else { 2 });

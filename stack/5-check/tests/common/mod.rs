@@ -1,0 +1,185 @@
+//! Kept images that the kernel filled, places in them, and single faults with checksums made right.
+#![allow(dead_code, unreachable_pub, clippy::unwrap_used)]
+
+use std::collections::BTreeSet;
+use std::io::Read;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use xfskit_block::{BlockDevice, MemDevice, OverlayDevice};
+use xfskit_check::{Finding, Options, Report, check};
+use xfskit_format::inode::{Dinode, Format};
+use xfskit_format::sb::Superblock;
+use xfskit_units::{AgNumber, ByteLen, ByteOffset, Geometry};
+
+/// An unpacked image.
+pub struct Image {
+    pub bytes: Vec<u8>,
+    pub geo: Geometry,
+    base: Arc<dyn BlockDevice>,
+}
+
+/// A metadata structure: where it is, how long, where its CRC is.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    pub offset: usize,
+    pub len: usize,
+    pub crc: Option<usize>,
+}
+
+impl Image {
+    /// Unpacks the kept image `name`.
+    pub fn kept(name: &str) -> Self {
+        let folder = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/images"));
+        let packed = std::fs::read(folder.join(format!("{name}.img.zst"))).unwrap();
+        let mut bytes = Vec::new();
+        let mut decoder = zstd::Decoder::new(packed.as_slice()).unwrap();
+        decoder.window_log_max(31).unwrap();
+        decoder.read_to_end(&mut bytes).unwrap();
+        let dev = MemDevice::new(ByteLen(bytes.len() as u64));
+        for (chunk, at) in bytes.chunks(65536).zip((0u64..).step_by(65536)) {
+            if chunk.iter().any(|&b| b != 0) {
+                dev.write_at(ByteOffset(at), chunk).unwrap();
+            }
+        }
+        let geo = Superblock::verify(&bytes[..512], AgNumber(0)).unwrap().geometry();
+        Self { bytes, geo, base: Arc::new(dev) }
+    }
+
+    /// A view of the image that can be damaged.
+    pub fn copy(&self) -> OverlayDevice {
+        OverlayDevice::new(Arc::clone(&self.base))
+    }
+
+    fn with_crc(&self, offset: usize, len: usize, crc: usize) -> Place {
+        Place { offset, len, crc: self.geo.v5().then_some(crc) }
+    }
+
+    /// Sector `index` of group `agno`.
+    pub fn header(&self, agno: u32, index: u32) -> Place {
+        let daddr = self.geo.ag_header_daddr(AgNumber(agno), index);
+        let crc = [224, 216, 312, 32][index as usize];
+        self.with_crc(usize::try_from(daddr.0).unwrap() * 512, self.geo.sectsize(), crc)
+    }
+
+    /// The `nth` structure whose first bytes are `magic`.
+    pub fn magic(&self, magic: &[u8], nth: usize) -> Place {
+        let mut found = self.metadata();
+        found.retain(|place| self.bytes[place.offset..].starts_with(magic));
+        found[nth]
+    }
+
+    /// The `nth` structure whose bytes from 8 on are `magic`: a hash leaf or node.
+    pub fn da(&self, magic: u16, nth: usize) -> Place {
+        let mut found = self.metadata();
+        found.retain(|place| {
+            let head = &self.bytes[place.offset..];
+            head[8..10] == magic.to_be_bytes() && !head.starts_with(b"X")
+        });
+        found[nth]
+    }
+
+    /// The first inode that `fits`, wherever chunks are.
+    pub fn inode(&self, fits: impl Fn(&Dinode<'_>) -> bool) -> Place {
+        let mut found = self.metadata();
+        found.retain(|place| {
+            let bytes = &self.bytes[place.offset..];
+            bytes.starts_with(b"IN")
+                && Dinode::parse(bytes, &self.geo).is_some_and(|inode| fits(&inode))
+        });
+        found[0]
+    }
+
+    /// A regular file with `extents` extents in its inode.
+    pub fn file(&self, extents: u64) -> Place {
+        self.inode(|i| {
+            i.is_regular() && i.nextents() == extents && i.format() == Some(Format::Extents)
+        })
+    }
+
+    /// Every metadata structure that says what it is.
+    pub fn metadata(&self) -> Vec<Place> {
+        let mut places = Vec::new();
+        let (blocksize, dirblk) = (self.geo.blocksize(), self.geo.dirblksize());
+        let log = self.geo.log_daddr().map_or(0, |d| usize::try_from(d.0).unwrap() * 512);
+        let log_len = self.geo.logblocks as usize * blocksize;
+        for offset in (0..self.bytes.len()).step_by(512) {
+            let bytes = &self.bytes[offset..];
+            if bytes.len() < blocksize || (log..log + log_len).contains(&offset) {
+                continue;
+            }
+            let block = offset % blocksize == 0;
+            let place = match &bytes[..4] {
+                b"XFSB" => self.with_crc(offset, 512, 224),
+                b"XAGF" => self.with_crc(offset, 512, 216),
+                b"XAGI" => self.with_crc(offset, 512, 312),
+                b"XAFL" => self.with_crc(offset, 512, 32),
+                b"AB3B" | b"AB3C" | b"IAB3" | b"FIB3" | b"RMB3" | b"R3FC" if block => {
+                    self.with_crc(offset, blocksize, 52)
+                }
+                b"ABTB" | b"ABTC" | b"IABT" | b"BMAP" if block => {
+                    Place { offset, len: blocksize, crc: None }
+                }
+                b"BMA3" if block => self.with_crc(offset, blocksize, 64),
+                b"XDB3" | b"XDD3" | b"XDF3" | b"XD2B" | b"XD2D" | b"XD2F" if block => {
+                    self.with_crc(offset, dirblk, 4)
+                }
+                b"XARM" | b"XSLM" if block => self.with_crc(offset, blocksize, 12),
+                [b'I', b'N', ..] if offset % self.geo.inodesize() == 0 => {
+                    self.with_crc(offset, self.geo.inodesize(), 100)
+                }
+                _ => match u16::from_be_bytes([bytes[8], bytes[9]]) {
+                    0x3df1 | 0x3dff | 0xd2f1 | 0xd2ff if block => self.with_crc(offset, dirblk, 12),
+                    0x3bee | 0xfbee if block => self.with_crc(offset, blocksize, 12),
+                    0x3ebe | 0xfebe if block => self.with_crc(offset, self.node_len(bytes), 12),
+                    _ => continue,
+                },
+            };
+            places.push(place);
+        }
+        places
+    }
+
+    /// A node of a directory is a directory block, one of attributes a block: its children tell.
+    fn node_len(&self, bytes: &[u8]) -> usize {
+        let first = if self.geo.v5() { 64 } else { 16 };
+        let before = u32::from_be_bytes(bytes[first + 4..first + 8].try_into().unwrap());
+        if before >= self.geo.dir_leafblk().0 {
+            self.geo.dirblksize()
+        } else {
+            self.geo.blocksize()
+        }
+    }
+
+    /// The image with `change` made to the structure at `place`, its checksum made right.
+    pub fn damaged(&self, place: Place, change: impl FnOnce(&mut [u8])) -> OverlayDevice {
+        let dev = self.copy();
+        damage(&dev, place, change);
+        dev
+    }
+}
+
+/// Damages one more structure of `dev`.
+pub fn damage(dev: &OverlayDevice, place: Place, change: impl FnOnce(&mut [u8])) {
+    let at = ByteOffset(place.offset as u64);
+    let mut bytes = vec![0; place.len];
+    dev.read_at(at, &mut bytes).unwrap();
+    change(&mut bytes);
+    if let Some(crc) = place.crc {
+        xfskit_crc::update(&mut bytes, crc);
+    }
+    dev.write_at(at, &bytes).unwrap();
+}
+
+/// Judges `dev`: the report and every finding.
+pub fn judge(dev: &dyn BlockDevice) -> (Report, Vec<Finding>) {
+    let mut findings = Vec::new();
+    let options = Options { threads: 2, ..Options::default() };
+    let report = check(dev, None, &options, &mut |finding| findings.push(finding)).unwrap();
+    (report, findings)
+}
+
+/// The ids of everything that is wrong with `dev`.
+pub fn ids(dev: &dyn BlockDevice) -> BTreeSet<&'static str> {
+    judge(dev).1.iter().map(|finding| finding.corruption.check.0).collect()
+}
