@@ -2,7 +2,7 @@
 //!
 //! A kernel refuses to mount a volume with an incompat feature it does not know, and mounts one
 //! with an unknown ro-compat feature for reading only. GRUB looks at the incompat features alone,
-//! never replays the log, and never writes. [`TABLE`] says since when each reader knows each
+//! never replays the log, and never writes. `TABLE` says since when each reader knows each
 //! feature; everything else here is derived from it. The sources are kernel pull requests,
 //! xfsprogs' change log and its LTS configuration files, and GRUB's releases.
 

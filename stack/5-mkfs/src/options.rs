@@ -1,7 +1,7 @@
 //! What the user asked for, in mkfs.xfs's own option syntax.
 //!
 //! `-d su=64k,sw=4` is option `-d` with two suboptions. [`Options::sub`] reads one such argument;
-//! [`SUBOPTIONS`] is the table of everything it knows. A field that was not given stays `None`, and
+//! `SUBOPTIONS` is the table of everything it knows. A field that was not given stays `None`, and
 //! the [geometry](crate::geometry) decides. What this maker cannot write (version 4, realtime,
 //! metadata directories) is understood and refused by name.
 
