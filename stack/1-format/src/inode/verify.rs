@@ -11,6 +11,8 @@ use crate::fault::{Expected, Value, Verdict};
 const DIR_MAX_BYTES: u64 = 96 << 30;
 /// Longest extent size hint, in filesystem blocks.
 const MAX_EXTSIZE: u32 = (1 << 21) - 1;
+/// Largest type of a file of the metadata directory tree.
+const MAX_METATYPE: u16 = 8;
 /// What files of the metadata directory tree have set.
 const METADATA_FLAGS: u16 =
     flags::IMMUTABLE | flags::SYNC | flags::NOATIME | flags::NODUMP | flags::NODEFRAG;
@@ -31,6 +33,7 @@ impl<'a> Dinode<'a> {
             let expected = Expected::Described("the type of a file".into());
             return Err(ctx.fault("inode.mode", expected, Value::Hex(inode.mode().into())));
         }
+        inode.verify_links(ctx, ino)?;
         inode.verify_size(ctx, kind)?;
         inode.verify_counters(ctx, kind)?;
         inode.verify_forkoff(ctx, kind)?;
@@ -54,6 +57,21 @@ impl<'a> Dinode<'a> {
                 ctx.uuid("inode.uuid", v3.uuid)
             }
         }
+    }
+
+    /// The old link count is gone (metadata files keep their type there), and the unlinked list
+    /// goes on in the group.
+    fn verify_links(&self, ctx: &Ctx<'_>, ino: Ino) -> Verdict {
+        if self.v3.is_some() {
+            match self.flags2() & flags2::METADATA {
+                0 => ctx.eq("inode.onlink", 0, self.core.onlink.get())?,
+                _ => ctx.at_most("inode.metatype", MAX_METATYPE, self.core.onlink.get())?,
+            }
+        }
+        let Some(next) = self.next_unlinked() else { return Ok(()) };
+        let exists =
+            ctx.geo.ino_split(ino).is_some_and(|(agno, _)| ctx.geo.valid_agino(agno, next));
+        ctx.require("inode.next_unlinked", exists, "an inode of the group, or none", next)
     }
 
     /// Directories and symlinks have content as long as they have links.
