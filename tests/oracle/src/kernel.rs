@@ -123,7 +123,11 @@ fn xattrs_at(dir: BorrowedFd, name: &[u8], path: &[u8]) -> BTreeMap<Vec<u8>, Vec
         Err(Errno::TOOBIG) => panic!("{}: too many attributes to list", show(path)),
         Err(error) => panic!("listxattr {}: {error}", show(path)),
     };
-    let names = buffer[..length].split(|&byte| byte == 0).filter(|name| !name.is_empty());
+    // To root, Linux lists an access list twice: as it is stored, too. xfskit shows it once.
+    let stored: [&[u8]; 2] = [b"trusted.SGI_ACL_FILE", b"trusted.SGI_ACL_DEFAULT"];
+    let names = buffer[..length]
+        .split(|&byte| byte == 0)
+        .filter(|name| !name.is_empty() && !stored.contains(name));
     names
         .map(|name| {
             let mut value = vec![0; 64 << 10];

@@ -60,6 +60,6 @@ fn recover(name: &str) {
     let mount = Mount::read_only(&recovered, &scratch).expect("mount");
     let linux = kernel::manifest(mount.path());
     mount.unmount().expect("unmount");
-    let differences = ours::inode_differences(&image, &linux, 10);
+    let differences = ours::differences(&image, &linux);
     assert!(differences.is_empty(), "{}", differences.join("\n"));
 }

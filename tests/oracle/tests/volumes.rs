@@ -76,8 +76,10 @@ fn judge(name: &str) {
     let mount = Mount::read_only(&image, &scratch).expect("mount");
     let linux = kernel::manifest(mount.path());
     mount.unmount().expect("unmount");
-    let differences = ours::inode_differences(&image, &linux, 10);
+    let differences = ours::differences(&image, &linux);
     assert!(differences.is_empty(), "{}", differences.join("\n"));
+    let lookups = ours::lookups(&image, &linux);
+    assert!(lookups.is_empty(), "{}", lookups.join("\n"));
     let verdict = ours::verdict(&image);
     assert!(verdict.errors.is_empty(), "check of a clean volume: {verdict:#?}");
 }

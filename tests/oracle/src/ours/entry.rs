@@ -1,9 +1,15 @@
 //! One file as xfskit sees it, in the words of the manifest.
 
+use std::collections::BTreeMap;
+use std::ops::{ControlFlow, Range};
+use std::path::Path;
 use std::sync::Arc;
 
-use xfskit_block::{BlockDevice, FileDevice, OpenMode, OverlayDevice};
-use xfskit_core::{Inode, OpenOptions, Volume};
+use xfskit_block::{BlockDevice, FileDevice, OpenMode};
+use xfskit_core::attr::Xattr;
+use xfskit_core::file::File;
+use xfskit_core::{Inode, OpenOptions, Result, Volume};
+use xfskit_format::inode::FileType;
 use xfskit_format::timestamp::Timestamp;
 use xfskit_units::ByteOffset;
 
@@ -11,26 +17,19 @@ use crate::fsxattr;
 use crate::image::Image;
 use crate::manifest::{Digest, Entry, Extra, Time};
 
-/// Opens the volume as any reader does, its journal replayed in memory; and says how many changes
-/// the journal began and did not end.
-pub fn open(image: &Image) -> (Volume, usize) {
-    let device = FileDevice::open(image.path(), OpenMode::ReadOnly).expect("open the image");
-    let overlay: Arc<dyn BlockDevice> = Arc::new(OverlayDevice::new(Arc::new(device)));
-    let log_dev = image.log().map(|path| -> Arc<dyn BlockDevice> {
-        Arc::new(FileDevice::open(path, OpenMode::ReadOnly).expect("open the log"))
-    });
-    let sb = xfskit_core::volume::read_superblock(&*overlay).expect("a superblock");
-    let replay = xfskit_core::recovery::replay(&*overlay, log_dev.as_deref(), &sb).expect("replay");
-    let options = OpenOptions { recovery: false, log_dev, ..OpenOptions::default() };
-    let volume = Volume::open(overlay, &options).expect("open the volume");
-    (volume, replay.unfinished.len())
+/// Opens the volume as any reader does, its journal replayed in memory.
+pub(super) fn open(image: &Image) -> Volume {
+    let open = |path: &Path| -> Arc<dyn BlockDevice> {
+        Arc::new(FileDevice::open(path, OpenMode::ReadOnly).expect("open the image"))
+    };
+    let options = OpenOptions { log_dev: image.log().map(open), ..OpenOptions::default() };
+    Volume::open(open(image.path()), &options).expect("open the volume")
 }
 
-/// Everything about one inode but its attributes.
-pub fn entry(volume: &Volume, inode: &Inode) -> Result<Entry, String> {
+/// Everything about one inode.
+pub(super) fn entry(volume: &Volume, inode: &Inode) -> Result<Entry> {
     let (core, geo) = (inode.core(), volume.geo());
     let time = |t: Timestamp| -> Time { (t.sec, t.nsec) };
-    let kind = u32::from(core.mode()) & 0o170_000;
     let mut entry = Entry {
         ino: inode.ino().0,
         mode: core.mode().into(),
@@ -44,37 +43,56 @@ pub fn entry(volume: &Volume, inode: &Inode) -> Result<Entry, String> {
         mtime: time(core.mtime()),
         ctime: time(core.ctime()),
         btime: core.crtime().map(time).unwrap_or_default(),
+        xattrs: xattrs(volume, inode)?,
         ..Entry::default()
     };
     if core.is_dir() || core.is_regular() {
         entry.extra = Some(extra(inode, geo.blocklog));
     }
     if core.is_regular() {
-        let file = volume.open_file(inode).map_err(|error| error.to_string())?;
+        let file = volume.open_file(inode)?;
         let ranges = file.data_ranges();
         entry.data = ranges.iter().map(|range| (range.start, range.end - range.start)).collect();
-        let mut digest = Digest::default();
-        let mut buffer = vec![0; 1 << 20];
-        for range in ranges {
-            let mut at = range.start;
-            while at < range.end {
-                let left = usize::try_from(range.end - at).unwrap_or(usize::MAX);
-                let part = left.min(buffer.len());
-                let read = file.read_at(ByteOffset(at), &mut buffer[..part]);
-                if read.map_err(|error| error.to_string())? != part {
-                    return Err(format!("short read at {at}"));
-                }
-                digest.update(&buffer[..part]);
-                at += part as u64;
-            }
-        }
-        entry.digest = digest.finish();
+        entry.digest = digest(&file, &ranges)?;
     }
-    if kind == 0o120_000 {
-        let target = volume.readlink(inode).map_err(|error| error.to_string())?;
-        entry.target = Some(target);
+    if core.file_type() == Some(FileType::Symlink) {
+        entry.target = Some(volume.readlink(inode)?);
     }
     Ok(entry)
+}
+
+fn digest(file: &File, ranges: &[Range<u64>]) -> Result<u64> {
+    let mut digest = Digest::default();
+    let mut buffer = vec![0; 1 << 20];
+    for range in ranges {
+        let mut at = range.start;
+        while at < range.end {
+            let left = usize::try_from(range.end - at).unwrap_or(usize::MAX);
+            let part = left.min(buffer.len());
+            let read = file.read_at(ByteOffset(at), &mut buffer[..part])?;
+            assert_eq!(read, part, "bytes read at {at}");
+            digest.update(&buffer[..part]);
+            at += part as u64;
+        }
+    }
+    Ok(digest.finish())
+}
+
+fn xattrs(volume: &Volume, inode: &Inode) -> Result<BTreeMap<Vec<u8>, Vec<u8>>> {
+    let mut found = BTreeMap::new();
+    let mut failed = None;
+    volume.xattrs(inode, &mut |xattr| match xattr {
+        Ok(Xattr { name, value }) => {
+            let twin = found.insert(name, value.into_owned());
+            assert!(twin.is_none(), "inode {}: an attribute is listed twice", inode.ino());
+            ControlFlow::Continue(())
+        }
+        Err(error) => {
+            failed = Some(error);
+            ControlFlow::Break(())
+        }
+    })?;
+    failed.map_or(Ok(found), Err)
 }
 
 /// What `FS_IOC_FSGETXATTR` makes of an inode: `xfs.h` gives the flags of both sides.

@@ -1,18 +1,17 @@
 //! What xfskit makes of a volume: its verdict, and the manifest of its tree.
 
-pub mod entry;
+mod entry;
+mod tree;
 
-use std::collections::BTreeMap;
+pub use tree::{differences, lookups, manifest};
+
 use std::path::Path;
 
 use xfskit_block::{BlockDevice, FileDevice, OpenMode};
 use xfskit_check::{Severity, check};
 use xfskit_mkfs::{DeviceFacts, Stamp};
-use xfskit_units::Ino;
 
 use crate::image::Image;
-use crate::manifest::{Entry, Manifest, show};
-use crate::need::note;
 
 /// Has `xfskit mkfs` make a volume on the image; `options` in the words of mkfs.xfs.
 pub fn mkfs(image: &Image, options: &[&str]) -> Result<(), String> {
@@ -69,35 +68,4 @@ pub fn verdict(image: &Image) -> Verdict {
         Err(error) => verdict.errors.push(error.to_string()),
     }
     verdict
-}
-
-/// How the inodes of `linux` look to xfskit, differences first found, at most `limit` lines. Names
-/// and attributes are not looked at.
-pub fn inode_differences(image: &Image, linux: &Manifest, limit: usize) -> Vec<String> {
-    let (volume, unfinished) = entry::open(image);
-    let mut found = Vec::new();
-    let mut seen: BTreeMap<u64, Result<Entry, String>> = BTreeMap::new();
-    for (path, expected) in &linux.entries {
-        let ours = seen.entry(expected.ino).or_insert_with(|| {
-            let inode = volume.iget(Ino(expected.ino)).map_err(|error| error.to_string())?;
-            entry::entry(&volume, &inode)
-        });
-        match ours {
-            Err(why) => found.push(format!("{}: {why}", show(path))),
-            Ok(ours) => {
-                let expected = Entry { xattrs: BTreeMap::new(), ..expected.clone() };
-                expected.differences(ours, &show(path), &mut found);
-            }
-        }
-        if found.len() > limit {
-            break;
-        }
-    }
-    if unfinished > 0 {
-        // Mostly space of removed files, on its way to be freed: nothing that the tree shows. But
-        // where it does show, only finishing the change would give what Linux gives.
-        note(&format!("{unfinished} intents are unfinished; {} differences", found.len()));
-        found.clear();
-    }
-    found
 }
