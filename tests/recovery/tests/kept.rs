@@ -1,0 +1,122 @@
+//! Dirty volumes that are kept with the sources: no kernel needed.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use xfskit_block::{BlockDevice, MemDevice, OverlayDevice};
+use xfskit_core::recovery::{open_log, replay};
+use xfskit_core::volume::read_superblock;
+use xfskit_format::log::record::{self, BLOCK};
+use xfskit_test_fuzzing::{Rng, image::unpack};
+use xfskit_test_oracle::need::Need;
+use xfskit_test_oracle::{Image, Scratch, Xfsprogs, needs};
+use xfskit_test_recovery::{complaints, replay_in_place};
+use xfskit_units::{ByteLen, ByteOffset};
+
+const KEPT: [&str; 2] = ["v5-dirty", "v4-dirty"];
+
+fn memory(name: &str) -> Arc<MemDevice> {
+    let bytes = unpack(name);
+    let dev = MemDevice::new(ByteLen(bytes.len() as u64));
+    dev.write_at(ByteOffset(0), &bytes).expect("memory");
+    Arc::new(dev)
+}
+
+#[test]
+fn xfs_repair_is_content_with_a_replayed_volume_of_either_version() {
+    if !needs(&[Need::Xfsprogs]) {
+        return;
+    }
+    for name in KEPT {
+        let scratch = Scratch::new(name);
+        let bytes = unpack(name);
+        let image = Image::sparse(&scratch, "image", bytes.len() as u64);
+        std::fs::write(image.path(), bytes).expect("scratch space");
+        let replay = replay_in_place(&image).unwrap_or_else(|why| panic!("{name}: {why}"));
+        assert!(!replay.clean && replay.unfinished.is_empty(), "{name}");
+        assert!(replay.items.inodes > 0 && replay.items.buffers > 0, "{name}");
+        // 6.1 knows version 4.
+        let tools = Xfsprogs::installed().expect("xfsprogs");
+        assert_eq!(complaints(&tools, &image), "", "{name}");
+    }
+}
+
+#[test]
+fn replaying_twice_changes_nothing() {
+    for name in KEPT {
+        let dev = OverlayDevice::new(memory(name));
+        let sb = read_superblock(&dev).expect("superblock");
+        replay(&dev, None, &sb).expect("first replay");
+        let content = |dev: &OverlayDevice| {
+            let ranges = dev.changed_ranges();
+            let read = |range: &std::ops::Range<ByteOffset>| {
+                let mut bytes = vec![0; usize::try_from(range.end.0 - range.start.0).unwrap()];
+                dev.read_at(range.start, &mut bytes).expect("memory");
+                bytes
+            };
+            let bytes: Vec<_> = ranges.iter().map(read).collect();
+            (ranges, bytes)
+        };
+        let first = content(&dev);
+        replay(&dev, None, &sb).expect("second replay");
+        assert!(content(&dev) == first, "{name}");
+    }
+}
+
+/// Changes a few bytes of one record's payload or header and makes its checksum right again.
+fn damage(dev: &dyn BlockDevice, rng: &mut Rng) {
+    let geo = read_superblock(dev).expect("superblock").geometry();
+    let log = open_log(dev, None, &geo).expect("log");
+    let records: Vec<_> = log.records().map(|record| record.expect("a good record")).collect();
+    let chosen = &records[rng.below(records.len())];
+    let headers = chosen.header.header_blocks();
+    let mut bytes =
+        log.ring().read_blocks(chosen.at, u32::try_from(chosen.header.blocks()).unwrap()).unwrap();
+    let (head, payload) = bytes.split_at_mut(headers * BLOCK);
+    record::unpack(head, payload);
+    let len = chosen.header.len.get() as usize;
+    for _ in 0..=rng.below(4) {
+        let at = rng.below(len);
+        match rng.below(4) {
+            0 => payload[at] ^= 1 << rng.below(8),
+            1 => payload[at] = [0, 1, 0x7f, 0x80, 0xff][rng.below(5)],
+            2 => payload[at..(at + 8).min(len)].fill(0xff),
+            _ => {
+                let from = rng.below(len);
+                let n = (1 + rng.below(64)).min(len - at.max(from));
+                payload.copy_within(from..from + n, at);
+            }
+        }
+    }
+    if rng.below(8) == 0 {
+        // The header, its checksum and magic aside.
+        let at = 4 + rng.below(24);
+        head[at] ^= 1 << rng.below(8);
+    }
+    record::pack(&mut bytes, headers, chosen.header.cycle.get());
+    record::sum(&mut bytes[..headers * BLOCK + len], headers);
+    log.ring().write(chosen.at, &bytes).unwrap();
+}
+
+#[test]
+fn a_damaged_journal_is_replayed_or_refused_but_never_brings_anything_down() {
+    let (mut replayed, mut refused) = (0, 0);
+    for name in KEPT {
+        let base = memory(name);
+        for seed in 0..400 {
+            let dev = OverlayDevice::new(base.clone());
+            let mut rng = Rng(seed);
+            damage(&dev, &mut rng);
+            let start = Instant::now();
+            let sb = read_superblock(&dev).expect("the superblock is not in the log");
+            match replay(&dev, None, &sb) {
+                Ok(_) => replayed += 1,
+                Err(_) => refused += 1,
+            }
+            let took = start.elapsed();
+            assert!(took < Duration::from_secs(10), "{name}, seed {seed}: {took:?}");
+        }
+    }
+    eprintln!("{replayed} replayed, {refused} refused");
+    assert!(replayed > 0 && refused > 0);
+}
