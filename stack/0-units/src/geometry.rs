@@ -5,6 +5,8 @@
 //! group has fewer than 2^32 blocks, the device fewer than 2^52. Methods that take numbers *from
 //! the disk* nevertheless check them and answer `Option`.
 
+use std::cmp::Ordering;
+
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -77,6 +79,34 @@ pub struct Geometry {
     pub uuid: Uuid,
     /// The UUID that metadata blocks carry; equals `uuid` unless META_UUID is set.
     pub meta_uuid: Uuid,
+}
+
+/// Which inode numbers a volume can have: [`Geometry::valid_inos`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ValidInos {
+    /// Bits of an inode number within its group.
+    bits: u32,
+    /// The last group, which may be shorter than the others.
+    last: AgNumber,
+    /// First and last inode of every group but the last one.
+    full: Option<(AgIno, AgIno)>,
+    /// First and last inode of the last group.
+    short: Option<(AgIno, AgIno)>,
+}
+
+impl ValidInos {
+    /// True where `ino` can be an inode of the volume.
+    #[inline]
+    pub fn contains(&self, ino: Ino) -> bool {
+        let agno = ino.0.checked_shr(self.bits).unwrap_or(0);
+        let range = match agno.cmp(&self.last.0.into()) {
+            Ordering::Less => self.full,
+            Ordering::Equal => self.short,
+            Ordering::Greater => None,
+        };
+        let agino = ino.0 & low_mask(self.bits);
+        range.is_some_and(|(first, last)| (first.0.into()..=last.0.into()).contains(&agino))
+    }
 }
 
 /// Low `bits` bits set.
@@ -224,6 +254,13 @@ impl Geometry {
     /// True where `ino` can be an inode of this volume.
     pub fn valid_ino(&self, ino: Ino) -> bool {
         self.ino_split(ino).is_some_and(|(agno, agino)| self.valid_agino(agno, agino))
+    }
+
+    /// The same question, prepared for many numbers.
+    pub fn valid_inos(&self) -> ValidInos {
+        let bits = u32::from(self.agblklog + self.inopblog);
+        let last = AgNumber(self.agcount.saturating_sub(1));
+        ValidInos { bits, last, full: self.agino_range(AgNumber(0)), short: self.agino_range(last) }
     }
 
     // ---- blocks ------------------------------------------------------------------------------
@@ -419,6 +456,17 @@ mod tests {
         assert!(!geo.valid_fsb_extent(FsBlock(19199), 2));
         assert!(!geo.valid_fsb_extent(FsBlock(u64::MAX), u64::MAX));
         assert!(!geo.valid_ino(Ino(u64::MAX)));
+    }
+
+    #[test]
+    fn prepared_inode_checks_agree_with_the_plain_ones() {
+        let geo = Geometry { dblocks: RfsBlock(76_000), ..small() };
+        let prepared = geo.valid_inos();
+        let edges = [0, 63, 64, 65, 127, 145_000, 147_199, 147_200, 153_599, 153_600, 262_143];
+        for ino in (0..6).flat_map(|ag: u64| edges.map(|agino| Ino(ag << 18 | agino))) {
+            assert_eq!(prepared.contains(ino), geo.valid_ino(ino), "inode {ino}");
+        }
+        assert!(!prepared.contains(Ino(u64::MAX)));
     }
 
     #[test]

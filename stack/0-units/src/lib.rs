@@ -18,7 +18,7 @@ pub mod lsn;
 pub mod number;
 
 pub use features::{Features, Version};
-pub use geometry::Geometry;
+pub use geometry::{Geometry, ValidInos};
 pub use lsn::Lsn;
 pub use number::{
     AgBlock, AgIno, AgNumber, ByteLen, ByteOffset, DaBlock, Daddr, ExtLen, FilBlks, FileOff,

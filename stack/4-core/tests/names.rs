@@ -6,16 +6,20 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
-use xfskit_block::{FileDevice, OpenMode};
+use xfskit_block::{BlockDevice, FileDevice, OpenMode};
 use xfskit_core::{Inode, OpenOptions, Volume};
 use xfskit_format::inode::FileType;
 use xfskit_test_oracle::matrix::{self, Case};
-use xfskit_test_oracle::{Entry, Manifest, Mount, Need, Scratch, kernel, needs};
+use xfskit_test_oracle::{Entry, Image, Manifest, Mount, Need, Scratch, kernel, needs};
 use xfskit_units::Ino;
 
-fn open(path: &Path) -> Volume {
-    let dev = FileDevice::open(path, OpenMode::ReadOnly).unwrap();
-    Volume::open(Arc::new(dev), &OpenOptions::default()).unwrap()
+fn device(path: &Path) -> Arc<dyn BlockDevice> {
+    Arc::new(FileDevice::open(path, OpenMode::ReadOnly).unwrap())
+}
+
+fn open(image: &Image<'_>) -> Volume {
+    let options = OpenOptions { log_dev: image.log().map(device), ..OpenOptions::default() };
+    Volume::open(device(image.path()), &options).unwrap()
 }
 
 /// Name, inode, type, cookie behind.
@@ -110,7 +114,7 @@ fn judge(case: &Case) {
     let mount = Mount::read_only(&image, &scratch).unwrap();
     let manifest = kernel::manifest(mount.path());
     mount.unmount().unwrap();
-    let vol = open(image.path());
+    let vol = open(&image);
     let dirs = children(&manifest);
     let mut paths: BTreeMap<u64, BTreeSet<Vec<u8>>> = BTreeMap::new();
     for (path, entry) in &manifest.entries {
@@ -136,7 +140,9 @@ fn judge(case: &Case) {
 
 fn judge_named(names: &[&str]) {
     if needs(&[Need::Mount, Need::Xfsprogs]) {
-        names.iter().for_each(|name| judge(&matrix::named(name)));
+        for name in names {
+            judge(&matrix::named(name));
+        }
     }
 }
 
@@ -158,6 +164,8 @@ fn parent_pointers_lead_to_every_path() {
 #[test]
 fn the_whole_matrix_agrees_in_the_long_run() {
     if xfskit_test_oracle::long() && needs(&[Need::Mount, Need::Xfsprogs]) {
-        matrix::cases().iter().for_each(judge);
+        for case in matrix::cases() {
+            judge(&case);
+        }
     }
 }

@@ -12,7 +12,7 @@
 //! last two bytes of each, is its own offset. No unused space borders on another. `bestfree` names
 //! the three longest, longest first.
 
-use xfskit_units::{Geometry, Ino};
+use xfskit_units::{Geometry, Ino, ValidInos};
 use zerocopy::big_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -238,13 +238,14 @@ impl<'a> Data<'a> {
         let mut best = BestCheck { bestfree: self.bestfree, seen: [false; 3] };
         let (mut index, mut entries) = (0, 0u32);
         let mut after_unused = false;
+        let inos = ctx.geo.valid_inos();
         while slots.offset < slots.area.len() {
             let ctx = ctx.entry(index);
             let offset = slots.offset;
             match slots.next() {
                 None => return Err(slots.why(&ctx)),
                 Some(Slot::Entry(entry)) => {
-                    verify_entry(&entry, &ctx, offset)?;
+                    verify_entry(&entry, &ctx, &inos, offset)?;
                     if self.form == Form::Block {
                         self.verify_hashed(&entry, &ctx)?;
                     }
@@ -327,10 +328,10 @@ fn split_tail(block: &[u8], head: usize) -> Option<(&[u8], &[LeafEntry], u32)> {
     Some((block.get(..start)?, da::table(block, start, count)?, stale))
 }
 
-fn verify_entry(entry: &Entry<'_>, ctx: &Ctx<'_>, offset: usize) -> Verdict {
+fn verify_entry(entry: &Entry<'_>, ctx: &Ctx<'_>, inos: &ValidInos, offset: usize) -> Verdict {
     ctx.at_least("dir.data.namelen", 1, entry.name.len())?;
     ctx.eq("dir.data.tag", offset, usize::from(entry.offset))?;
-    let known = ctx.geo.valid_ino(entry.inumber);
+    let known = inos.contains(entry.inumber);
     ctx.require("dir.data.inumber", known, "an inode number", entry.inumber)?;
     if let Some(filetype) = entry.filetype {
         ctx.at_most("dir.data.filetype", FTYPE_END.saturating_sub(1), filetype)?;

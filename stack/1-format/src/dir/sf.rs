@@ -89,7 +89,8 @@ impl<'a> Sf<'a> {
         let Some(sf) = Self::parse(bytes, geo) else {
             return Err(ctx.short("dir.sf.size", bytes.len()));
         };
-        let parent_ok = geo.valid_ino(sf.parent);
+        let inos = geo.valid_inos();
+        let parent_ok = inos.contains(sf.parent);
         ctx.require("dir.sf.parent", parent_ok, "an inode number", sf.parent)?;
         let mut list = sf.list.clone();
         let mut end = Layout::of(geo).dir_first_entry;
@@ -101,7 +102,7 @@ impl<'a> Sf<'a> {
             };
             ctx.at_least("dir.sf.namelen", 1, entry.name.len())?;
             ctx.at_least("dir.sf.offset", end, entry.offset.into())?;
-            let known = geo.valid_ino(entry.inumber);
+            let known = inos.contains(entry.inumber);
             ctx.require("dir.sf.inumber", known, "an inode number", entry.inumber)?;
             if let Some(filetype) = entry.filetype {
                 ctx.at_most("dir.sf.filetype", FTYPE_END.saturating_sub(1), filetype)?;
