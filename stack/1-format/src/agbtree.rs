@@ -87,7 +87,7 @@ pub struct Ids {
     pub ptr: &'static str,
 }
 
-macro_rules! ids {
+macro_rules! tree_ids {
     ($tree:literal) => {
         Ids {
             tree: $tree,
@@ -134,12 +134,12 @@ impl Tree {
     /// Name and check ids.
     pub fn ids(self) -> &'static Ids {
         match self {
-            Self::Bno => const { &ids!("bnobt") },
-            Self::Cnt => const { &ids!("cntbt") },
-            Self::Ino => const { &ids!("inobt") },
-            Self::Fino => const { &ids!("finobt") },
-            Self::Rmap => const { &ids!("rmapbt") },
-            Self::Refcount => const { &ids!("refcountbt") },
+            Self::Bno => const { &tree_ids!("bnobt") },
+            Self::Cnt => const { &tree_ids!("cntbt") },
+            Self::Ino => const { &tree_ids!("inobt") },
+            Self::Fino => const { &tree_ids!("finobt") },
+            Self::Rmap => const { &tree_ids!("rmapbt") },
+            Self::Refcount => const { &tree_ids!("refcountbt") },
         }
     }
 
@@ -327,7 +327,7 @@ impl<'a> Block<'a> {
 mod tests {
     use super::*;
     use crate::rmap::owner;
-    use crate::testing::{each_check_fails, geo_v4, geo_v5, golden};
+    use crate::testing::{broken, each_check_fails, geo_v4, geo_v5, geo_v5_1k, golden};
 
     /// Blocks 1, 3 and 5 of AG 0 of 1 GiB, written by mkfs.xfs 6.13.
     const BNOBT: &str = "
@@ -388,23 +388,94 @@ mod tests {
         assert_eq!(owners, expected);
     }
 
-    #[test]
-    fn each_field_is_checked() {
-        let geo = geo_v5();
-        let cases: &[(&str, usize, &[u8])] = &[
-            ("bnobt.magic", 0, b"AB3C"),
-            ("bnobt.level", 4, &[0, 3]),
-            ("bnobt.numrecs", 6, &[1, 0xfa]),
-            ("bnobt.leftsib", 8, &[0, 0, 0, 1]),
-            ("bnobt.rightsib", 12, &[0, 1, 0, 0]),
-            ("bnobt.bno", 16, &[0, 0, 0, 0, 0, 0, 0, 16]),
-            ("bnobt.lsn", 24, &[0, 0, 0, 2]),
-            ("bnobt.uuid", 32, &[0]),
-            ("bnobt.owner", 48, &[0, 0, 0, 1]),
-        ];
-        each_check_fails(&golden(4096, BNOBT), Some(CRC_OFFSET), cases, |block| {
-            Block::verify(block, &ctx(&geo, Tree::Bno, 1), Tree::Bno, AgNumber(0)).map(|_| ())
+    /// Every field of the head, broken. The last block of group 0 is 65535, or 81919.
+    macro_rules! breaks {
+        ($tree:literal) => {
+            &[
+                (concat!($tree, ".magic"), 0, &b"XXXX"[..]),
+                (concat!($tree, ".level"), 4, &[0, 9]),
+                (concat!($tree, ".numrecs"), 6, &[0x20, 0]),
+                (concat!($tree, ".leftsib"), 8, &[0, 0, 0, 0]),
+                (concat!($tree, ".rightsib"), 12, &[0, 1, 0x40, 0]),
+                (concat!($tree, ".bno"), 16, &[1]),
+                (concat!($tree, ".lsn"), 24, &[0, 0, 0, 2]),
+                (concat!($tree, ".uuid"), 32, &[0]),
+                (concat!($tree, ".owner"), 48, &[0xff]),
+                (concat!($tree, ".crc"), CRC_OFFSET, &[0; 4]),
+            ]
+        };
+    }
+
+    /// `block`, which stands at `at` and has children at `ptrs`, passes; each broken field is named.
+    fn judge(tree: Tree, block: &[u8], at: (u32, u32), ptrs: &[u32], cases: &[Case<'_>]) {
+        let geo = if block.len() == 1024 { geo_v5_1k() } else { geo_v5() };
+        let (agno, agbno) = (AgNumber(at.0), AgBlock(at.1));
+        let head = Some(Lsn(0x1_0000_ffff));
+        let ctx = Ctx::new(&geo, tree.location(&geo, agno, agbno)).log_head(head);
+        let good = Block::verify(block, &ctx, tree, agno).unwrap();
+        assert_eq!(good.ptrs().iter().map(|ptr| ptr.get()).collect::<Vec<_>>(), ptrs);
+        each_check_fails(block, Some(CRC_OFFSET), cases, |block| {
+            Block::verify(block, &ctx, tree, agno).map(drop)
         });
+        // A block is no sibling of itself.
+        let itself = broken(block, 8, &agbno.0.to_be_bytes(), Some(CRC_OFFSET));
+        let fault = Block::verify(&itself, &ctx, tree, agno).unwrap_err();
+        assert_eq!(fault.check.0, tree.ids().leftsib);
+    }
+
+    type Case<'a> = (&'a str, usize, &'a [u8]);
+
+    macro_rules! linux {
+        ($name:literal) => {
+            golden(1024, include_str!(concat!("golden/", $name, ".txt")))
+        };
+    }
+
+    #[test]
+    fn each_field_of_a_leaf_is_checked() {
+        judge(Tree::Bno, &golden(4096, BNOBT), (0, 1), &[], breaks!("bnobt"));
+        judge(Tree::Cnt, &linux!("cntbt-leaf"), (3, 3), &[], breaks!("cntbt"));
+        judge(Tree::Ino, &golden(4096, INOBT), (0, 3), &[], breaks!("inobt"));
+        judge(Tree::Fino, &linux!("finobt-leaf"), (0, 1981), &[], breaks!("finobt"));
+        judge(Tree::Rmap, &golden(4096, RMAPBT), (0, 5), &[], breaks!("rmapbt"));
+        judge(Tree::Refcount, &linux!("refcountbt-leaf"), (1, 316), &[], breaks!("refcountbt"));
+    }
+
+    #[test]
+    fn each_field_of_a_node_is_checked() {
+        judge(Tree::Bno, &linux!("bnobt-node"), (1, 784), &[2, 744, 904], breaks!("bnobt"));
+        judge(Tree::Cnt, &linux!("cntbt-node"), (1, 864), &[3, 944, 824], breaks!("cntbt"));
+        judge(Tree::Ino, &linux!("inobt-node"), (0, 1964), &[4, 14], breaks!("inobt"));
+        judge(Tree::Fino, &linux!("finobt-node"), (0, 1982), &[5, 1981], breaks!("finobt"));
+        let ptrs = [6, 65544, 65546];
+        judge(Tree::Rmap, &linux!("rmapbt-node"), (2, 65545), &ptrs, breaks!("rmapbt"));
+        let ptrs = [7, 306, 316, 426];
+        judge(Tree::Refcount, &linux!("refcountbt-node"), (1, 308), &ptrs, breaks!("refcountbt"));
+    }
+
+    #[test]
+    fn keys_of_a_node_are_those_of_its_children() {
+        let geo = geo_v5_1k();
+        let node = |tree: Tree, bytes: &'static [u8], (agno, agbno): (u32, u32)| {
+            let agno = AgNumber(agno);
+            let ctx = Ctx::new(&geo, tree.location(&geo, agno, AgBlock(agbno)));
+            Block::verify(bytes, &ctx, tree, agno).unwrap()
+        };
+        let cnt = node(Tree::Cnt, linux!("cntbt-node").leak(), (1, 864));
+        let keys: Vec<_> =
+            cnt.keys::<alloc::Rec>().iter().map(|k| (k.start().0, k.len().0)).collect();
+        assert_eq!(keys, [(0x1b0, 1), (0x22e, 1), (0x2ed, 1)]);
+        let fino = node(Tree::Fino, linux!("finobt-node").leak(), (0, 1982));
+        assert_eq!(fino.keys::<U32>(), [U32::new(0x40), U32::new(0x840)]);
+        let leaf = node(Tree::Fino, linux!("finobt-leaf").leak(), (0, 1981));
+        assert_eq!(leaf.recs::<inobt::Rec>()[0].startino, 0x840);
+        let refcount = node(Tree::Refcount, linux!("refcountbt-node").leak(), (1, 308));
+        let leaf = node(Tree::Refcount, linux!("refcountbt-leaf").leak(), (1, 316));
+        assert_eq!(refcount.keys::<U32>()[2], leaf.recs::<refcount::Rec>()[0].startblock);
+        let rmap = node(Tree::Rmap, linux!("rmapbt-node").leak(), (2, 65545));
+        let keys = rmap.keys::<rmap::KeyPair>();
+        assert_eq!(keys[0].low.sort_key(), (0, owner::FS, 0));
+        assert_eq!(keys[0].high.sort_key().0, 0x1_002e);
     }
 
     #[test]

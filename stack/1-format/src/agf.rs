@@ -189,6 +189,7 @@ mod tests {
             ("agf.refcntblocks", 84, &[0, 1, 0, 1]),
             ("agf.refcntroot", 88, &[0; 4]),
             ("agf.refcntlevel", 92, &[0; 4]),
+            ("agf.crc", CRC_OFFSET, &[0; 4]),
             ("agf.lsn", 208, &[0, 0, 0, 2]),
         ];
         each_check_fails(&golden(512, AGF_0), Some(CRC_OFFSET), cases, |block| {

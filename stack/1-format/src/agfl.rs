@@ -157,6 +157,7 @@ mod tests {
             ("agfl.uuid", 8, &[0]),
             ("agfl.lsn", 24, &[0, 0, 0, 2]),
             ("agfl.bno", 500, &[0, 1, 0, 0]),
+            ("agfl.crc", CRC_OFFSET, &[0; 4]),
         ];
         each_check_fails(&agfl_0(), Some(CRC_OFFSET), cases, |block| {
             Agfl::verify(block, &ctx, AgNumber(0)).map(|_| ())

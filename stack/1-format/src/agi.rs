@@ -155,6 +155,7 @@ mod tests {
             ("agi.lsn", 320, &[0, 0, 0, 2]),
             ("agi.free_root", 328, &[0; 4]),
             ("agi.free_level", 332, &[0; 4]),
+            ("agi.crc", CRC_OFFSET, &[0; 4]),
         ];
         each_check_fails(&agi_0(), Some(CRC_OFFSET), cases, |block| {
             Agi::verify(block, &ctx, AgNumber(0)).map(|_| ())

@@ -66,6 +66,12 @@ pub(crate) struct Ids {
     pub(crate) bno: &'static str,
     pub(crate) owner: &'static str,
     pub(crate) lsn: &'static str,
+}
+
+/// … and those of a block that is chained to its siblings.
+#[derive(Debug)]
+pub(crate) struct ChainIds {
+    pub(crate) own: Ids,
     pub(crate) forw: &'static str,
     pub(crate) back: &'static str,
 }
@@ -79,8 +85,6 @@ macro_rules! ids {
             bno: concat!($kind, ".bno"),
             owner: concat!($kind, ".owner"),
             lsn: concat!($kind, ".lsn"),
-            forw: concat!($kind, ".forw"),
-            back: concat!($kind, ".back"),
         }
     };
 }
@@ -143,9 +147,10 @@ pub(crate) fn verify_info<'a>(
     block: &'a [u8],
     ctx: &Ctx<'_>,
     fork: Fork,
-    ids: &Ids,
+    chain: &ChainIds,
     magics: &[u16],
 ) -> Verdict<&'a BlkInfo> {
+    let ids = &chain.own;
     if block.len() != block_len(ctx.geo, fork) {
         return Err(ctx.short(ids.magic, block.len()));
     }
@@ -163,7 +168,7 @@ pub(crate) fn verify_info<'a>(
         };
         ids.identity(ctx, own.uuid, own.bno, own.owner, own.lsn)?;
     }
-    for (id, sibling) in [(ids.forw, info.forw.get()), (ids.back, info.back.get())] {
+    for (id, sibling) in [(chain.forw, info.forw.get()), (chain.back, info.back.get())] {
         let itself = ctx.at.fileoff.is_some_and(|at| at.0 == u64::from(sibling));
         let valid = sibling == 0 || (!itself && valid_dablk(ctx.geo, fork, sibling));
         ctx.require(id, valid, "another block of the tree, or none", sibling)?;
@@ -221,7 +226,8 @@ impl<'a> Node<'a> {
     /// # Errors
     /// The first check that fails.
     pub fn verify(block: &'a [u8], ctx: &Ctx<'_>, fork: Fork) -> Verdict<Self> {
-        const IDS: Ids = ids!("da.node");
+        const IDS: ChainIds =
+            ChainIds { own: ids!("da.node"), forw: "da.node.forw", back: "da.node.back" };
         let layout = Layout::of(ctx.geo);
         verify_info(block, ctx, fork, &IDS, &[layout.da_node_magic])?;
         let count = bytes::be16(block, layout.da_count).unwrap_or(0);

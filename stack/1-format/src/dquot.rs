@@ -151,8 +151,14 @@ mod tests {
                 ("dquot.id", 7, &[0]),
                 ("dquot.lsn", 112, &[0, 0, 0, 2]),
                 ("dquot.uuid", 120, &[0]),
+                ("dquot.crc", CRC_OFFSET, &[0; 4]),
             ],
             |slot| Dqblk::verify(slot, &ctx, Kind::Group, 1000).map(drop),
         );
+        let mut old = geo.clone();
+        old.features.incompat &= !xfskit_units::features::incompat::BIGTIME;
+        let (slot, ctx) = (slot(&geo), Ctx::new(&old, ctx.at));
+        let fault = Dqblk::verify(&slot, &ctx, Kind::Group, 1000).unwrap_err();
+        assert_eq!(fault.check.0, "dquot.type.bigtime");
     }
 }

@@ -73,6 +73,7 @@ mod tests {
                 ("rtsb.uuid", 24, &[0]),
                 ("rtsb.meta_uuid", 40, &[0]),
                 ("rtsb.rest", 4095, &[1]),
+                ("rtsb.crc", CRC_OFFSET, &[0; 4]),
             ],
             |block| RtSuperblock::verify(block, &ctx).map(drop),
         );

@@ -451,9 +451,10 @@ impl Superblock {
             ctx.eq("sb.rbmblocks", 0, self.rbmblocks.get())?;
             ctx.eq("sb.rextslog", 0, self.rextslog)?;
         } else {
-            let rext_bytes =
-                u64::from(self.rextsize.get()).saturating_mul(self.blocksize.get().into());
-            ctx.within("sb.rextsize", 4096.min(rext_bytes.max(1))..=1 << 30, rext_bytes)?;
+            let blocksize = u64::from(self.blocksize.get());
+            let rext_bytes = u64::from(self.rextsize.get()).saturating_mul(blocksize);
+            let least = if ctx.geo.features.zoned() { blocksize } else { 4096 };
+            ctx.within("sb.rextsize", least..=1 << 30, rext_bytes)?;
         }
         if ctx.geo.features.sparse() {
             let chunk = power(self.inodelog).saturating_mul(64) >> self.blocklog;
@@ -518,6 +519,39 @@ mod tests {
         0b0: 00000000 00000002 00000000 00000000
         0c0: 00000000 00000001 0000028a 0000028a";
 
+    /// Written by mkfs.xfs 6.1 -r extsize=64k, 100 MiB.
+    const PRIMARY_RT: &str = "
+        000: 58465342 00001000 00000000 00040000
+        010: 00000000 00006400 00000000 00000640
+        020: 11111111 22223333 44445555 55555555
+        030: 00000000 00020005 00000000 00000080
+        040: 00000000 00000081 00000000 00000082
+        050: 00000010 00010000 00000004 00000001
+        060: 00004000 b4a50200 02000008 00000000
+        070: 00000000 00000000 0c090903 100a0019
+        080: 00000000 00000040 00000000 0000003d
+        090: 00000000 0003bfe2 00000000 00000640
+        0b0: 00000000 00000008 00000000 00000000
+        0c0: 00000000 00000001 0000018a 0000018a
+        0d0: 00000000 00000009 0000000b 00000000
+        0e0: 77f97efc 00000004 00000000 00000000";
+
+    /// Written by mkfs.xfs 6.1 -i sparse=0.
+    const PRIMARY_WHOLE_CHUNKS: &str = "
+        000: 58465342 00001000 00000000 00040000
+        020: 11111111 22223333 44445555 55555555
+        030: 00000000 00020006 00000000 00000060
+        040: 00000000 00000061 00000000 00000062
+        050: 00000001 00010000 00000004 00000000
+        060: 00004000 b4a50200 02000008 00000000
+        070: 00000000 00000000 0c090903 10000019
+        080: 00000000 00000040 00000000 0000003d
+        090: 00000000 0003bfe0 00000000 00000000
+        0b0: 00000000 00000004 00000000 00000000
+        0c0: 00000000 00000001 0000018a 0000018a
+        0d0: 00000000 0000000d 00000009 00000000
+        0e0: 35914a26 00000000 00000000 00000000";
+
     fn verify(sector: &[u8]) -> Verdict {
         match Superblock::verify(sector, AgNumber(0)) {
             Ok(_) => Ok(()),
@@ -571,8 +605,30 @@ mod tests {
             ("sb.rextslog", 125, &[1]),
             ("sb.inoalignmt", 180, &[0, 0, 0, 4]),
             ("sb.tail", 300, &[1]),
+            ("sb.crc", CRC_OFFSET, &[0; 4]),
         ];
         each_check_fails(&golden(512, PRIMARY_1G), Some(CRC_OFFSET), cases, verify);
+    }
+
+    #[test]
+    fn fields_that_only_some_volumes_use_are_checked_there() {
+        let realtime: &[(&str, usize, &[u8])] = &[
+            ("sb.rextsize", 80, &[0, 0, 0, 0]),
+            ("sb.rextsize", 80, &[0, 4, 0, 1]),
+            ("sb.crc", CRC_OFFSET, &[0; 4]),
+        ];
+        each_check_fails(&golden(512, PRIMARY_RT), Some(CRC_OFFSET), realtime, verify);
+        let whole_chunks: &[(&str, usize, &[u8])] =
+            &[("sb.spino_align", 228, &[0, 0, 0, 4]), ("sb.crc", CRC_OFFSET, &[0; 4])];
+        let good = golden(512, PRIMARY_WHOLE_CHUNKS);
+        each_check_fails(&good, Some(CRC_OFFSET), whole_chunks, verify);
+        let v4: &[(&str, usize, &[u8])] = &[
+            ("sb.agblocks", 84, &[0, 0, 0, 1]),
+            ("sb.logsectlog", 193, &[9]),
+            ("sb.logsectsize", 194, &[2, 0]),
+            ("sb.tail", 208, &[1]),
+        ];
+        each_check_fails(&golden(512, PRIMARY_V4), None, v4, verify);
     }
 
     #[test]

@@ -88,7 +88,7 @@ mod tests {
     use xfskit_units::{Daddr, Ino};
 
     use super::*;
-    use crate::testing::{each_check_fails, geo_v4, geo_v5, golden};
+    use crate::testing::{broken, each_check_fails, geo_v4, geo_v5, golden};
 
     fn at() -> Location {
         Location::of("symlink").ino(Ino(133)).daddr(Daddr(120), Sectors(8))
@@ -110,10 +110,15 @@ mod tests {
                 ("symlink.owner", 32, &[1]),
                 ("symlink.bno", 40, &[1]),
                 ("symlink.lsn", 48, &[0, 0, 0, 2]),
+                ("symlink.crc", CRC_OFFSET, &[0; 4]),
             ],
             |block| verify(block, &ctx, 0, ByteLen(400)).map(drop),
         );
         assert_eq!(verify(&block, &ctx, 0, ByteLen(400)).unwrap(), [b'a'; 400]);
+        // A size that no inode passes with.
+        let long = broken(&block, 8, &[0, 0, 4, 0], Some(CRC_OFFSET));
+        let fault = verify(&long, &ctx, 0, ByteLen(1024)).unwrap_err();
+        assert_eq!(fault.check.0, "symlink.length");
     }
 
     #[test]

@@ -104,7 +104,8 @@ pub(crate) fn broken(good: &[u8], offset: usize, bytes: &[u8], crc: Option<usize
 }
 
 /// Breaks one field after the other: each case is the check that must fail, the field's offset and
-/// the bytes to put there. `verify` judges the whole block.
+/// the bytes to put there. `verify` judges the whole block. A block with a CRC (at `crc`) has a case
+/// that breaks just that.
 pub(crate) fn each_check_fails(
     good: &[u8],
     crc: Option<usize>,
@@ -113,17 +114,14 @@ pub(crate) fn each_check_fails(
 ) {
     verify(good).expect("the golden bytes pass");
     for (id, offset, bytes) in cases {
-        let bad = broken(good, *offset, bytes, crc);
+        let bad = broken(good, *offset, bytes, crc.filter(|field| field != offset));
         let fault: Corruption =
             *verify(&bad).expect_err(&format!("{id}: byte {offset:#x} broken, nothing noticed"));
         assert_eq!(fault.check.0, *id, "byte {offset:#x} broken: {fault}");
     }
     if let Some(field) = crc {
-        let mut bad = good.to_vec();
-        bad[field] ^= 1;
-        let fault = *verify(&bad).expect_err("a wrong CRC");
-        let field = fault.check.0.rsplit_once('.').map(|(_, field)| field);
-        assert_eq!(field, Some("crc"), "{fault}");
+        let tried = cases.iter().any(|(_, offset, _)| *offset == field);
+        assert!(tried, "no case breaks the CRC at {field:#x}");
     }
     for len in [0, 1, good.len() / 2] {
         assert!(verify(&good[..len]).is_err(), "a block cut to {len} bytes");

@@ -14,7 +14,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use crate::attr::{INCOMPLETE, LOCAL, NAMESPACE, Namespace, VALUE_MAX, parent, verify_flags};
 use crate::bytes;
 use crate::ctx::Ctx;
-use crate::da::{self, BlkInfo, Ids, ids};
+use crate::da::{self, BlkInfo, ChainIds, ids};
 use crate::fault::{Fork, Verdict};
 use crate::hash;
 use crate::layout::Layout;
@@ -170,7 +170,8 @@ impl<'a> Leaf<'a> {
     /// # Errors
     /// The first check that fails.
     pub fn verify(block: &'a [u8], ctx: &Ctx<'_>) -> Verdict<Self> {
-        const IDS: Ids = ids!("attr.leaf");
+        const IDS: ChainIds =
+            ChainIds { own: ids!("attr.leaf"), forw: "attr.leaf.forw", back: "attr.leaf.back" };
         let layout = Layout::of(ctx.geo);
         da::verify_info(block, ctx, Fork::Attr, &IDS, &[layout.attr_leaf_magic])?;
         let start = layout.attr_leaf_header;

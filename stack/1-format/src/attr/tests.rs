@@ -156,6 +156,7 @@ fn each_check_of_a_leaf_fails_by_its_name() {
             ("attr.leaf.hashval", 0x50, &first_hash_again),
             ("attr.leaf.overlap", 0x64, &second.to_be_bytes()),
             ("attr.leaf.hashval", last, &[0xff, 0xff]),
+            ("attr.leaf.crc", da::CRC_OFFSET, &[0; 4]),
         ],
         |block| judge(&g, block),
     );
@@ -229,6 +230,7 @@ fn each_check_of_a_node_fails_by_its_name() {
             ("da.node.level", 0x3a, &[0, 6]),
             ("da.node.order", 0x40, &[0xff]),
             ("da.node.before", 0x44, &[0, 0, 0, 0]),
+            ("da.node.crc", da::CRC_OFFSET, &[0; 4]),
         ],
         |block| Node::verify(block, &g.ctx(), Fork::Attr).map(|_| ()),
     );
@@ -270,6 +272,7 @@ fn each_check_of_a_remote_block_fails_by_its_name() {
             ("attr.remote.owner", 0x20, &[1]),
             ("attr.remote.bno", 0x28, &[1]),
             ("attr.remote.lsn", 0x30, &[0]),
+            ("attr.remote.crc", remote::CRC_OFFSET, &[0; 4]),
         ],
         |block| remote::verify(block, &g.ctx(), 0, 1500).map(|_| ()),
     );

@@ -16,7 +16,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::bytes;
 use crate::ctx::Ctx;
-use crate::da::{self, BlkInfo, Ids, ids};
+use crate::da::{self, BlkInfo, ChainIds, ids};
 use crate::dir::DataPtr;
 use crate::fault::{Fork, Verdict};
 use crate::layout::Layout;
@@ -112,7 +112,8 @@ impl<'a> Leaf<'a> {
     /// # Errors
     /// The first check that fails.
     pub fn verify(block: &'a [u8], ctx: &Ctx<'_>, kind: Option<Kind>) -> Verdict<Self> {
-        const IDS: Ids = ids!("dir.leaf");
+        const IDS: ChainIds =
+            ChainIds { own: ids!("dir.leaf"), forw: "dir.leaf.forw", back: "dir.leaf.back" };
         let layout = Layout::of(ctx.geo);
         let magics = [layout.dir_leafn_magic, layout.dir_leaf1_magic];
         let magics = match kind {

@@ -195,6 +195,7 @@ fn each_check_of_a_data_block_fails_by_its_name() {
             ("dir.block.order", 0xfa8, &[0xff]),
             ("dir.block.hashval", 0xfb4, &[0, 0, 0, 9]),
             ("dir.block.hashval", 0x69, b"g"),
+            ("dir.data.crc", data::CRC_OFFSET, &[0; 4]),
         ],
         |block| Data::verify(block, &g.ctx(), Some(Form::Block)).map(|_| ()),
     );
@@ -231,7 +232,11 @@ fn dots_and_names_are_judged_apart() {
     bad[0x69] = b'/';
     assert_eq!(salvage(&bad, &g.geo).count(), 6, "all names but the one with a slash");
     let data = Data::verify(&g.block, &g.ctx(), None).unwrap();
-    assert!(data.verify_dots(&g.ctx(), Ino(1)).is_err());
+    assert_eq!(data.verify_dots(&g.ctx(), Ino(1)).unwrap_err().check.0, "dir.data.dot");
+    let dotless = broken(&g.block, 0x59, b"x", Some(data::CRC_OFFSET));
+    let data = Data::parse(&dotless, &g.geo).unwrap();
+    assert_eq!(data.verify_dots(&g.ctx(), Ino(262_208)).unwrap_err().check.0, "dir.data.dotdot");
+    let data = Data::verify(&g.block, &g.ctx(), None).unwrap();
     let entry = Entry { name: b"a/b", ..data.entry_at(0x60).unwrap() };
     assert_eq!(entry.verify_name(&g.ctx()).unwrap_err().check.0, "dir.name");
     assert!(data.entry_at(0x60).unwrap().verify_name(&g.ctx()).is_ok());
@@ -279,6 +284,7 @@ fn each_check_of_a_leaf_fails_by_its_name() {
             ("dir.leaf.order", 0x50, &[0xff]),
             ("dir.leaf.address", 0x54, &[0xff]),
             ("dir.leaf.bestcount", 0xffc, &[0xff]),
+            ("dir.leaf.crc", da::CRC_OFFSET, &[0; 4]),
         ],
         |block| Leaf::verify(block, &g.ctx(), None).map(|_| ()),
     );
@@ -309,6 +315,7 @@ fn each_check_of_a_free_index_fails_by_its_name() {
             ("dir.free.nvalid", 0x34, &[1]),
             ("dir.free.nused", 0x38, &[0, 0, 0, 2]),
             ("dir.free.nused", 0x40, &[0xff, 0xff]),
+            ("dir.free.crc", data::CRC_OFFSET, &[0; 4]),
         ],
         |block| Free::verify(block, &g.ctx()).map(|_| ()),
     );

@@ -123,6 +123,7 @@ fn each_broken_field_of_a_file_is_named() {
             ("inode.cowextsize.unused", 0x83, &[1]),
             ("inode.inumber", 0x98, &[1]),
             ("inode.uuid", 0xa0, &[0]),
+            ("inode.crc", CRC_OFFSET, &[0; 4]),
         ],
         |bytes| judge(bytes, &geo, 131).map(drop),
     );
@@ -204,6 +205,18 @@ fn rules_between_fields_are_named() {
 }
 
 #[test]
+fn a_hint_for_realtime_files_is_in_whole_realtime_extents() {
+    let (mut geo, mut bytes) = (geo_v5(), linux!("dir", 512));
+    let core = InodeMut::new(&mut bytes).unwrap().core;
+    core.core.flags = (flags::RTINHERIT | flags::EXTSZINHERIT).into();
+    core.core.extsize = 6.into();
+    stamp(&mut bytes);
+    judge(&bytes, &geo, 136).unwrap();
+    geo.rextsize = 4;
+    assert_eq!(judge(&bytes, &geo, 136).unwrap_err().check.0, "inode.extsize.rt");
+}
+
+#[test]
 fn flags_need_their_feature_on_the_volume() {
     let (mut geo, bytes) = (geo_v5(), linux!("chr", 512));
     geo.features.incompat &= !incompat::NREXT64;
@@ -241,6 +254,7 @@ fn each_broken_field_of_a_metadata_directory_is_named() {
             ("inode.metadata.dmstate", 0x59, &[1]),
             ("inode.metadata.flags", 0x5a, &[0x20]),
             ("inode.metadata.dax", 0x7f, &[0x39]),
+            ("inode.crc", CRC_OFFSET, &[0; 4]),
         ],
         |bytes| judge(bytes, &geo, 129).map(drop),
     );
