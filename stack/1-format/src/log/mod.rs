@@ -22,6 +22,8 @@ pub mod item;
 pub mod op;
 pub mod record;
 pub mod stamp;
+#[cfg(test)]
+mod tests;
 pub mod unmount;
 
 pub use item::Item;
