@@ -138,16 +138,15 @@ impl File<'_> {
 
     /// The ranges of bytes that hold content, in order; between them are zeroes. Neighbours are
     /// one range.
-    pub fn data_ranges(&self) -> Vec<Range<u64>> {
-        let mut ranges: Vec<Range<u64>> = Vec::new();
+    pub fn data_ranges(&self) -> Vec<Range<ByteOffset>> {
+        let mut ranges: Vec<Range<ByteOffset>> = Vec::new();
         for segment in self.segments(0..self.size) {
             let bytes = clip(self.vol.geo(), &segment, 0..self.size);
+            let (start, end) = (ByteOffset(bytes.start), ByteOffset(bytes.end));
             match (segment.backing, ranges.last_mut()) {
                 (Backing::Hole | Backing::Unwritten(_), _) => {}
-                (Backing::Written(_), Some(last)) if last.end == bytes.start => {
-                    last.end = bytes.end;
-                }
-                (Backing::Written(_), _) => ranges.push(bytes),
+                (Backing::Written(_), Some(last)) if last.end == start => last.end = end,
+                (Backing::Written(_), _) => ranges.push(start..end),
             }
         }
         ranges

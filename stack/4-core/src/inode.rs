@@ -77,7 +77,7 @@ impl Volume {
     /// Many inodes, their clusters read ahead together. Entry `i` of the answer belongs to
     /// `inos[i]`.
     pub fn iget_many(&self, inos: &[Ino]) -> Vec<Result<Inode>> {
-        let wanted: Vec<(Daddr, Sectors)> = inos
+        let mut wanted: Vec<(Daddr, Sectors)> = inos
             .iter()
             .filter_map(|&ino| {
                 let (agno, agino) = self.locate(ino).ok()?;
@@ -85,6 +85,7 @@ impl Volume {
                 Some(self.cluster_range(cluster))
             })
             .collect();
+        wanted.dedup();
         self.cache().read_ahead(&wanted);
         inos.iter().map(|&ino| self.iget(ino)).collect()
     }

@@ -125,7 +125,7 @@ fn holes_and_unwritten_blocks_read_as_zeroes() {
         assert_eq!(content(&vol, hole), expected, "{name}");
         let ranges = vol.open_file(hole).unwrap().data_ranges();
         assert_eq!(ranges.len(), 1, "{name}");
-        assert_eq!(ranges[0], 1 << 20..(1 << 20) + 4, "{name}");
+        assert_eq!(ranges[0], ByteOffset(1 << 20)..ByteOffset((1 << 20) + 4), "{name}");
 
         let unwritten = files.iter().find(|f| f.core().size().0 == 256 << 10).unwrap();
         let file = vol.open_file(unwritten).unwrap();

@@ -52,7 +52,8 @@ pub(super) fn entry(volume: &Volume, inode: &Inode) -> Result<Entry> {
     if core.is_regular() {
         let file = volume.open_file(inode)?;
         let ranges = file.data_ranges();
-        entry.data = ranges.iter().map(|range| (range.start, range.end - range.start)).collect();
+        entry.data =
+            ranges.iter().map(|range| (range.start.0, range.end.0 - range.start.0)).collect();
         entry.digest = digest(&file, &ranges)?;
     }
     if core.file_type() == Some(FileType::Symlink) {
@@ -61,13 +62,13 @@ pub(super) fn entry(volume: &Volume, inode: &Inode) -> Result<Entry> {
     Ok(entry)
 }
 
-fn digest(file: &File, ranges: &[Range<u64>]) -> Result<u64> {
+fn digest(file: &File, ranges: &[Range<ByteOffset>]) -> Result<u64> {
     let mut digest = Digest::default();
     let mut buffer = vec![0; 1 << 20];
     for range in ranges {
-        let mut at = range.start;
-        while at < range.end {
-            let left = usize::try_from(range.end - at).unwrap_or(usize::MAX);
+        let mut at = range.start.0;
+        while at < range.end.0 {
+            let left = usize::try_from(range.end.0 - at).unwrap_or(usize::MAX);
             let part = left.min(buffer.len());
             let read = file.read_at(ByteOffset(at), &mut buffer[..part])?;
             assert_eq!(read, part, "bytes read at {at}");
