@@ -7,32 +7,25 @@
 use xfskit_block::BlockDevice;
 use xfskit_format::timestamp::Timestamp;
 use xfskit_units::features::{features2, incompat, ro_compat, versionnum};
-use xfskit_units::{
-    AgBlock, AgNumber, ByteLen, Features, FsBlock, Geometry, Ino, RfsBlock, Uuid, Version,
-};
+use xfskit_units::{AgNumber, ByteLen, Features, Geometry, Ino, RfsBlock, Uuid, Version};
 
 use crate::error::{Error, refuse};
-use crate::layout::{self, AgLayout};
-use crate::minlog::min_log_blocks;
+use crate::layout::AgLayout;
+use crate::logspace;
 use crate::options::{Autofsck, Options, Quantity, StripeUnit, StripeWidth};
 
-const KIB: u64 = 1 << 10;
-const MIB: u64 = 1 << 20;
-const GIB: u64 = 1 << 30;
+pub(crate) const MIB: u64 = 1 << 20;
+pub(crate) const GIB: u64 = 1 << 30;
 const TIB: u64 = 1 << 40;
 
 /// Smallest allocation group, in bytes.
 const AG_MIN: u64 = 16 * MIB;
 /// Largest allocation group, in bytes; mkfs stays a block below.
 const AG_MAX: u64 = TIB;
-/// Most blocks of a log.
-const LOG_BLOCKS_MAX: u64 = 1 << 20;
-/// Most bytes of a log: 2 GiB less 10 MiB.
-const LOG_BYTES_MAX: u64 = 2 * GIB - 10 * MIB;
-/// Fewest blocks of a log.
-const LOG_BLOCKS_MIN: u64 = 512;
+/// Smallest allocation group that `concurrency` brings about, in bytes.
+const AG_CONCURRENT_MIN: u64 = 4 * GIB;
 /// Below this size mkfs.xfs refuses, and its log rules differ, in bytes.
-const SMALL: u64 = 300 * MIB;
+pub(crate) const SMALL: u64 = 300 * MIB;
 
 /// What mkfs needs to know about the devices.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -139,7 +132,7 @@ pub fn plan(options: &Options, facts: &DeviceFacts, stamp: Stamp) -> Result<Plan
     let stripe = Stripe::decide(options, facts, &sizes)?;
     decide_groups(&mut geo, options, &sizes, &stripe, &mut notes)?;
     decide_inodes(&mut geo, options, &sizes);
-    decide_log(&mut geo, options, facts, &sizes, &stripe)?;
+    logspace::decide(&mut geo, options, facts, &sizes, &stripe)?;
     decide_root(&mut geo)?;
     set_version_bits(&mut geo, options);
     if options.ascii_ci {
@@ -170,16 +163,16 @@ pub fn plan(options: &Options, facts: &DeviceFacts, stamp: Stamp) -> Result<Plan
 }
 
 /// Sizes in bytes that everything else is measured with.
-struct Sizes {
-    block: u32,
-    sector: u32,
-    log_sector: u32,
-    inode: u32,
-    dir_block: u32,
+pub(crate) struct Sizes {
+    pub(crate) block: u32,
+    pub(crate) sector: u32,
+    pub(crate) log_sector: u32,
+    pub(crate) inode: u32,
+    pub(crate) dir_block: u32,
     /// The device, or the part of it to use, in bytes.
-    bytes: u64,
+    pub(crate) bytes: u64,
     /// The same in blocks.
-    dblocks: u64,
+    pub(crate) dblocks: u64,
 }
 
 impl Sizes {
@@ -231,7 +224,8 @@ impl Sizes {
         Ok(sizes)
     }
 
-    fn in_bytes(&self, quantity: Quantity) -> Result<u64, Error> {
+    /// A quantity in bytes, now that block and sector are known.
+    pub(crate) fn in_bytes(&self, quantity: Quantity) -> Result<u64, Error> {
         match quantity.bytes(self.block, self.sector) {
             Some(bytes) => Ok(bytes),
             None => refuse!("{quantity:?} is more than 64 bits can count"),
@@ -326,9 +320,9 @@ fn set_version_bits(geo: &mut Geometry, options: &Options) {
 }
 
 /// The data stripe, in blocks; both 0 without one.
-struct Stripe {
-    unit: u32,
-    width: u32,
+pub(crate) struct Stripe {
+    pub(crate) unit: u32,
+    pub(crate) width: u32,
 }
 
 impl Stripe {
@@ -402,6 +396,13 @@ fn decide_groups(
             None => max,
         },
     };
+    if let Some(threads) = options.concurrency {
+        // More groups than usual, so that threads do not meet; but not small ones.
+        let count = u64::from(threads).min(dblocks * block / AG_CONCURRENT_MIN);
+        if count >= dblocks.div_ceil(agsize) {
+            agsize = dblocks / count;
+        }
+    }
     if stripe.unit != 0 {
         agsize = align_agsize(agsize, stripe, max);
         let aligned_disks = agsize.is_multiple_of(stripe.width.into())
@@ -461,129 +462,6 @@ fn decide_inodes(geo: &mut Geometry, options: &Options, sizes: &Sizes) {
     } else {
         geo.inoalignmt = if options.inode_align == Some(false) { 0 } else { cluster };
     }
-}
-
-fn decide_log(
-    geo: &mut Geometry,
-    options: &Options,
-    facts: &DeviceFacts,
-    sizes: &Sizes,
-    stripe: &Stripe,
-) -> Result<(), Error> {
-    let block = u64::from(sizes.block);
-    let sunit = log_stripe_unit(options, sizes, stripe)?;
-    geo.logsunit = if sunit == 0 { 1 } else { sunit };
-    let min = min_log_blocks(geo).max(LOG_BLOCKS_MIN);
-    let format_max = LOG_BLOCKS_MAX.min(LOG_BYTES_MAX / block);
-    let asked = options.log_size.map(|size| sizes.in_bytes(size)).transpose()?.map(|b| b / block);
-    let blocks = match (options.log_external, facts.log) {
-        (true, Some(log)) => {
-            let device = log.size.0 / block;
-            let unit = u64::from(sunit / sizes.block).max(1);
-            let blocks = asked.unwrap_or(device.min(format_max) / unit * unit);
-            if blocks > device {
-                refuse!("log of {blocks} blocks is larger than its device of {device} blocks");
-            }
-            check_log_unit(blocks, unit)?;
-            check_log_size(blocks, min, format_max)?;
-            blocks
-        }
-        (true, None) => return Err(Error::LogDevice),
-        (false, _) => internal_log(geo, options, sizes, stripe, sunit, asked, (min, format_max))?,
-    };
-    geo.logblocks = u32::try_from(blocks).unwrap_or(0);
-    Ok(())
-}
-
-fn check_log_size(blocks: u64, min: u64, max: u64) -> Result<(), Error> {
-    if blocks < min {
-        refuse!("log of {blocks} blocks is too small: Linux wants at least {min} for this volume");
-    }
-    if blocks > max {
-        refuse!("log of {blocks} blocks is too large: at most {max} are possible");
-    }
-    Ok(())
-}
-
-fn check_log_unit(blocks: u64, unit: u64) -> Result<(), Error> {
-    if !blocks.is_multiple_of(unit) {
-        refuse!("log of {blocks} blocks is not a multiple of its stripe unit of {unit} blocks");
-    }
-    Ok(())
-}
-
-/// The log's stripe unit in bytes; 0 for none.
-fn log_stripe_unit(options: &Options, sizes: &Sizes, stripe: &Stripe) -> Result<u32, Error> {
-    let asked = match options.log_stripe_unit {
-        Some(StripeUnit::Su(su)) => Some(sizes.in_bytes(su)?),
-        Some(StripeUnit::Sunit(units)) => Some(u64::from(units) * 512),
-        None => None,
-    };
-    let default = match () {
-        () if sizes.log_sector > 512 => sizes.block.into(),
-        () if options.log_external => 0, // the data's stripes are not the log's
-        () => u64::from(stripe.unit) * u64::from(sizes.block),
-    };
-    let unit = asked.unwrap_or(default);
-    if asked.is_some_and(|unit| unit > 256 * KIB) {
-        refuse!("log stripe unit of {unit} bytes is too large: at most 256 KiB are possible");
-    }
-    if !unit.is_multiple_of(sizes.block.into()) {
-        refuse!("log stripe unit of {unit} bytes is not a multiple of the block size");
-    }
-    let unit = if unit > 256 * KIB { 32 * KIB } else { unit };
-    let unit = if unit < sizes.block.into() { 0 } else { unit };
-    Ok(u32::try_from(unit).unwrap_or(0))
-}
-
-/// Places the log in a group; answers its length in blocks.
-fn internal_log(
-    geo: &mut Geometry,
-    options: &Options,
-    sizes: &Sizes,
-    stripe: &Stripe,
-    sunit: u32,
-    asked: Option<u64>,
-    (min, format_max): (u64, u64),
-) -> Result<u64, Error> {
-    let block = u64::from(sizes.block);
-    let agno = options.log_agnum.unwrap_or(geo.agcount / 2);
-    if agno >= geo.agcount {
-        refuse!("-l agnum={agno}: the last group is {}", geo.agcount - 1);
-    }
-    let mut room = u64::from(geo.agblocks) - u64::from(layout::first_free(geo)) - 4 - 1;
-    if agno == 0 {
-        room = room.saturating_sub(u64::from((4 * geo.chunk_blocks()).max(2 * stripe.unit)));
-    }
-    let max = format_max.min(room);
-    let default = if geo.dblocks.0 * block < SMALL {
-        min
-    } else {
-        (geo.dblocks.0 / 2048).max(64 * MIB / block)
-    };
-    let mut blocks = asked.unwrap_or(default.clamp(min, max.max(min)));
-    check_log_size(blocks, min, max)?;
-    let align = match sunit / sizes.block {
-        0 => stripe.unit,
-        unit => unit,
-    };
-    if asked.is_some() {
-        check_log_unit(blocks, u64::from(align).max(1))?;
-    }
-    // The unit divides volume-wide block numbers, which for odd units is not the same as dividing
-    // the numbers within the group.
-    let mut start = geo.agb_to_fsb(AgNumber(agno), AgBlock(layout::first_free(geo)));
-    if align > 1 {
-        let align = u64::from(align);
-        start = FsBlock(start.0.next_multiple_of(align));
-        let ag_start = geo.agb_to_fsb(AgNumber(agno), AgBlock(0));
-        let room = (ag_start.0 + u64::from(geo.ag_length(AgNumber(agno)))).saturating_sub(start.0);
-        let up = blocks.next_multiple_of(align);
-        blocks = if up <= max { up } else { blocks / align * align }.min(room / align * align);
-        check_log_size(blocks, min, max)?;
-    }
-    geo.logstart = Some(start);
-    Ok(blocks)
 }
 
 /// The root directory is the first inode of the first chunk; the two realtime inodes follow.

@@ -9,6 +9,7 @@
 //! | --- | --- |
 //! | [`options`] | [`Options`]: mkfs.xfs's option syntax |
 //! | [`geometry`] | [`DeviceFacts`], [`Plan`], [`plan`]: every rule of mkfs.xfs |
+//! | `logspace` | the log's part of that |
 //! | [`minlog`] | the smallest log that Linux accepts |
 //! | [`layout`] | what lies where in one group |
 //! | [`group`] | a group's bytes: headers and btree roots |
@@ -28,6 +29,7 @@ pub mod geometry;
 pub mod group;
 pub mod inodes;
 pub mod layout;
+mod logspace;
 pub mod minlog;
 pub mod options;
 pub mod summary;

@@ -373,6 +373,7 @@ const SUBOPTIONS: &[Suboption] = &[
     })
     .not_with(&["su"]),
     sub("-l", "sectsize", SECTOR, |o, v| set(&mut o.log_sector_size, power_of_two(v, 512, 32768))),
+    sub("-l", "concurrency", "0", |_, v| only(v, "0", "give the log's size instead")),
     sub("-l", "version", "2", |_, v| only(v, "2", V5)),
     sub("-l", "lazy-count", BOOL, |_, v| only(v, "1", V5)).or("1"),
     sub("-n", "size", "a power of two from 4096 to 65536", |o, v| {

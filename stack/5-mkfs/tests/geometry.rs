@@ -5,7 +5,7 @@
 //! of the summary in order. The options were drawn at random, the sizes around every threshold.
 
 use xfskit_mkfs::{DeviceFacts, Options, Plan, Stamp, Summary, plan};
-use xfskit_units::{ByteLen, Uuid};
+use xfskit_units::{AgNumber, ByteLen, Uuid};
 
 const STAMP: Stamp = Stamp { uuid: Uuid::nil(), seconds: 0, nanoseconds: 0, generation: 0 };
 
@@ -60,6 +60,9 @@ fn where_we_differ_from_mkfs_xfs_it_is_on_purpose() {
     // mkfs.xfs 6.13 makes a log of 878 blocks here, which Linux 6.16 and later refuse to mount.
     let plan = planned(67_108_864, "-i nrext64=0 -m reflink=0").unwrap();
     assert_eq!(plan.geometry.logblocks, 975);
+    // mkfs.xfs places the log in the middle group as if that were a whole one, and fails.
+    let geo = planned(1_133_231_175, "-d agsize=1g").unwrap().geometry;
+    assert_eq!((geo.agcount, geo.logblocks), (2, geo.ag_length(AgNumber(1)) - 7 - 5));
     // mkfs.xfs plans this and gives up in the middle of writing it: the gap before the log makes
     // the root directory land elsewhere than where xfs_repair looks.
     let why = planned(12_789_837_167, "-l su=256k,agnum=0").unwrap_err();
