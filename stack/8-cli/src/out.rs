@@ -1,8 +1,8 @@
 //! What goes to standard output and standard error.
 //!
 //! Answers go to standard output: text, or with `--json` one object per line. Faults (a damaged
-//! file while the rest still comes out) and notes go to standard error, or with `--json` into the
-//! same stream of objects as `{"fault": …}` and `{"note": …}`.
+//! file while the rest still comes out) and errors go to standard error, or with `--json` into the
+//! same stream of objects as `{"fault": …}` and `{"error": …}`. Notes go to standard error always.
 
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -97,12 +97,7 @@ impl Out {
 
     /// Something worth knowing that does not change the answer.
     pub(crate) fn note(&self, text: &str) {
-        if self.quiet() {
-            return;
-        }
-        if self.json() {
-            let _ = self.object(&json!({ "note": text }));
-        } else {
+        if !self.quiet() {
             self.complain(&format!("note: {text}"));
         }
     }
@@ -133,6 +128,21 @@ impl Out {
         let mut inner = self.lock();
         let _ = inner.stdout.flush();
         let _ = writeln!(io::stderr().lock(), "xfskit: {text}");
+    }
+
+    /// Standard output, for those who print by themselves.
+    pub(crate) fn writer(&self) -> impl Write + '_ {
+        struct Writer<'a>(&'a Out);
+        impl Write for Writer<'_> {
+            fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+                self.0.raw(bytes).map_err(|failure| io::Error::other(failure.message))?;
+                Ok(bytes.len())
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        Writer(self)
     }
 
     /// Standard output itself, for a stream that is not lines.

@@ -28,7 +28,7 @@ struct Count {
 
 /// `xfskit bulkstat`
 pub(crate) fn run(args: &Bulkstat, out: &Out) -> Outcome {
-    let volume = open::volume(&args.target)?;
+    let volume = open::volume(&args.target, out)?;
     let volume = volume.fs().volume();
     let geo = volume.geo();
     let sb = volume.superblock();

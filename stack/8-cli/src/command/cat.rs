@@ -13,7 +13,7 @@ use crate::show;
 
 /// `xfskit cat`
 pub(crate) fn run(args: &Cat, out: &Out) -> Outcome {
-    let volume = open::volume(&args.target)?;
+    let volume = open::volume(&args.target, out)?;
     let inode = open::resolve(&volume, &args.path, Follow::Yes)?;
     if inode.core().is_dir() {
         let path = args.path.to_string_lossy().into_owned();

@@ -153,7 +153,7 @@ struct Line<'a> {
 /// `xfskit find`
 pub(crate) fn run(args: &Find, out: &Out) -> Outcome {
     let conditions = Conditions::parse(args)?;
-    let volume = open::volume(&args.target)?;
+    let volume = open::volume(&args.target, out)?;
     let start = open::resolve(&volume, &args.path, Follow::No)?;
     let path: Arc<[u8]> = args.path.as_bytes().into();
     let search = Search {

@@ -21,7 +21,7 @@ const BUFFER: usize = 1 << 20;
 
 /// `xfskit get`
 pub(crate) fn run(args: &Get, out: &Out) -> Outcome {
-    let volume = open::volume(&args.target)?;
+    let volume = open::volume(&args.target, out)?;
     let path = args.path.as_bytes();
     // `get IMAGE /link/ …` means what the link leads to; without the slash, the link.
     let inode = open::resolve(&volume, &args.path, Follow::No)?;

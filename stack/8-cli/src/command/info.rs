@@ -2,13 +2,13 @@
 
 use serde::Serialize;
 use xfskit::log::Log;
-use xfskit::mkfs::Summary;
+use xfskit::mkfs::{Summary, compat};
 use xfskit::units::Daddr;
 use xfskit::{Volume, core};
 
 use super::df::Usage;
 use super::open;
-use crate::exit::{Failure, Outcome};
+use crate::exit::Outcome;
 use crate::grammar::look::Info;
 use crate::out::{Out, chain};
 use crate::show;
@@ -40,10 +40,10 @@ struct Journal {
 
 /// `xfskit info`
 pub(crate) fn run(args: &Info, out: &Out) -> Outcome {
-    let volume = open::volume(&args.target)?;
     if args.compat {
-        return Err(Failure::cannot("info --compat is being built"));
+        return readers(args, out);
     }
+    let volume = open::volume(&args.target, out)?;
     let name = args.target.target.as_str();
     let description = Description {
         summary: Summary::of(volume.fs().volume().geo(), name, args.target.logdev.as_deref()),
@@ -53,6 +53,24 @@ pub(crate) fn run(args: &Info, out: &Out) -> Outcome {
         journal: journal(args, &volume),
     };
     out.answer(&description, text)?;
+    Ok(out.verdict())
+}
+
+/// `xfskit info --compat`: who can mount the volume. Only the superblock is looked at.
+fn readers(args: &Info, out: &Out) -> Outcome {
+    let name = args.target.target.as_str();
+    let device = open::device(name)?;
+    let sb = core::volume::read_superblock(&*device)
+        .map_err(|error| open::open_failure(name, &error.into()))?;
+    for &target in compat::Target::ALL {
+        out.answer(&compat::judge(&sb.geometry(), target), |verdict| {
+            let stops = verdict.stops.iter().map(|stop| format!("{}: {}", stop.feature, stop.why));
+            let reasons: Vec<String> = stops.chain(verdict.notes.iter().cloned()).collect();
+            let (target, access) = (verdict.target.to_string(), verdict.access.to_string());
+            let line = format!("{target:<12} {access:<15} {}", reasons.join("; "));
+            format!("{}\n", line.trim_end())
+        })?;
+    }
     Ok(out.verdict())
 }
 

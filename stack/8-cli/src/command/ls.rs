@@ -45,7 +45,7 @@ struct Brief {
 
 /// `xfskit ls`
 pub(crate) fn run(args: &Ls, out: &Out) -> Outcome {
-    let volume = open::volume(&args.target)?;
+    let volume = open::volume(&args.target, out)?;
     let follow = if args.long || args.directory { Follow::No } else { Follow::Yes };
     let inode = open::resolve(&volume, &args.path, follow)?;
     let path = args.path.as_bytes();

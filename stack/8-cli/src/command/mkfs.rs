@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use xfskit::block::{BlockDevice, FileDevice, OpenMode};
-use xfskit::mkfs::{self, DeviceFacts, Options, Stamp, Summary};
+use xfskit::mkfs::{self, DeviceFacts, Options, Stamp, Summary, compat};
 use xfskit::target::{self, Target};
 use xfskit::units::{ByteLen, Uuid};
 
@@ -17,7 +17,8 @@ use crate::show;
 /// `xfskit mkfs`
 pub(crate) fn run(args: &Mkfs, out: &Out) -> Outcome {
     let target = Target::parse(&args.target).map_err(|e| target_failure(&args.target, &e))?;
-    let options = options(args)?;
+    let mut options = options(args)?;
+    choose_features(args, &mut options, out)?;
     let size = wanted_size(&options);
     let facts = facts(&target, &options, size)?;
     let plan = mkfs::plan(&options, &facts, stamp()).map_err(|e| failure(args, &e))?;
@@ -59,6 +60,20 @@ fn options(args: &Mkfs) -> Result<Options, Failure> {
     options.dry_run = args.dry_run;
     options.no_discard = args.no_discard;
     Ok(options)
+}
+
+/// Leaves out what a reader of `--target` could not use, and says so.
+fn choose_features(args: &Mkfs, options: &mut Options, out: &Out) -> Result<(), Failure> {
+    if args.readers.is_empty() {
+        return Ok(());
+    }
+    let readers: Result<Vec<compat::Target>, _> =
+        args.readers.iter().map(|name| name.parse()).collect();
+    let readers = readers.map_err(|e| Failure::cannot(format!("--target: {e}")))?;
+    let choice = compat::features_for(&readers, args.target_max);
+    choice.left_out.iter().for_each(|left_out| out.note(&left_out.to_string()));
+    choice.apply(options);
+    Ok(())
 }
 
 /// `--size 1.5G` as the suboption that means the same.

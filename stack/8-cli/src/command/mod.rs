@@ -7,6 +7,8 @@ mod df;
 mod find;
 mod get;
 mod info;
+mod inspect;
+mod log;
 mod ls;
 mod manual;
 mod mkfs;
@@ -16,7 +18,7 @@ mod targets;
 mod tree;
 mod xattr;
 
-use crate::exit::{Failure, Outcome};
+use crate::exit::Outcome;
 use crate::grammar::Command;
 use crate::out::Out;
 
@@ -38,6 +40,7 @@ pub(crate) fn run(command: Command, out: &Out) -> Outcome {
         Command::Targets(args) => targets::run(&args, out),
         Command::Completions(args) => manual::completions(&args, out),
         Command::Man(args) => manual::man(&args),
-        _ => Err(Failure::cannot("this command is being built")),
+        Command::Inspect(args) => inspect::run(&args, out),
+        Command::Log(args) => log::run(&args, out),
     }
 }

@@ -12,7 +12,10 @@ use xfskit::{OpenOptions, Volume, core};
 
 use crate::exit::Failure;
 use crate::grammar;
-use crate::out::chain;
+use crate::out::{Out, chain};
+
+/// Unfinished intents of a journal that are listed one by one.
+const UNFINISHED_SHOWN: usize = 10;
 
 /// The device that `name` names, for reading. A disk with parts is refused: one of them was meant.
 pub(crate) fn device(name: &str) -> Result<Arc<dyn BlockDevice>, Failure> {
@@ -68,15 +71,38 @@ pub(crate) fn device_hint(failure: Failure, error: &block::Error) -> Failure {
 }
 
 /// The volume that `target` names, with its journal replayed in memory where that is wanted.
-pub(crate) fn volume(target: &grammar::Target) -> Result<Volume, Failure> {
+pub(crate) fn volume(target: &grammar::Target, out: &Out) -> Result<Volume, Failure> {
     let name = target.target.as_str();
     let device = device(name)?;
     let log = target.logdev.as_deref().map(device_whole).transpose()?;
     let options = OpenOptions { recovery: !target.norecovery, log: None };
-    options.open_device(device, log).map_err(|error| match error {
+    let volume = options.open_device(device, log).map_err(|error| match error {
         xfskit::Error::Target(error) => target_failure(name, &error),
         xfskit::Error::Volume(error) => open_failure(name, &error),
-    })
+    })?;
+    note_replay(&volume, out);
+    Ok(volume)
+}
+
+/// Says what the journal held, where it was not clean.
+fn note_replay(volume: &Volume, out: &Out) {
+    let Some(replay) = volume.fs().volume().replay().filter(|replay| !replay.clean) else {
+        return;
+    };
+    out.note(&format!(
+        "the journal was replayed in memory ({} transactions); the target is unchanged",
+        replay.transactions
+    ));
+    for intent in replay.unfinished.iter().take(UNFINISHED_SHOWN) {
+        let name = intent.family.intent_name();
+        out.note(&format!(
+            "unfinished in the journal, and not finished here: {name} {:#x}",
+            intent.id
+        ));
+    }
+    if let Some(more @ 1..) = replay.unfinished.len().checked_sub(UNFINISHED_SHOWN) {
+        out.note(&format!("and {more} more unfinished"));
+    }
 }
 
 /// The device that `name` names, whatever it holds: an external log is no volume.
@@ -86,7 +112,7 @@ pub(crate) fn device_whole(name: &str) -> Result<Arc<dyn BlockDevice>, Failure> 
 }
 
 /// Why a device does not open as a volume, and what to do.
-fn open_failure(name: &str, error: &vfs::Error) -> Failure {
+pub(crate) fn open_failure(name: &str, error: &vfs::Error) -> Failure {
     let failure = Failure::cannot(about(name, error));
     match error {
         vfs::Error::Core(core::Error::Device(error)) => device_hint(failure, error),

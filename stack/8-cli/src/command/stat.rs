@@ -35,7 +35,7 @@ struct Piece {
 
 /// `xfskit stat`
 pub(crate) fn run(args: &look::Stat, out: &Out) -> Outcome {
-    let volume = open::volume(&args.target)?;
+    let volume = open::volume(&args.target, out)?;
     let fs = volume.fs();
     let follow = if args.follow { Follow::Yes } else { Follow::No };
     let inode = open::resolve(&volume, &args.path, follow)?;

@@ -13,7 +13,7 @@ use crate::show;
 
 /// `xfskit tree`
 pub(crate) fn run(args: &Tree, out: &Out) -> Outcome {
-    let volume = open::volume(&args.target)?;
+    let volume = open::volume(&args.target, out)?;
     let fs = volume.fs();
     let inode = open::resolve(&volume, &args.path, Follow::Yes)?;
     let path = args.path.as_bytes();

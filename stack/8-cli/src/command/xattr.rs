@@ -14,7 +14,7 @@ use crate::show;
 /// `xfskit xattr`
 pub(crate) fn run(args: &look::Xattr, out: &Out) -> Outcome {
     let (XattrCommand::List { target, path } | XattrCommand::Get { target, path, .. }) = &args.what;
-    let volume = open::volume(target)?;
+    let volume = open::volume(target, out)?;
     let inode = open::resolve(&volume, path, Follow::No)?;
     let (mut xattrs, errors) = volume.fs().xattrs(&inode);
     errors.iter().for_each(|error| out.fault(&path.to_string_lossy(), error));

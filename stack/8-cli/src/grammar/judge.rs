@@ -1,6 +1,6 @@
 //! Commands that look below the files: at structures, the journal, and whether all is well.
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use super::Target;
 
@@ -11,15 +11,18 @@ Structures:
   sb AG  agf AG  agi AG  agfl AG            headers of an allocation group
   bnobt AG  cntbt AG  inobt AG  finobt AG  rmapbt AG  refcountbt AG
                                             a group's btrees
-  inode INO  dir INO  attr INO  bmap INO    an inode, its entries, its attributes, its extents
-  block DADDR                               whatever stands there (0x… for hexadecimal)
+  inode INO  dir INO  attr INO              an inode, the blocks of a directory, of its attributes
+  block FSBLOCK  block AG/AGBNO             whatever stands in a filesystem block
+  daddr SECTOR                              whatever stands at a 512-byte address
+Numbers are decimal, or hexadecimal with 0x. A btree's other blocks: bnobt AG AGBNO. Damaged
+structures are shown as they are, their CRC marked.
 
 Examples:
   xfskit inspect disk.img sb 0
   xfskit inspect disk.img agf 3
   xfskit inspect disk.img inode 131
   xfskit inspect --json disk.img dir 128
-  xfskit inspect disk.img block 0x40")]
+  xfskit inspect disk.img daddr 0x40")]
 pub(crate) struct Inspect {
     #[command(flatten)]
     pub target: Target,
@@ -34,14 +37,35 @@ pub(crate) struct Inspect {
 /// Print the journal, every item decoded
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The journal is read as it is on the device; nothing is replayed.
+The journal is read as it is on the device; nothing is replayed. With --json it is one document.
 
 Examples:
-  xfskit log disk.img            what xfs_logprint -t tells: head, tail, transactions, items
-  xfskit log --json disk.img")]
+  xfskit log disk.img                  what waits for replay: transactions and their items
+  xfskit log --all disk.img            what was replayed or written back before, too
+  xfskit log --show records disk.img   the ring, a line per record")]
 pub(crate) struct Log {
     #[command(flatten)]
     pub target: Target,
+    /// How to look at it
+    #[arg(long, value_enum, value_name = "VIEW", default_value_t = View::Transactions)]
+    pub show: View,
+    /// Everything on this lap of the ring, not only what is between tail and head
+    #[arg(short, long)]
+    pub all: bool,
+    /// The bytes of changed buffers as well
+    #[arg(short, long)]
+    pub data: bool,
+}
+
+/// How to look at the journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum View {
+    /// One line for each record
+    Records,
+    /// The operations of each record
+    Operations,
+    /// Committed transactions, every item decoded
+    Transactions,
 }
 
 /// Judge a volume: every checksum, every structure, every cross-reference. Reads only

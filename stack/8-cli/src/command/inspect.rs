@@ -1,0 +1,21 @@
+//! `xfskit inspect`: any structure, decoded.
+
+use xfskit::inspect::{What, inspect};
+
+use super::open;
+use crate::exit::{Failure, Outcome};
+use crate::grammar::judge::Inspect;
+use crate::out::Out;
+
+/// `xfskit inspect`
+pub(crate) fn run(args: &Inspect, out: &Out) -> Outcome {
+    let mut words = vec![args.structure.clone()];
+    words.extend_from_slice(&args.arguments);
+    let what: What = words.join(" ").parse().map_err(|error: String| {
+        Failure::cannot(error).hint("`xfskit inspect --help` explains them.")
+    })?;
+    let volume = open::volume(&args.target, out)?;
+    let dump = inspect(volume.fs().volume(), what).map_err(|error| open::failure(&error.into()))?;
+    out.answer(&dump.to_json(), |_| dump.to_string())?;
+    Ok(out.verdict())
+}

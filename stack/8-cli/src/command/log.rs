@@ -1,0 +1,47 @@
+//! `xfskit log`: the journal, as it is on the device.
+
+use xfskit::core::volume::read_superblock;
+use xfskit::inspect::log::{self, Options, Show, Span};
+use xfskit::log::Log;
+use xfskit::units::Daddr;
+
+use super::open::{self, about};
+use crate::exit::{Answer, Failure, Outcome};
+use crate::grammar::judge::{self, View};
+use crate::out::Out;
+
+/// `xfskit log`
+pub(crate) fn run(args: &judge::Log, out: &Out) -> Outcome {
+    let name = args.target.target.as_str();
+    let device = open::device(name)?;
+    let sb = read_superblock(&*device).map_err(|e| open::open_failure(name, &e.into()))?;
+    let geo = sb.geometry();
+    let external = args.target.logdev.as_deref().map(open::device_whole).transpose()?;
+    let (device, start) = match (geo.log_daddr(), external) {
+        (Some(start), _) => (device, start),
+        (None, Some(log)) => (log, Daddr(0)),
+        (None, None) => {
+            return Err(Failure::cannot(format!("{name}: the journal is on a device of its own"))
+                .hint("Name it with --logdev DEVICE."));
+        }
+    };
+    let damaged = |error: &xfskit::log::Error| {
+        Failure::no(about(name, error)).hint("`xfskit check TARGET` judges the rest of the volume.")
+    };
+    let journal = Log::open(&*device, start, &geo).map_err(|e| damaged(&e))?;
+    let options = Options {
+        show: match args.show {
+            View::Records => Show::Records,
+            View::Operations => Show::Operations,
+            View::Transactions => Show::Transactions,
+        },
+        span: if args.all { Span::Lap } else { Span::Active },
+        data: args.data,
+        json: out.json(),
+    };
+    match log::print(&journal, options, &mut out.writer()) {
+        Ok(()) => Ok(Answer::Yes),
+        Err(log::Error::Log(error)) => Err(damaged(&error)),
+        Err(log::Error::Output(error)) => Err(Failure::cannot(format!("standard output: {error}"))),
+    }
+}

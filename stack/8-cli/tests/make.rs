@@ -1,0 +1,104 @@
+//! `mkfs`, judged by `check` and, where it is installed, by `xfs_repair -n`.
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use common::{Bench, expect, json, shown};
+
+/// True where `xfs_repair -n` has nothing to say, or is not there (which is said).
+fn repair_is_silent(image: &Path) -> bool {
+    match Command::new("xfs_repair").args(["-n", "-o", "force_geometry"]).arg(image).output() {
+        Ok(output) => output.status.success(),
+        Err(_) => {
+            eprintln!("skipped: xfs_repair is not installed");
+            true
+        }
+    }
+}
+
+#[test]
+fn a_new_image_is_made_when_its_size_is_given() {
+    let bench = Bench::new();
+    for (name, args) in [
+        ("plain.img", &["--size", "300M"][..]),
+        ("option.img", &["-d", "size=1g", "-L", "data"]),
+        ("small.img", &["--size", "16M"]),
+        ("blocks.img", &["--size", "400M", "-b", "size=1k", "-n", "size=8k", "-i", "size=512"]),
+    ] {
+        let path = bench.path(name);
+        let image = shown(&path);
+        let made = expect(0, &[&["mkfs"], args, &[image.as_str()]].concat());
+        assert!(made.stdout.starts_with("meta-data="), "{}", made.stdout);
+        expect(0, &["check", &image]);
+        assert!(repair_is_silent(&path), "{name}");
+        assert_eq!(expect(0, &["ls", &image]).stdout, "");
+        // What is there already is not overwritten unasked.
+        assert!(expect(2, &["mkfs", &image]).stderr.contains("use -f"));
+        expect(0, &["mkfs", "-q", "-f", &image]);
+    }
+    assert_eq!(json(&["mkfs", "-f", "--json", &shown(&bench.path("plain.img"))]).len(), 1);
+}
+
+#[test]
+fn a_dry_run_writes_nothing() {
+    let bench = Bench::new();
+    let path = bench.path("none.img");
+    let run = expect(0, &["mkfs", "-N", "--size", "500T", &shown(&path)]);
+    assert!(run.stdout.contains("agcount=500") && !path.exists());
+    let there = bench.file("there.img", &vec![7; 64 << 20]);
+    expect(0, &["mkfs", "-N", &shown(&there)]);
+    assert!(fs::read(&there).unwrap().iter().all(|&b| b == 7));
+}
+
+#[test]
+fn the_same_uuid_gives_volumes_that_differ_in_time_alone() {
+    let bench = Bench::new();
+    let make = |name: &str| {
+        let image = shown(&bench.path(name));
+        let uuid = "uuid=e7b49a86-7a1b-4c5f-9a53-0a5fbe0e1c1f";
+        expect(0, &["mkfs", "-q", "-m", uuid, "--size", "300M", &image]);
+        json(&["inspect", "--json", &image, "sb", "0"])
+    };
+    assert_eq!(make("a.img"), make("b.img"));
+}
+
+#[test]
+fn a_target_leaves_out_what_its_reader_does_not_know_and_says_so() {
+    let bench = Bench::new();
+    let image = shown(&bench.path("boot.img"));
+    let run = expect(0, &["mkfs", "--target", "linux-5.4,grub-2.04", "--size", "300M", &image]);
+    assert!(run.stderr.contains("bigtime is left out for linux-5.4"), "{}", run.stderr);
+    let verdicts = json(&["info", "--compat", "--json", &image]);
+    let access =
+        |target: &str| verdicts.iter().find(|v| v["target"] == target).unwrap()["access"].clone();
+    assert_eq!(
+        (access("linux-5.4"), access("grub-2.04")),
+        ("read-write".into(), "read-only".into())
+    );
+    let unknown = expect(2, &["mkfs", "--target", "linux-9", "--size", "300M", "x.img"]);
+    assert!(unknown.stderr.contains("linux-6.18"), "{}", unknown.stderr);
+}
+
+#[test]
+fn memory_holds_a_volume_of_any_size() {
+    expect(0, &["mkfs", "-q", "mem:500T"]);
+    expect(0, &["mkfs", "-q", "--size", "100T", "mem:500T"]);
+    expect(2, &["mkfs", "-q", "mem:1M"]);
+}
+
+#[test]
+fn an_external_log_is_made_and_read() {
+    let bench = Bench::new();
+    let (data, log) = (shown(&bench.path("data.img")), bench.path("log.img"));
+    fs::File::create(&log).unwrap().set_len(64 << 20).unwrap();
+    let log = shown(&log);
+    expect(0, &["mkfs", "-q", "-l", &format!("logdev={log}"), "--size", "300M", &data]);
+    expect(0, &["ls", "--logdev", &log, &data]);
+    expect(0, &["check", "--logdev", &log, &data]);
+    assert_eq!(json(&["info", "--json", "--logdev", &log, &data])[0]["journal"]["clean"], true);
+    assert!(expect(2, &["log", &data]).stderr.contains("--logdev"));
+    expect(0, &["log", "--logdev", &log, &data]);
+}
