@@ -52,9 +52,10 @@ impl Volume {
         if geo.data_bytes() > dev.size() {
             return Err(Error::Corrupt(truncated(&geo, dev.size().0)));
         }
-        let (dev, replay) = match options.recovery {
-            true => recovered(dev, options.log_dev.as_deref(), &sb)?,
-            false => (dev, None),
+        let (dev, replay) = if options.recovery {
+            recovered(dev, options.log_dev.as_deref(), &sb)?
+        } else {
+            (dev, None)
         };
         let (sb, log_head) = match &replay {
             Some(replay) if !replay.clean => (read_superblock(&*dev)?, Some(replay.head)),
