@@ -48,12 +48,7 @@ fn hdr(dump: &mut Dump, prefix: &str, block: &[u8], geo: &Geometry) {
     }
 }
 
-fn rows<'a>(
-    block: &'a [u8],
-    start: usize,
-    width: usize,
-    count: usize,
-) -> impl Iterator<Item = &'a [u8]> {
+fn rows(block: &[u8], start: usize, width: usize, count: usize) -> impl Iterator<Item = &[u8]> {
     block.get(start..).unwrap_or(&[]).chunks_exact(width).take(count)
 }
 

@@ -163,7 +163,7 @@ fn local_data(dump: &mut Dump, prefix: &str, inode: &Dinode<'_>, room: &[u8], ge
             local_dir(dump, &format!("{prefix}.{name}"), used, geo);
         }
         Some(FileType::Symlink) => {
-            dump.item(format!("{prefix}.symlink"), Item::Quoted(used.into()))
+            dump.item(format!("{prefix}.symlink"), Item::Quoted(used.into()));
         }
         _ => dump.item(format!("{prefix}.local"), Item::Quoted(used.into())),
     }

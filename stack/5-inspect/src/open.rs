@@ -156,9 +156,10 @@ fn guess(volume: &Volume, daddr: Daddr) -> Result<Dump> {
     }
     let block = read(volume, daddr, index(left.min(geo.blocksize() as u64)))?;
     let is_dir = dir_format::data::Form::of(&block, geo).is_some();
-    let block = match is_dir && left >= geo.dirblksize() as u64 {
-        true => read(volume, daddr, geo.dirblksize())?,
-        false => block,
+    let block = if is_dir && left >= geo.dirblksize() as u64 {
+        read(volume, daddr, geo.dirblksize())?
+    } else {
+        block
     };
     Ok(decode(&block, geo))
 }
@@ -211,10 +212,7 @@ fn hex(block: &[u8]) -> Dump {
             continue;
         }
         (last, skipping) = (Some(row), false);
-        let words: Vec<String> = row
-            .chunks(4)
-            .map(|word| word.iter().map(|b| format!("{b:02x}")).collect::<String>())
-            .collect();
+        let words: Vec<String> = row.chunks(4).map(word).collect();
         let text: String = row
             .iter()
             .map(|&b| if (0x20..0x7f).contains(&b) { char::from(b) } else { '.' })
@@ -223,4 +221,10 @@ fn hex(block: &[u8]) -> Dump {
         dump.item(format!("{:#05x}", i * 16), Item::Line(line));
     }
     dump
+}
+
+/// Up to four bytes in hexadecimal.
+fn word(bytes: &[u8]) -> String {
+    let number = bytes.iter().fold(0u32, |n, &byte| n << 8 | u32::from(byte));
+    format!("{number:0width$x}", width = 2 * bytes.len())
 }

@@ -44,8 +44,10 @@ const LONG_V5: &[Field] = &[
 /// bytes.
 struct Shape {
     columns: &'static [&'static str],
-    row: fn(&[u8], &Geometry) -> Vec<Scalar>,
+    row: Row,
 }
+
+type Row = fn(&[u8], &Geometry) -> Vec<Scalar>;
 
 fn dec32(bytes: &[u8], offset: usize) -> Scalar {
     Scalar::Dec(be32(bytes, offset).unwrap_or(0).into())
@@ -120,49 +122,37 @@ fn refcount_key_row(bytes: &[u8], _: &Geometry) -> Vec<Scalar> {
 }
 
 fn shape(tree: Tree, leaf: bool, geo: &Geometry) -> Shape {
-    let (columns, row): (&'static [&'static str], fn(&[u8], &Geometry) -> Vec<Scalar>) =
-        match (tree, leaf) {
-            (Tree::Bno | Tree::Cnt, true) => (&["startblock", "blockcount"], alloc_row),
-            (Tree::Bno | Tree::Cnt, false) => (&["startblock", "blockcount"], alloc_row),
-            (Tree::Ino | Tree::Fino, true) if geo.features.sparse() => {
-                (&["startino", "holemask", "count", "freecount", "free"], sparse_row)
-            }
-            (Tree::Ino | Tree::Fino, true) => (&["startino", "freecount", "free"], full_row),
-            (Tree::Ino | Tree::Fino, false) => (&["startino"], start_row),
-            (Tree::Rmap, true) => (
-                &[
-                    "startblock",
-                    "blockcount",
-                    "owner",
-                    "offset",
-                    "extentflag",
-                    "attrfork",
-                    "bmbtblock",
-                ],
-                rmap_row,
-            ),
-            (Tree::Rmap, false) => (
-                &[
-                    "startblock",
-                    "owner",
-                    "offset",
-                    "attrfork",
-                    "bmbtblock",
-                    "startblock_hi",
-                    "owner_hi",
-                    "offset_hi",
-                    "attrfork_hi",
-                    "bmbtblock_hi",
-                ],
-                rmap_key_row,
-            ),
-            (Tree::Refcount, true) => {
-                (&["startblock", "blockcount", "refcount", "cowflag"], refcount_row)
-            }
-            (Tree::Refcount, false) => (&["startblock", "cowflag"], refcount_key_row),
-        };
-    Shape { columns, row }
+    let shape = |columns: &'static [&'static str], row: Row| Shape { columns, row };
+    match (tree, leaf) {
+        (Tree::Bno | Tree::Cnt, _) => shape(&["startblock", "blockcount"], alloc_row),
+        (Tree::Ino | Tree::Fino, true) if geo.features.sparse() => {
+            shape(&["startino", "holemask", "count", "freecount", "free"], sparse_row)
+        }
+        (Tree::Ino | Tree::Fino, true) => shape(&["startino", "freecount", "free"], full_row),
+        (Tree::Ino | Tree::Fino, false) => shape(&["startino"], start_row),
+        (Tree::Rmap, true) => shape(RMAP_COLUMNS, rmap_row),
+        (Tree::Rmap, false) => shape(RMAP_KEY_COLUMNS, rmap_key_row),
+        (Tree::Refcount, true) => {
+            shape(&["startblock", "blockcount", "refcount", "cowflag"], refcount_row)
+        }
+        (Tree::Refcount, false) => shape(&["startblock", "cowflag"], refcount_key_row),
+    }
 }
+
+const RMAP_COLUMNS: &[&str] =
+    &["startblock", "blockcount", "owner", "offset", "extentflag", "attrfork", "bmbtblock"];
+const RMAP_KEY_COLUMNS: &[&str] = &[
+    "startblock",
+    "owner",
+    "offset",
+    "attrfork",
+    "bmbtblock",
+    "startblock_hi",
+    "owner_hi",
+    "offset_hi",
+    "attrfork_hi",
+    "bmbtblock_hi",
+];
 
 /// A block of a per-AG btree.
 pub fn short(block: &[u8], geo: &Geometry, tree: Tree) -> Dump {

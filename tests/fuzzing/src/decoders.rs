@@ -12,7 +12,7 @@ use xfskit_format::sb::{self, Superblock};
 use xfskit_format::{
     Ctx, Fork, Location, attr, da, dir, dquot, hash, inobt, refcount, rmap, rtsb, symlink,
 };
-use xfskit_units::{AgBlock, AgNumber, ByteLen, Daddr, FileOff, Geometry, Ino, LogBlock, Sectors};
+use xfskit_units::{AgBlock, AgNumber, ByteLen, FileOff, Geometry, Ino, LogBlock};
 
 use crate::volumes;
 
@@ -96,7 +96,7 @@ pub fn agbtree(data: &[u8]) {
                 }
             }
             Tree::Refcount => {
-                touch(view.recs::<refcount::Rec>().iter().filter(|r| r.is_cow()).count())
+                touch(view.recs::<refcount::Rec>().iter().filter(|r| r.is_cow()).count());
             }
             Tree::Bno | Tree::Cnt => touch(view.keys::<xfskit_format::alloc::Rec>().len()),
         }
@@ -194,7 +194,7 @@ pub fn attr(data: &[u8]) {
     touch(da::Node::verify(&block, &ctx, Fork::Attr).map(|node| node.child(46)).is_ok());
     touch(attr::remote::verify(&block, &ctx, 0, 5000).is_ok());
     if let Ok(sf) = attr::sf::Sf::verify(&block, &ctx) {
-        touch(sf.entries().map(|e| e.namespace()).filter(Option::is_some).count());
+        touch(sf.entries().filter_map(|e| e.namespace()).count());
     }
     touch((attr::acl::to_xattr(&block), attr::acl::from_xattr(&block)));
 }

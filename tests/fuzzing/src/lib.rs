@@ -39,7 +39,7 @@ pub struct Rng(pub u64);
 
 impl Rng {
     /// The next 64 bits.
-    pub fn next(&mut self) -> u64 {
+    pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -49,7 +49,7 @@ impl Rng {
 
     /// A number below `n`, which is not 0.
     pub fn below(&mut self, n: usize) -> usize {
-        usize::try_from(self.next() % n as u64).unwrap_or(0)
+        usize::try_from(self.bits() % n as u64).unwrap_or(0)
     }
 }
 
@@ -74,7 +74,7 @@ pub fn mutate(seed: &[u8], rng: &mut Rng) -> Vec<u8> {
                 bytes.copy_within(from..from + len, at);
             }
             4 => bytes[at] = bytes[at].wrapping_add(1),
-            _ => bytes[at] = rng.next().to_le_bytes()[0],
+            _ => bytes[at] = rng.bits().to_le_bytes()[0],
         }
     }
     if rng.below(16) == 0 {

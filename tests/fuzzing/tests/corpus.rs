@@ -90,7 +90,7 @@ fn damaged_images_are_walked_and_checked_without_a_panic() {
         for _ in 0..=rng.below(3) {
             // Most of a block's meaning lies at its start.
             let near = if rng.below(2) == 0 { 0x7f } else { 0x0fff };
-            let change = rng.next().to_le_bytes();
+            let change = rng.bits().to_le_bytes();
             let at = u16::from_be_bytes([change[2], change[3]]) & near;
             input.extend([change[0], change[1]]);
             input.extend(at.to_be_bytes());
