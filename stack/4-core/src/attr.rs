@@ -71,9 +71,7 @@ impl Volume {
     /// # Errors
     /// [`Error::Device`](crate::Error::Device), [`Error::Corrupt`](crate::Error::Corrupt).
     pub fn open_attrs<'a>(&'a self, inode: &'a Inode) -> Result<Attrs<'a>> {
-        let extents = self.extents(inode, Fork::Attr)?;
-        let da = DaFork { vol: self, ino: inode.ino(), fork: Fork::Attr, extents };
-        Ok(Attrs { core: inode.core(), da })
+        Ok(Attrs { core: inode.core(), da: DaFork::open(self, inode, Fork::Attr)? })
     }
 
     /// All attributes of `inode`, parent pointers too, in no particular order.

@@ -7,12 +7,13 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use xfskit_format::da::{self, Node};
-use xfskit_format::{Ctx, Expected, Fork, Layout, Location, Value, Verdict, attr, dir};
+use xfskit_format::{Ctx, Expected, Fork, Layout, Location, Value, Verdict, attr, dir, inode};
 use xfskit_trans::Buf;
 use xfskit_units::{DaBlock, Daddr, FileOff, Geometry, Ino, Sectors};
 
 use crate::bmap::ExtentList;
 use crate::error::Result;
+use crate::inode::Inode;
 use crate::volume::Volume;
 
 /// Blocks announced to the device at once.
@@ -46,6 +47,15 @@ fn verify_any(bytes: &[u8], ctx: &Ctx<'_>, fork: Fork) -> Verdict {
 }
 
 impl<'a> DaFork<'a> {
+    /// The fork of `inode`, which must not map more blocks than the volume has: no walk over it
+    /// takes longer than one over the device.
+    pub(crate) fn open(vol: &'a Volume, inode: &Inode, fork: Fork) -> Result<Self> {
+        let (ino, extents) = (inode.ino(), vol.extents(inode, fork)?);
+        let ctx = vol.ctx(inode::location(vol.geo(), ino).fork(fork));
+        ctx.at_most("da.blocks", vol.geo().dblocks.0, extents.blocks())?;
+        Ok(Self { vol, ino, fork, extents })
+    }
+
     pub(crate) fn geo(&self) -> &'a Geometry {
         self.vol.geo()
     }

@@ -64,8 +64,7 @@ impl Volume {
         if !core.is_dir() {
             return Err(Error::NotDirectory(ino));
         }
-        let extents = self.extents(inode, Fork::Data)?;
-        Ok(Dir { core, da: DaFork { vol: self, ino, fork: Fork::Data, extents } })
+        Ok(Dir { core, da: DaFork::open(self, inode, Fork::Data)? })
     }
 
     /// Lists the directory `inode` from `cookie` on (0: from the start), "." and ".." included.

@@ -3,14 +3,15 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::ControlFlow;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use xfskit_block::{BlockDevice, FileDevice, OpenMode};
+use xfskit_block::{BlockDevice, FileDevice, OpenMode, OverlayDevice};
 use xfskit_core::{Inode, OpenOptions, Volume};
 use xfskit_format::inode::FileType;
 use xfskit_test_oracle::matrix::{self, Case};
-use xfskit_test_oracle::{Entry, Image, Manifest, Mount, Need, Scratch, kernel, needs};
+use xfskit_test_oracle::{Entry, Image, Manifest, Mount, Need, Scratch, Xfsprogs, kernel, needs};
 use xfskit_units::Ino;
 
 fn device(path: &Path) -> Arc<dyn BlockDevice> {
@@ -159,6 +160,71 @@ fn directory_blocks_of_several_filesystem_blocks_are_read() {
 #[test]
 fn parent_pointers_lead_to_every_path() {
     judge_named(&["parent"]);
+}
+
+/// Names in Latin-1 in directories of every form, made by mkfs.xfs: few kernels still fold case.
+/// (mkfs.xfs before 6.4 folded ASCII only.)
+#[test]
+fn a_volume_that_folds_case_finds_a_name_however_it_is_written() {
+    let Some(tools) = Xfsprogs::newer().filter(|_| needs(&[Need::NewerXfsprogs])) else { return };
+    let scratch = Scratch::new("names-ci");
+    let name = |i: usize| [b"NAME-\xc0\xd7\xde-".as_slice(), i.to_string().as_bytes()].concat();
+    let mut proto = b"/\n0 0\nd--755 0 0\n".to_vec();
+    for count in [3, 50, 300, 2000] {
+        proto.extend(format!("Dir{count} d--755 0 0\n").bytes());
+        for i in 0..count {
+            proto.extend([&name(i)[..], b" ---644 0 0 /dev/null\n"].concat());
+        }
+        proto.extend(b"$\n");
+    }
+    let path = scratch.path().join("proto");
+    std::fs::write(&path, [&proto[..], b"$\n"].concat()).unwrap();
+    let image = Image::sparse(&scratch, "ci.img", 400 << 20);
+    tools.mkfs(&image, &["-n", "version=ci", "-p", path.to_str().unwrap()]).unwrap();
+
+    let vol = open(&image);
+    let root = vol.iget(vol.geo().rootino).unwrap();
+    for count in [3, 50, 300, 2000] {
+        let dir = format!("dIR{count}");
+        let dir = vol.iget(vol.lookup(&root, dir.as_bytes()).unwrap().unwrap().0).unwrap();
+        assert_eq!(list(&vol, &dir, 0).len(), 2 + count);
+        for i in 0..count {
+            let lower = name(i).iter().map(|&b| xfskit_format::hash::fold(b)).collect::<Vec<_>>();
+            assert_ne!(lower, name(i));
+            assert!(vol.lookup(&dir, &lower).unwrap().is_some(), "{count}: {i}");
+        }
+        assert_eq!(vol.lookup(&dir, &name(count)).unwrap(), None);
+    }
+}
+
+/// A directory that says it is its own parent: the way up ends there.
+#[test]
+fn a_loop_of_parents_is_named() {
+    if !needs(&[Need::Mount, Need::Xfsprogs]) {
+        return;
+    }
+    let scratch = Scratch::new("names-loop");
+    let case = matrix::named("parent");
+    let Some(image) = case.make(&scratch) else { return };
+    let Some(mount) = case.mount(&image, &scratch, "") else { return };
+    std::fs::create_dir_all(mount.path().join("above/below")).unwrap();
+    let ino = Ino(std::fs::metadata(mount.path().join("above")).unwrap().ino());
+    let below = Ino(std::fs::metadata(mount.path().join("above/below")).unwrap().ino());
+    mount.unmount().unwrap();
+
+    let vol = open(&image);
+    assert_eq!(vol.paths(below, 9).unwrap(), [b"/above/below"]);
+    let inode = vol.iget(ino).unwrap();
+    let mut bytes = inode.bytes().to_vec();
+    let root = vol.geo().rootino.0.to_be_bytes();
+    let at = bytes.windows(13).position(|w| w[..5] == *b"above" && w[5..] == root).unwrap();
+    bytes[at + 5..at + 13].copy_from_slice(&ino.0.to_be_bytes());
+    xfskit_crc::update(&mut bytes, xfskit_format::inode::CRC_OFFSET);
+    let dev = OverlayDevice::new(device(image.path()));
+    dev.write_at(vol.geo().ino_to_byte(ino).unwrap(), &bytes).unwrap();
+    let vol = Volume::open(Arc::new(dev), &OpenOptions::default()).unwrap();
+    let err = vol.paths(below, 9).unwrap_err();
+    assert_eq!(err.fault().unwrap().check.0, "attr.parent.loop");
 }
 
 #[test]
