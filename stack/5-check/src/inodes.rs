@@ -24,8 +24,8 @@ use crate::symlinks;
 use crate::table::{InodeTable, Kind, rank_in};
 use crate::volume::Volume;
 
-/// Bytes of inodes read at once: small enough to stay in a core's own cache.
-const PIECE_BYTES: usize = 256 << 10;
+/// Bytes of inodes read at once.
+const PIECE_BYTES: usize = 1 << 20;
 /// Extents a worker keeps before it hands them to their groups.
 const CLAIMS: usize = 8192;
 
