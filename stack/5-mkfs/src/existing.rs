@@ -7,6 +7,11 @@ use xfskit_units::{ByteLen, ByteOffset};
 /// Bytes read from the start of the device: the furthest magic is btrfs's, at 64 KiB.
 const HEAD: u64 = 68 * 1024;
 
+/// Magic of md superblocks.
+const MD_MAGIC: u32 = 0xa92b_4efc;
+/// Superblocks of version 0.90 begin at a multiple of so many bytes.
+const MD_090_ALIGN: u64 = 64 * 1024;
+
 /// A magic number: where, what, whose.
 struct Magic {
     offset: usize,
@@ -50,7 +55,28 @@ pub fn find(data: &dyn BlockDevice) -> Result<Option<&'static str>> {
     let known = MAGICS
         .iter()
         .find(|magic| head.get(magic.offset..).is_some_and(|rest| rest.starts_with(magic.bytes)));
-    Ok(known.map(|magic| magic.what))
+    match known {
+        Some(magic) => Ok(Some(magic.what)),
+        None => md_at_end(data),
+    }
+}
+
+/// Superblocks of md arrays that lie at the end of their members: 64 KiB before it (version 0.90,
+/// in the byte order of its machine), or 8 KiB (1.0).
+fn md_at_end(data: &dyn BlockDevice) -> Result<Option<&'static str>> {
+    let size = data.size().0;
+    let places = [
+        (size / MD_090_ALIGN).checked_sub(1).map(|n| n * MD_090_ALIGN),
+        (size / 4096 * 4096).checked_sub(8192),
+    ];
+    for at in places.into_iter().flatten() {
+        let mut magic = [0; 4];
+        data.read_at(ByteOffset(at), &mut magic)?;
+        if magic == MD_MAGIC.to_le_bytes() || magic == MD_MAGIC.to_be_bytes() {
+            return Ok(Some("an md array member"));
+        }
+    }
+    Ok(None)
 }
 
 /// Zeroes the superblocks of an XFS volume that was here before, lest a search for secondaries

@@ -8,6 +8,7 @@
 //! | read in this order | what |
 //! | --- | --- |
 //! | [`options`] | [`Options`]: mkfs.xfs's option syntax |
+//! | `suboptions` | the table of what each option takes |
 //! | [`geometry`] | [`DeviceFacts`], [`Plan`], [`plan`]: every rule of mkfs.xfs |
 //! | `logspace` | the log's part of that |
 //! | [`minlog`] | the smallest log that Linux accepts |
@@ -32,6 +33,7 @@ pub mod layout;
 mod logspace;
 pub mod minlog;
 pub mod options;
+mod suboptions;
 pub mod summary;
 pub mod write;
 

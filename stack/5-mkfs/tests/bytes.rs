@@ -142,8 +142,10 @@ fn what_is_there_is_not_written_over_without_force() {
         (512, b"EFI PART", "a GPT partition table"),
         (0x218, b"LVM2 001", "an LVM physical volume"),
         (4096, &[0xfc, 0x4e, 0x2b, 0xa9], "an md array member"),
+        ((64 << 20) - 8192, &[0xfc, 0x4e, 0x2b, 0xa9], "an md array member"),
+        ((64 << 20) - 65536, &[0xfc, 0x4e, 0x2b, 0xa9], "an md array member"),
     ] {
-        device.write_zeroes(ByteOffset(0), ByteLen(1 << 20)).unwrap();
+        device.write_zeroes(ByteOffset(0), ByteLen(64 << 20)).unwrap();
         device.write_at(ByteOffset(offset), magic).unwrap();
         match make(&device, None, &plan) {
             Err(Error::Occupied { what: found }) => assert_eq!(found, what),
