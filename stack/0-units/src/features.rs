@@ -131,7 +131,7 @@ pub mod log_incompat {
 }
 
 /// The feature words of one volume, as its superblock stores them, with version 4's implied by
-/// its own bits. Construct with [`Features::new`], which normalises version 4.
+/// its own bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Features {
     /// Major version.

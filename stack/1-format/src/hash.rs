@@ -101,6 +101,15 @@ mod tests {
     }
 
     #[test]
+    fn four_bytes_at_once_are_as_good_as_one_by_one() {
+        let name: Vec<u8> = (0..=255).map(|i: u8| i.wrapping_mul(167)).collect();
+        for end in 0..name.len() {
+            let slow = name[..end].iter().fold(0u32, |h, &b| h.rotate_left(7) ^ u32::from(b));
+            assert_eq!(name_hash(&name[..end]), slow, "{end} bytes");
+        }
+    }
+
+    #[test]
     fn case_folds_only_where_the_volume_folds_it() {
         let ci = ci();
         assert_eq!(dir_hash(&ci, b"FooBar"), 0xfdf8_b3c4);
