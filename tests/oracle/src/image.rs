@@ -16,10 +16,20 @@ pub struct Scratch(PathBuf);
 impl Scratch {
     /// A fresh directory; `purpose` is part of its name.
     pub fn new(purpose: &str) -> Self {
+        Self::below(&Self::root(), purpose)
+    }
+
+    /// The same where gigabytes of data have room.
+    pub fn on_disk(purpose: &str) -> Self {
+        let chosen = std::env::var_os("XFSKIT_SCRATCH").map(PathBuf::from);
+        Self::below(&chosen.unwrap_or_else(std::env::temp_dir), purpose)
+    }
+
+    fn below(root: &Path, purpose: &str) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("xfskit-oracle.{}.{number}.{purpose}", std::process::id());
-        let path = Self::root().join(name);
+        let path = root.join(name);
         fs::create_dir_all(&path).expect("scratch directory");
         Self(path)
     }

@@ -7,7 +7,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
 
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Timespec, Timestamps};
+use rustix::fs::{AtFlags, CWD, FallocateFlags, FileType, Mode, OFlags, Timespec, Timestamps};
+use rustix::io::Errno;
 
 use super::fresh;
 use crate::fsxattr::{self, FsXattr};
@@ -149,6 +150,37 @@ fn chunks(dir: &Path) -> io::Result<()> {
     }
     for number in (0..1500).filter(|number| (400..900).contains(number) || number % 3 == 1) {
         fs::remove_file(dir.join(number.to_string()))?;
+    }
+    Ok(())
+}
+
+/// Fills the volume, then frees it in pieces too small for a whole chunk of inodes, and makes files
+/// until no more fit.
+pub fn sparse_chunks(root: &Path) -> io::Result<()> {
+    let vfs = rustix::fs::statvfs(root)?;
+    let (piece, inode) = (16 << 10, 512);
+    let filler = File::create_new(root.join("filler"))?;
+    let mut length = vfs.f_bavail * vfs.f_bsize;
+    while length > 4 * piece {
+        let at = filler.metadata()?.len();
+        match rustix::fs::fallocate(&filler, FallocateFlags::empty(), at, length) {
+            Ok(()) => {}
+            Err(Errno::NOSPC) => length /= 2,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let end = filler.metadata()?.len();
+    let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    for number in 0..300 {
+        let at = end / 300 * number / piece * piece;
+        rustix::fs::fallocate(&filler, punch, at, piece)?;
+    }
+    let many = fresh(root, "many")?;
+    for number in 0..300 * piece / inode {
+        match File::create_new(many.join(number.to_string())) {
+            Err(error) if error.kind() == io::ErrorKind::StorageFull => break,
+            made => drop(made?),
+        }
     }
     Ok(())
 }
