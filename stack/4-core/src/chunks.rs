@@ -40,13 +40,15 @@ pub struct Entry<'a> {
     pub inode: Verdict<Dinode<'a>>,
 }
 
-/// A leaf of an inobt, and where its records must begin and end.
+/// A block of an inobt, and what its parent says of it.
 #[derive(Clone, Copy, Debug)]
-struct Leaf {
+struct TreeBlock {
     agno: AgNumber,
     agbno: AgBlock,
-    /// First inode of its first record; unknown where the leaf is the root.
+    /// First inode of its first record; nobody says it of the root.
     first: Option<AgIno>,
+    /// All its inodes are below this one, the first of its right neighbour.
+    end: AgIno,
 }
 
 impl Volume {
@@ -60,12 +62,10 @@ impl Volume {
         agno: AgNumber,
         mut visit: impl FnMut(&Chunk) -> Result<()>,
     ) -> Result<()> {
-        let mut before = AgIno::ZERO;
         for group in self.inobt_leaves(agno)?.chunks(READ_AHEAD) {
             self.announce(group);
             for leaf in group {
-                for chunk in self.read_leaf(leaf, before)? {
-                    before = chunk.startino.saturating_add(INODES_PER_CHUNK);
+                for chunk in self.read_leaf(leaf)? {
                     visit(&chunk)?;
                 }
             }
@@ -122,60 +122,74 @@ impl Volume {
 
     /// The leaves of a group's inobt, from left to right. Every level is one below the last, so
     /// the walk ends; a block that is met twice fails the check of its first key or its order.
-    fn inobt_leaves(&self, agno: AgNumber) -> Result<Vec<Leaf>> {
+    fn inobt_leaves(&self, agno: AgNumber) -> Result<Vec<TreeBlock>> {
         let agi = self.agi(agno)?;
-        let root = Leaf { agno, agbno: AgBlock(agi.root.get()), first: None };
-        let mut level_blocks = vec![root];
+        let (agbno, end) = (AgBlock(agi.root.get()), AgIno(u32::MAX));
+        let mut blocks = vec![TreeBlock { agno, agbno, first: None, end }];
         for level in (1..agi.level.get()).rev() {
             let mut below = Vec::new();
-            for group in level_blocks.chunks(READ_AHEAD) {
+            for group in blocks.chunks(READ_AHEAD) {
                 self.announce(group);
                 for node in group {
-                    let (buf, ctx) = self.read_inobt(node)?;
-                    let block = Block::verify(&buf, &ctx, Tree::Ino, agno)?;
-                    ctx.eq("inobt.level", level, block.level.into())?;
-                    let keys = block.keys::<U32>();
-                    check_first(&ctx, node, keys.first())?;
-                    for (key, ptr) in keys.iter().zip(block.ptrs()) {
-                        let first = AgIno(key.get());
-                        let before = below.last().and_then(|left: &Leaf| left.first);
-                        let ordered = before.is_none_or(|before| before < first);
-                        ctx.require("inobt.key", ordered, "keys in order", first)?;
-                        ctx.agbno("inobt.ptr", agno, ptr.get())?;
-                        below.push(Leaf { agno, agbno: AgBlock(ptr.get()), first: Some(first) });
-                    }
+                    self.list_children(node, level, &mut below)?;
                 }
             }
-            level_blocks = below;
+            blocks = below;
         }
-        Ok(level_blocks)
+        Ok(blocks)
     }
 
-    /// The chunks of a leaf, none of which begins before `before`.
-    fn read_leaf(&self, leaf: &Leaf, mut before: AgIno) -> Result<Vec<Chunk>> {
+    /// Adds the children of a node, which must be of `level`.
+    fn list_children(
+        &self,
+        node: &TreeBlock,
+        level: u32,
+        children: &mut Vec<TreeBlock>,
+    ) -> Result<()> {
+        let (buf, ctx) = self.read_inobt(node)?;
+        let block = Block::verify(&buf, &ctx, Tree::Ino, node.agno)?;
+        ctx.eq("inobt.level", level, block.level.into())?;
+        let keys = block.keys::<U32>();
+        check_first(&ctx, node, keys.first())?;
+        for (index, (key, ptr)) in keys.iter().zip(block.ptrs()).enumerate() {
+            let ctx = ctx.entry(index);
+            let first = AgIno(key.get());
+            let end = keys.get(index + 1).map_or(node.end, |next| AgIno(next.get()));
+            ctx.require("inobt.key", first < end, "keys in order", first)?;
+            ctx.agbno("inobt.ptr", node.agno, ptr.get())?;
+            let agbno = AgBlock(ptr.get());
+            children.push(TreeBlock { agbno, first: Some(first), end, ..*node });
+        }
+        Ok(())
+    }
+
+    /// The chunks of a leaf.
+    fn read_leaf(&self, leaf: &TreeBlock) -> Result<Vec<Chunk>> {
         let (buf, ctx) = self.read_inobt(leaf)?;
         let block = Block::verify(&buf, &ctx, Tree::Ino, leaf.agno)?;
         ctx.eq("inobt.level", 0, block.level)?;
         let recs = block.recs::<inobt::Rec>();
         check_first(&ctx, leaf, recs.first().map(|rec| &rec.startino))?;
         let mut chunks = Vec::with_capacity(recs.len());
+        let mut before = AgIno::ZERO;
         for (index, rec) in recs.iter().enumerate() {
             let ctx = ctx.entry(index);
             let chunk = rec.decode(self.geo());
             ctx.at_least("inobt.order", before, chunk.startino)?;
+            before = chunk.startino.saturating_add(INODES_PER_CHUNK);
+            ctx.at_most("inobt.order", leaf.end, before)?;
             let exists = bounds(chunk.present()).is_some_and(|present| {
                 let exists =
                     |n| self.geo().valid_agino(leaf.agno, chunk.startino.saturating_add(n));
                 exists(present.start) && exists(present.end - 1)
             });
             ctx.require("inobt.rec", exists, "inodes of the group", chunk.startino)?;
-            before = chunk.startino.saturating_add(INODES_PER_CHUNK);
             chunks.push(chunk);
         }
         Ok(chunks)
     }
 
-    fn read_inobt(&self, block: &Leaf) -> Result<(Arc<Buf>, Ctx<'_>)> {
+    fn read_inobt(&self, block: &TreeBlock) -> Result<(Arc<Buf>, Ctx<'_>)> {
         let at = Tree::Ino.location(self.geo(), block.agno, block.agbno);
         let verify = |bytes: &[u8], ctx: &Ctx<'_>| {
             Block::verify(bytes, ctx, Tree::Ino, block.agno).map(drop)
@@ -183,9 +197,10 @@ impl Volume {
         Ok((self.read_buf(at, &verify)?, self.ctx(at).crc_known()))
     }
 
-    fn announce(&self, blocks: &[Leaf]) {
+    fn announce(&self, blocks: &[TreeBlock]) {
         let geo = self.geo();
-        let range = |block: &Leaf| (geo.agb_to_daddr(block.agno, block.agbno), geo.block_sectors());
+        let range =
+            |block: &TreeBlock| (geo.agb_to_daddr(block.agno, block.agbno), geo.block_sectors());
         self.cache().read_ahead(&blocks.iter().map(range).collect::<Vec<_>>());
     }
 
@@ -195,11 +210,11 @@ impl Volume {
     /// to leaf.
     fn stat_leaf(
         &self,
-        leaf: &Leaf,
+        leaf: &TreeBlock,
         bufs: &mut Vec<Vec<u8>>,
         visit: &impl Fn(&[Entry<'_>]) -> ControlFlow<()>,
     ) -> Result<ControlFlow<()>> {
-        let chunks = self.read_leaf(leaf, AgIno::ZERO)?;
+        let chunks = self.read_leaf(leaf)?;
         let runs = self.runs(leaf.agno, &chunks);
         for runs in runs.chunks(RUNS_AT_ONCE) {
             self.read_runs(runs, bufs)?;
@@ -318,7 +333,7 @@ fn bounds(mask: u64) -> Option<Range<u32>> {
 }
 
 /// Fails where a block does not begin with the inode that its parent said.
-fn check_first(ctx: &Ctx<'_>, block: &Leaf, first: Option<&U32>) -> Verdict {
+fn check_first(ctx: &Ctx<'_>, block: &TreeBlock, first: Option<&U32>) -> Verdict {
     match (block.first, first) {
         (Some(expected), Some(found)) => ctx.eq("inobt.key", expected, AgIno(found.get())),
         (Some(_), None) => ctx.require("inobt.numrecs", false, "at least one record", 0u32),
