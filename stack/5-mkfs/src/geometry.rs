@@ -135,6 +135,9 @@ pub fn plan(options: &Options, facts: &DeviceFacts, stamp: Stamp) -> Result<Plan
     logspace::decide(&mut geo, options, facts, &sizes, &stripe)?;
     decide_root(&mut geo)?;
     set_version_bits(&mut geo, options);
+    if uuid.is_nil() {
+        notes.push("Linux mounts no volume whose UUID is nil".into());
+    }
     if options.ascii_ci {
         notes.push("case-insensitive names (ascii-ci) are deprecated in Linux".into());
     }

@@ -7,7 +7,7 @@
 use xfskit_mkfs::{DeviceFacts, Options, Plan, Stamp, Summary, plan};
 use xfskit_units::{AgNumber, ByteLen, Uuid};
 
-const STAMP: Stamp = Stamp { uuid: Uuid::nil(), seconds: 0, nanoseconds: 0, generation: 0 };
+const STAMP: Stamp = Stamp { uuid: Uuid::from_u128(1), seconds: 0, nanoseconds: 0, generation: 0 };
 
 fn planned(size: u64, words: &str) -> Result<Plan, String> {
     let mut options = Options::default();
