@@ -8,14 +8,14 @@ pub(crate) fn text(value: &[u8]) -> Option<String> {
     if u32::from_le_bytes(*version) != 2 || !rest.is_empty() {
         return None;
     }
-    let entries: Option<Vec<String>> = entries.iter().map(entry).collect();
+    let entries: Option<Vec<String>> = entries.iter().copied().map(entry).collect();
     Some(entries?.join(","))
 }
 
 /// One entry: tag and permissions in 16 bits each, then the user or group.
-fn entry([t0, t1, p0, p1, id @ ..]: &[u8; 8]) -> Option<String> {
-    let id = u32::from_le_bytes(*id);
-    let who = match u16::from_le_bytes([*t0, *t1]) {
+fn entry([t0, t1, p0, p1, id @ ..]: [u8; 8]) -> Option<String> {
+    let id = u32::from_le_bytes(id);
+    let who = match u16::from_le_bytes([t0, t1]) {
         0x01 => "user:".to_owned(),
         0x02 => format!("user:{id}"),
         0x04 => "group:".to_owned(),
@@ -24,7 +24,7 @@ fn entry([t0, t1, p0, p1, id @ ..]: &[u8; 8]) -> Option<String> {
         0x20 => "other:".to_owned(),
         _ => return None,
     };
-    let perm = u16::from_le_bytes([*p0, *p1]);
+    let perm = u16::from_le_bytes([p0, p1]);
     let bit = |mask, c| if perm & mask != 0 { c } else { '-' };
     Some(format!("{who}:{}{}{}", bit(4, 'r'), bit(2, 'w'), bit(1, 'x')))
 }

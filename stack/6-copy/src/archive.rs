@@ -89,7 +89,9 @@ impl<W: Write> Archive<'_, W> {
             self.links.insert(stat.ino, name.clone());
         }
         let (xattrs, errors) = self.fs.xattrs(inode);
-        errors.into_iter().for_each(|error| self.fault(path, error));
+        for error in errors {
+            self.fault(path, error);
+        }
         let pax = Pax::attributes(&xattrs);
         match stat.file_type {
             FileType::Directory => {
@@ -229,13 +231,15 @@ fn sparse_name(name: &[u8]) -> Vec<u8> {
 /// The map of sparse format 1.0: the number of ranges, then offset and length of each, a decimal
 /// number per line, filled up to a whole block. An empty last range carries the file's size.
 fn sparse_map(ranges: &[std::ops::Range<u64>], size: u64) -> Vec<u8> {
+    use std::fmt::Write;
     let tail = ranges.last().is_none_or(|last| last.end < size);
     let mut map = format!("{}\n", ranges.len() + usize::from(tail));
+    // Writing to a string cannot fail.
     for range in ranges {
-        map += &format!("{}\n{}\n", range.start, range.end - range.start);
+        let _ = write!(map, "{}\n{}\n", range.start, range.end - range.start);
     }
     if tail {
-        map += &format!("{size}\n0\n");
+        let _ = write!(map, "{size}\n0\n");
     }
     let mut map = map.into_bytes();
     map.resize(map.len().next_multiple_of(BLOCK), 0);
@@ -351,6 +355,7 @@ mod tests {
         let map = sparse_map(&[(4096..8192), (65536..65540)], 1 << 20);
         assert_eq!(map.len(), BLOCK);
         assert!(map.starts_with(b"3\n4096\n4096\n65536\n4\n1048576\n0\n\0"));
-        assert!(sparse_map(&[(0..10)], 10).starts_with(b"1\n0\n10\n\0"));
+        let whole = 0..10;
+        assert!(sparse_map(std::slice::from_ref(&whole), 10).starts_with(b"1\n0\n10\n\0"));
     }
 }

@@ -5,7 +5,7 @@
 //! the files are made. Nothing is flushed file by file.
 //!
 //! 1. A directory gets its own metadata after everything in it is done: when the last handle to
-//!    its [`DirNode`] is dropped.
+//!    its `DirNode` is dropped.
 //! 2. A file with several names is made once; its other names are links to the first one met.
 //! 3. No name from the volume leads out of the destination: names are single components, made
 //!    relative to an open directory, and never through a symbolic link.
@@ -277,7 +277,7 @@ fn batches(maps: &[Option<FileMap>]) -> Vec<Range<usize>> {
     let mut batches = Vec::new();
     let (mut start, mut bytes) = (0, 0);
     for (index, map) in maps.iter().enumerate() {
-        let more = map.as_ref().map_or(0, |map| map.size());
+        let more = map.as_ref().map_or(0, FileMap::size);
         if bytes + more > AHEAD && index > start {
             batches.push(start..index);
             (start, bytes) = (index, 0);
@@ -303,7 +303,9 @@ impl<'e> Copy<'_, 'e> {
     /// Attributes of `inode`; damaged ones are reported and left out.
     fn xattrs(&self, path: &[u8], inode: &Inode) -> Vec<Xattr> {
         let (xattrs, errors) = self.vfs.xattrs(inode);
-        errors.iter().for_each(|error| self.shared.fault(path, error));
+        for error in &errors {
+            self.shared.fault(path, error);
+        }
         xattrs
     }
 

@@ -9,8 +9,11 @@ use xfskit_vfs::Ino;
 /// lock of one file is held while it is made, so that a second name waits for the first.
 #[derive(Debug, Default)]
 pub(crate) struct Links {
-    files: Mutex<HashMap<Ino, Arc<Mutex<Option<Vec<u8>>>>>>,
+    files: Mutex<HashMap<Ino, Arc<Mutex<FirstName>>>>,
 }
+
+/// The path below the destination's root, once the file is made.
+type FirstName = Option<Vec<u8>>;
 
 impl Links {
     /// Makes a name of file `ino`: `make` where it is the first (then `path` is kept for the

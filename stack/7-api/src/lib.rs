@@ -22,7 +22,7 @@
 //! # Ok(()) }
 //! ```
 //!
-//! A whole tree out of a volume is [`copy::get`], or as tar [`copy::archive`]; many files at once in
+//! A whole tree out of a volume is [`copy::get()`], or as tar [`copy::archive()`]; many files at once in
 //! the order of the disk [`vfs::sweep`]; all inodes [`core::Volume::bulkstat`]; a volume from
 //! nothing [`mkfs::make`]; judging one [`check::check`](check::check()).
 //!
@@ -36,7 +36,7 @@
 //! | [`core`] | 4: inodes, extent maps, directories, attributes |
 //! | [`target`] | 3: from a name to a device |
 //! | [`log`] | 2: the journal |
-//! | [`block`], [`format`] | 1: devices; every byte of XFS |
+//! | [`block`], [`mod@format`] | 1: devices; every byte of XFS |
 //! | [`units`] | 0: sectors, blocks, inode numbers, geometry |
 
 pub use xfskit_block as block;

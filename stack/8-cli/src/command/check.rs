@@ -31,7 +31,7 @@ impl check::Progress for Phases<'_> {
 
 /// `xfskit check`
 pub(crate) fn run(args: &Check, out: &Out) -> Outcome {
-    let name = args.target.target.as_str();
+    let name = args.target.name.as_str();
     let device = open::device(name)?;
     let log = args.target.logdev.as_deref().map(open::device).transpose()?;
     let progress = Phases { out, now: Mutex::new(None) };

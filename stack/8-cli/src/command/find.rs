@@ -205,7 +205,9 @@ impl Search<'_> {
             }
             let mut errors = Vec::new();
             let admitted = self.conditions.admit_xattrs(self.fs, inode, &mut errors);
-            errors.iter().for_each(|error| self.out.fault(&show::name(path), error));
+            for error in &errors {
+                self.out.fault(&show::name(path), error);
+            }
             if !admitted {
                 return;
             }
@@ -218,9 +220,9 @@ impl Search<'_> {
             }
         }
         if self.end == 0 {
-            lines.extend_from_slice(path)
+            lines.extend_from_slice(path);
         } else {
-            lines.extend(self.out.name(path))
+            lines.extend(self.out.name(path));
         }
         lines.push(self.end);
     }

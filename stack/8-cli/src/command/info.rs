@@ -44,7 +44,7 @@ pub(crate) fn run(args: &Info, out: &Out) -> Outcome {
         return readers(args, out);
     }
     let volume = open::volume(&args.target, out)?;
-    let name = args.target.target.as_str();
+    let name = args.target.name.as_str();
     let description = Description {
         summary: Summary::of(volume.fs().volume().geo(), name, args.target.logdev.as_deref()),
         label: label(volume.fs().volume()),
@@ -58,7 +58,7 @@ pub(crate) fn run(args: &Info, out: &Out) -> Outcome {
 
 /// `xfskit info --compat`: who can mount the volume. Only the superblock is looked at.
 fn readers(args: &Info, out: &Out) -> Outcome {
-    let name = args.target.target.as_str();
+    let name = args.target.name.as_str();
     let device = open::device(name)?;
     let sb = core::volume::read_superblock(&*device)
         .map_err(|error| open::open_failure(name, &error.into()))?;
@@ -105,7 +105,7 @@ fn journal(args: &Info, volume: &Volume) -> Journal {
     let geo = volume.fs().volume().geo();
     let unknown = |error| Journal { clean: None, head: None, tail: None, error: Some(error) };
     let (name, start) = match (geo.log_daddr(), &args.target.logdev) {
-        (Some(start), _) => (&args.target.target, start),
+        (Some(start), _) => (&args.target.name, start),
         (None, Some(name)) => (name, Daddr(0)),
         (None, None) => return unknown("it is external; name its device with --logdev".into()),
     };

@@ -12,7 +12,7 @@ use crate::out::Out;
 
 /// `xfskit log`
 pub(crate) fn run(args: &judge::Log, out: &Out) -> Outcome {
-    let name = args.target.target.as_str();
+    let name = args.target.name.as_str();
     let device = open::device(name)?;
     let sb = read_superblock(&*device).map_err(|e| open::open_failure(name, &e.into()))?;
     let geo = sb.geometry();

@@ -1,5 +1,6 @@
 //! `xfskit ls`: a directory as `ls` shows it.
 
+use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt;
 
 use serde::Serialize;
@@ -97,7 +98,9 @@ impl Listing<'_> {
     /// Prints what is in a directory, and answers with the directories in it.
     fn directory(&self, path: &[u8], dir: &Inode) -> Result<Vec<(Vec<u8>, Inode)>, Failure> {
         let mut portion = self.fs().read_dir(dir);
-        portion.errors.iter().for_each(|error| self.out.fault(&show::name(path), error));
+        for error in &portion.errors {
+            self.out.fault(&show::name(path), error);
+        }
         portion.entries.retain(|entry| self.args.all || entry.name.first() != Some(&b'.'));
         portion.entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         let mut below = Vec::new();
@@ -165,7 +168,8 @@ impl Listing<'_> {
     fn text(&self, row: &Row, widths: &Widths) -> Vec<u8> {
         let mut text = String::new();
         if self.args.inode {
-            text += &format!("{:>1$} ", row.entry.ino.0, widths.ino);
+            // Writing to a string cannot fail.
+            let _ = write!(text, "{:>1$} ", row.entry.ino.0, widths.ino);
         }
         if let Some(stat) = &row.stat {
             let Widths { nlink, uid, gid, size, .. } = *widths;
@@ -174,7 +178,8 @@ impl Listing<'_> {
             } else {
                 show::time_short(stat.mtime.sec, self.now)
             };
-            text += &format!(
+            let _ = write!(
+                text,
                 "{} {:>nlink$} {:>uid$} {:>gid$} {:>size$} {time} ",
                 show::mode(stat.mode),
                 stat.nlink,

@@ -72,7 +72,7 @@ pub(crate) fn device_hint(failure: Failure, error: &block::Error) -> Failure {
 
 /// The volume that `target` names, with its journal replayed in memory where that is wanted.
 pub(crate) fn volume(target: &grammar::Target, out: &Out) -> Result<Volume, Failure> {
-    let name = target.target.as_str();
+    let name = target.name.as_str();
     let device = device(name)?;
     let log = target.logdev.as_deref().map(device_whole).transpose()?;
     let options = OpenOptions { recovery: !target.norecovery, log: None };

@@ -1,5 +1,6 @@
 //! `xfskit stat`: all that is known about one file.
 
+use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt;
 
 use serde::Serialize;
@@ -95,7 +96,8 @@ fn text(args: &look::Stat, answer: &Answer, link: Option<&[u8]>) -> String {
     );
     for Piece { startoff, startblock, blockcount, unwritten } in extents.iter().flatten() {
         let state = if *unwritten { " unwritten" } else { "" };
-        text += &format!("  [{startoff}, +{blockcount}) at {startblock}{state}\n");
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "  [{startoff}, +{blockcount}) at {startblock}{state}");
     }
     text
 }

@@ -17,7 +17,9 @@ pub(crate) fn run(args: &look::Xattr, out: &Out) -> Outcome {
     let volume = open::volume(target, out)?;
     let inode = open::resolve(&volume, path, Follow::No)?;
     let (mut xattrs, errors) = volume.fs().xattrs(&inode);
-    errors.iter().for_each(|error| out.fault(&path.to_string_lossy(), error));
+    for error in &errors {
+        out.fault(&path.to_string_lossy(), error);
+    }
     xattrs.sort_unstable_by(|a, b| a.name.cmp(&b.name));
     match &args.what {
         XattrCommand::List { .. } => xattrs.iter().try_for_each(|xattr| print(xattr, out))?,

@@ -79,7 +79,7 @@ pub(crate) struct Voice {
 pub(crate) struct Target {
     /// The volume: a file, a block device, IMAGE#pN, IMAGE#lv:VG/LV or mem:SIZE
     #[arg(value_name = "TARGET")]
-    pub target: String,
+    pub name: String,
     /// Show the device as it is, without replaying the journal in memory
     #[arg(long)]
     pub norecovery: bool,

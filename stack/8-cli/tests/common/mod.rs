@@ -58,7 +58,7 @@ pub fn damage_inode(image: &Path, path: &str) -> u64 {
     let field = |name: &str| geo[name].as_u64().unwrap();
     let bits = field("agblklog") + field("inopblog");
     let (agno, agino) = (ino >> bits, ino & ((1 << bits) - 1));
-    let block = agno * field("agblocks") << field("blocklog");
+    let block = (agno * field("agblocks")) << field("blocklog");
     let offset = block + (agino << field("inodelog"));
     damage(image, offset, b"XX");
     ino
