@@ -557,7 +557,7 @@ mod tests {
             Ok(_) => Ok(()),
             Err(SbError::Corrupt(fault)) => Err(fault),
             // Refusals are no findings; tests of fields must not end here.
-            Err(_) => Err(Ctx::new(&geo_v5(), Location::of("superblock")).short("sb.refused", 0)),
+            Err(_) => Err(Ctx::new(&geo_v5(), Location::of("superblock")).short("refused", 0)),
         }
     }
 

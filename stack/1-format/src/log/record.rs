@@ -252,3 +252,6 @@ pub fn checksums(headers: &[u8], payload: &[u8]) -> [u32; 2] {
         xfskit_crc::append(crc, payload)
     })
 }
+
+#[cfg(test)]
+mod tests;

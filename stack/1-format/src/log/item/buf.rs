@@ -145,9 +145,7 @@ pub struct Change<'a> {
 
 impl<'a> Buf<'a> {
     pub(super) fn decode(regions: &'a [&'a [u8]], ctx: &Ctx<'_>) -> Verdict<Self> {
-        let Some((first, data)) = regions.split_first() else {
-            return Err(ctx.short("log.buf.size", 0));
-        };
+        let (&first, data) = regions.split_first().unwrap_or((&&[][..], &[]));
         let (format, rest) = prefix::<BufFormat>(first, "log.buf.format", ctx)?;
         let words = <[U32]>::ref_from_prefix_with_elems(rest, format.map_size.get() as usize);
         let Ok((map, _)) = words else {

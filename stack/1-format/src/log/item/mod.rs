@@ -179,3 +179,6 @@ pub fn split<'a>(
         Some(item)
     })
 }
+
+#[cfg(test)]
+mod tests;

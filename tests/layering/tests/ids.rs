@@ -1,0 +1,116 @@
+//! Every check of floor 1 is seen to fail: each id that a verifier of `1-format` can answer with is
+//! expected by name in a test of that crate.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The six trees lend these ids to those who walk them: order, content and keys of records are
+/// judged, and broken in tests, where several blocks are seen at once (`5-check`).
+const LENT_BY: [&str; 6] = ["bnobt", "cntbt", "inobt", "finobt", "rmapbt", "refcountbt"];
+const LENT: [&str; 4] = [".order", ".rec", ".key", ".ptr"];
+
+/// Literals that look like ids and are the names under which programs see ACLs.
+const OTHER_NAMES: [&str; 2] = ["system.posix_acl_access", "system.posix_acl_default"];
+
+/// Macros that spell several ids at once: what each appends to its argument.
+type Macros = BTreeMap<String, Vec<String>>;
+
+fn crate_root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../stack/1-format")
+}
+
+fn rust_files(dir: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            rust_files(&path, found);
+        } else if path.extension().is_some_and(|ext| ext == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+/// A source file without its comments, in two parts: what ships, and what tests it.
+fn split(path: &Path) -> (String, String) {
+    let text = fs::read_to_string(path).expect("UTF-8");
+    let code = |line: &&str| !line.trim_start().starts_with("//");
+    let text: String = text.lines().filter(code).flat_map(|line| [line, "\n"]).collect();
+    let name = path.strip_prefix(crate_root()).expect("below the crate");
+    let tests_dir = name.components().any(|part| part.as_os_str() == "tests");
+    if tests_dir || name.ends_with("tests.rs") || name.ends_with("testing.rs") {
+        return (String::new(), text);
+    }
+    let at = text.find("#[cfg(test)]\nmod tests {").unwrap_or(text.len());
+    let (ships, tests) = text.split_at(at);
+    (ships.to_owned(), tests.to_owned())
+}
+
+/// True for "agf.flcount" and "dir.data.bestfree".
+fn is_id(literal: &str) -> bool {
+    let known = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+    let word = |word: &str| !word.is_empty() && word.chars().all(known);
+    literal.contains('.') && literal.split('.').all(word) && !OTHER_NAMES.contains(&literal)
+}
+
+/// The macros of `text` with `magic: concat!($tree, ".magic")` and the like in them.
+fn macros(text: &str) -> Macros {
+    let mut found = Macros::new();
+    for body in text.split("macro_rules! ").skip(1) {
+        let body = body.split_once("\n}\n").map_or(body, |(body, _)| body);
+        let body = body.split_once("\n    }\n").map_or(body, |(body, _)| body);
+        let name = body.split(' ').next().unwrap_or("").to_owned();
+        let suffix =
+            |line: &str| Some(line.split_once("concat!($")?.1.split('"').nth(1)?.to_owned());
+        let suffixes: Vec<String> = body.lines().filter_map(suffix).collect();
+        if !suffixes.is_empty() {
+            found.insert(name, suffixes);
+        }
+    }
+    found
+}
+
+/// The ids in `text`: spelled out, or by one of `macros`.
+fn ids(text: &str, macros: &Macros) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    let mut text = text.to_owned();
+    for (name, suffixes) in macros {
+        // What stands before the name tells `ids!` from `tree_ids!`.
+        for before in ["&", " ", "(", "[", "::"] {
+            let call = format!("{before}{name}!(\"");
+            for argument in text.split(&call).skip(1).filter_map(|rest| rest.split('"').next()) {
+                found.extend(suffixes.iter().map(|suffix| format!("{argument}{suffix}")));
+            }
+            text = text.replace(&call, "(\"the argument of a macro, ");
+        }
+    }
+    let literals = text.lines().flat_map(|line| line.split('"').skip(1).step_by(2));
+    found.extend(literals.filter(|literal| is_id(literal)).map(str::to_owned));
+    found
+}
+
+#[test]
+fn every_check_is_broken_by_a_test_that_expects_its_id() {
+    let mut files = Vec::new();
+    rust_files(&crate_root().join("src"), &mut files);
+    rust_files(&crate_root().join("tests"), &mut files);
+    let (ships, tests): (Vec<String>, Vec<String>) = files.iter().map(|path| split(path)).unzip();
+    let all = |parts: &[String]| {
+        let macros = parts.iter().flat_map(|text| macros(text)).collect();
+        parts.iter().flat_map(|text| ids(text, &macros)).collect::<BTreeSet<_>>()
+    };
+    let (used, expected) = (all(&ships), all(&tests));
+    assert!(used.len() > 300, "only {} ids found: does this test still see them?", used.len());
+
+    let lent: BTreeSet<String> =
+        LENT_BY.iter().flat_map(|tree| LENT.map(|id| format!("{tree}{id}"))).collect();
+    assert!(lent.is_subset(&used), "ids that nobody lends any more");
+    let missing: Vec<_> = used.difference(&expected).filter(|id| !lent.contains(*id)).collect();
+    assert!(missing.is_empty(), "checks that no test breaks: {missing:#?}");
+    // A word with a point in it may be something else; one that begins like a check is none.
+    let family = |id: &str| id.split('.').next().unwrap_or("").to_owned();
+    let families: BTreeSet<String> = used.iter().map(|id| family(id)).collect();
+    let unknown: Vec<_> =
+        expected.difference(&used).filter(|id| families.contains(&family(id))).collect();
+    assert!(unknown.is_empty(), "expected by tests, but no check: {unknown:#?}");
+}
