@@ -37,8 +37,9 @@ fn a_dirty_journal_replays_to_what_the_kernel_recovers() {
         let start = std::time::Instant::now();
         let replay = compare(crash.name, &image, &scratch);
         eprintln!(
-            "{}: {} records, {} transactions, {:?}, {} unfinished, {} unlinked, {:?}",
+            "{}: head {}, {} records, {} transactions, {:?}, {} unfinished, {} unlinked, {:?}",
             crash.name,
+            replay.head,
             replay.records,
             replay.transactions,
             replay.items,
