@@ -163,7 +163,7 @@ fn parent_pointers_lead_to_every_path() {
 }
 
 /// Names in Latin-1 in directories of every form, made by mkfs.xfs: few kernels still fold case.
-/// (mkfs.xfs before 6.4 folded ASCII only.)
+/// (mkfs.xfs 6.1 folds ASCII only.)
 #[test]
 fn a_volume_that_folds_case_finds_a_name_however_it_is_written() {
     let Some(tools) = Xfsprogs::newer().filter(|_| needs(&[Need::NewerXfsprogs])) else { return };

@@ -167,6 +167,10 @@ pub fn dir(data: &[u8]) {
             touch(dir::free::Free::verify(&block, &ctx).is_ok());
             touch(da::Node::verify(&block, &ctx, Fork::Data).map(|node| node.child(46)).is_ok());
             touch(dir::data::salvage(&block, &geo).count());
+            touch(dir::data::Data::parse(&block, &geo).map(|view| view.slots().count()));
+            touch(dir::leaf::Leaf::parse(&block, &geo).map(|leaf| leaf.run(46).len()));
+            touch(dir::free::Free::parse(&block, &geo).map(|free| free.fbests.len()));
+            touch(da::Node::parse(&block, &geo).map(|node| node.child(46)));
         }
     }
 }
@@ -184,6 +188,7 @@ pub fn attr(data: &[u8]) {
     let Some((geo, block)) = split(data, |geo| geo.v5().then_some(da::CRC_OFFSET)) else { return };
     let at = Location::of("attr leaf").ino(owner(&geo, &block)).fork(Fork::Attr);
     let ctx = Ctx::new(&geo, at.fileoff(FileOff(0)));
+    touch(attr::leaf::Leaf::parse(&block, &geo).map(|leaf| leaf.attrs().count()));
     if let Ok(leaf) = attr::leaf::Leaf::verify(&block, &ctx) {
         touch((leaf.verify_space(&ctx).is_ok(), leaf.last_hash(), leaf.run(46).count()));
         for entry in leaf.attrs() {
