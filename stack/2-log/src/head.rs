@@ -16,7 +16,7 @@ use xfskit_format::{Expected, Fault, Value};
 use xfskit_units::{LogBlock, Lsn};
 use zerocopy::FromBytes;
 
-use crate::record::{Crc, Record, is_corrupt};
+use crate::record::{Crc, Record};
 use crate::ring::{RECORD_MAX, Ring, Window};
 use crate::{Error, Result};
 
@@ -258,7 +258,7 @@ fn intact_tail(ring: &Ring<'_>, found: &Search) -> Result<Lsn> {
             }
             Err(error) => error,
         };
-        if !is_corrupt(&error) || ring.distance(head, at) > IN_FLIGHT {
+        if !matches!(error, Error::Corrupt(_)) || ring.distance(head, at) > IN_FLIGHT {
             return Err(error);
         }
         let Some(next) = next_header(ring, at, head)? else { return Err(error) };

@@ -6,8 +6,8 @@ use xfskit_format::log::record::{BLOCK, checksums, unpack};
 use xfskit_format::{Ctx, Expected, Value, Verdict};
 use xfskit_units::{LogBlock, Lsn};
 
+use crate::Result;
 use crate::ring::{RECORD_MAX, Ring, Window};
-use crate::{Error, Result};
 
 /// One record.
 #[derive(Clone, Debug)]
@@ -149,9 +149,4 @@ impl Iterator for Records<'_, '_> {
         self.failed = record.is_err();
         Some(record)
     }
-}
-
-/// True where `error` says that the bytes are wrong, not that the device failed.
-pub fn is_corrupt(error: &Error) -> bool {
-    matches!(error, Error::Corrupt(_))
 }

@@ -6,12 +6,15 @@ use std::time::{Duration, Instant};
 use xfskit_block::{BlockDevice, MemDevice, OverlayDevice};
 use xfskit_core::recovery::{open_log, replay};
 use xfskit_core::volume::read_superblock;
+use xfskit_format::log::item::kind;
 use xfskit_format::log::record::{self, BLOCK};
+use xfskit_format::log::{RecordHeader, op};
 use xfskit_test_fuzzing::{Rng, image::unpack};
 use xfskit_test_oracle::need::Need;
 use xfskit_test_oracle::{Image, Scratch, Xfsprogs, needs};
 use xfskit_test_recovery::{complaints, replay_in_place};
 use xfskit_units::{ByteLen, ByteOffset};
+use zerocopy::FromBytes;
 
 const KEPT: [&str; 2] = ["v5-dirty", "v4-dirty"];
 
@@ -61,6 +64,61 @@ fn replaying_twice_changes_nothing() {
         replay(&dev, None, &sb).expect("second replay");
         assert!(content(&dev) == first, "{name}");
     }
+}
+
+/// Appends a record with one transaction of one item to the journal.
+fn append(dev: &dyn BlockDevice, item: &[u8]) {
+    let geo = read_superblock(dev).expect("superblock").geometry();
+    let log = open_log(dev, None, &geo).expect("log");
+    let op = |flags: u8, data: &[u8]| {
+        let mut bytes = 0x7777u32.to_be_bytes().to_vec();
+        bytes.extend(u32::try_from(data.len()).unwrap().to_be_bytes());
+        bytes.extend([op::CLIENT_TRANSACTION, flags, 0, 0]);
+        bytes.extend(data);
+        bytes
+    };
+    let header = [op::TRANS_MAGIC, op::TRANS_CHECKPOINT, 0x7777, 1].map(u32::to_le_bytes).concat();
+    let payload = [op(op::START, &[]), op(0, &header), op(0, item), op(op::COMMIT, &[])].concat();
+    let last = log.ring().read_blocks(log.last_record().unwrap(), 1).expect("memory");
+    let mut record = last[..BLOCK].to_vec();
+    let head = RecordHeader::mut_from_bytes(&mut record).unwrap();
+    assert_eq!(head.header_blocks(), 1);
+    head.lsn = log.head().0.into();
+    head.cycle = log.head().cycle().into();
+    head.tail_lsn = log.tail().0.into();
+    head.len = u32::try_from(payload.len().next_multiple_of(BLOCK)).unwrap().into();
+    head.num_logops = 4.into();
+    record.extend(payload);
+    record.resize(record.len().next_multiple_of(BLOCK), 0);
+    record::pack(&mut record, 1, log.head().cycle());
+    record::sum(&mut record, 1);
+    log.ring().write(log.head().block(), &record).expect("memory");
+}
+
+#[test]
+fn promises_not_kept_are_named_and_those_kept_are_not() {
+    let intent = |kind: u16, id: u64, words: &[u32]| {
+        let nextents = u32::from(!words.is_empty());
+        let mut bytes = [kind.to_le_bytes(), [1, 0]].concat();
+        bytes.extend(nextents.to_le_bytes());
+        bytes.extend(id.to_le_bytes());
+        bytes.extend(words.iter().flat_map(|word| word.to_le_bytes()));
+        bytes
+    };
+    let dev = OverlayDevice::new(memory("v5-dirty"));
+    append(&dev, &intent(kind::EFI, 1, &[500, 0, 3, 0]));
+    append(&dev, &intent(kind::RUI, 1, &[131, 0, 500, 0, 7, 0, 3, 3]));
+    append(&dev, &intent(kind::EFD, 1, &[500, 0, 3, 0]));
+    append(&dev, &intent(kind::CUI, 2, &[500, 0, 3, 2]));
+    let sb = read_superblock(&dev).expect("superblock");
+    let replay = replay(&dev, None, &sb).expect("replayed");
+    let named: Vec<_> =
+        replay.unfinished.iter().map(|intent| (intent.family.intent_name(), intent.id)).collect();
+    assert_eq!(named, [("RUI", 1), ("CUI", 2)]);
+
+    append(&dev, &[0x34, 0x12, 1, 0]);
+    let refused = xfskit_core::recovery::replay(&dev, None, &sb).expect_err("an unknown item");
+    assert_eq!(refused.fault().expect("a fault").check.0, "log.item.type");
 }
 
 /// Changes a few bytes of one record's payload or header and makes its checksum right again.

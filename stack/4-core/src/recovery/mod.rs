@@ -2,12 +2,12 @@
 //!
 //! The journal is read twice from tail to head. The first pass looks at everything and changes
 //! nothing: it judges every record and item, and collects the buffers that were freed
-//! ([`cancel`]), whose older images must not be replayed, for their blocks may hold file data by
+//! (`cancel`), whose older images must not be replayed, for their blocks may hold file data by
 //! now. The second pass applies transaction after transaction, in the order of their commits;
-//! within one the items go in five ranks (see [`rank`]).
+//! within one the items go in five ranks (see `rank`).
 //!
 //! Whether a change is already in place, the LSN on the block tells: every write stamps the block
-//! with the LSN of the transaction that changed it. Changes are collected in a [`queue`] and written
+//! with the LSN of the transaction that changed it. Changes are collected in a `queue` and written
 //! when a transaction with another LSN comes along, because all transactions that share an LSN must
 //! be compared with what stood on disk before any of them.
 //!
@@ -19,13 +19,13 @@
 //!
 //! | module | what |
 //! | --- | --- |
-//! | [`queue`] | changed sectors on their way to the disk, and their stamps |
-//! | [`cancel`] | buffers that were freed |
-//! | [`buffer`] | BUF items; the superblock; unlinked pointers |
-//! | [`inode`] | INODE and ICREATE items |
-//! | [`owner`] | the blocks of an extent btree change their owner |
-//! | [`pieces`] | directory blocks in several pieces, which Linux cannot recover |
-//! | [`counters`] | the superblock's counters, from the group headers |
+//! | `queue` | changed sectors on their way to the disk, and their stamps |
+//! | `cancel` | buffers that were freed |
+//! | `buffer` | BUF items; the superblock; unlinked pointers |
+//! | `inode` | INODE and ICREATE items |
+//! | `owner` | the blocks of an extent btree change their owner |
+//! | `pieces` | directory blocks in several pieces, which Linux cannot recover |
+//! | `counters` | the superblock's counters, from the group headers |
 
 mod buffer;
 mod cancel;
