@@ -9,6 +9,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::Serialize;
 use serde_json::json;
+use xfskit::format::Corruption;
+use xfskit::vfs;
 
 use crate::exit::{Answer, Failure};
 use crate::grammar::Voice;
@@ -38,6 +40,11 @@ impl Out {
     /// True where standard output carries JSON.
     pub(crate) fn json(&self) -> bool {
         self.voice.json
+    }
+
+    /// True where standard output is a terminal.
+    pub(crate) fn terminal(&self) -> bool {
+        self.terminal
     }
 
     /// True where only answers and errors are wanted.
@@ -84,12 +91,23 @@ impl Out {
     }
 
     /// Something is damaged or cannot be read; the rest goes on, and the answer becomes no.
-    pub(crate) fn fault(&self, at: &str, error: &dyn std::error::Error) {
+    pub(crate) fn fault(&self, path: &[u8], error: &vfs::Error) {
+        self.fault_at(&show::name(path), error, error.fault());
+    }
+
+    /// The same for what has no path; `corruption` is the failed check, where it is one.
+    pub(crate) fn fault_at(
+        &self,
+        at: &str,
+        error: &dyn std::error::Error,
+        corruption: Option<&Corruption>,
+    ) {
         self.lock().faults += 1;
         let message = chain(error);
         if self.json() {
+            let fault = json!({ "path": at, "message": message, "corruption": corruption });
             // A reader that has gone away is noticed at the next answer.
-            let _ = self.object(&json!({ "fault": { "path": at, "message": message } }));
+            let _ = self.object(&json!({ "fault": fault }));
         } else {
             self.complain(&format!("{at}: {message}"));
         }

@@ -46,6 +46,23 @@ impl Progress {
         Self { job, unit, begun, done: zero(), total: zero(), last_line: zero(), form }
     }
 
+    /// The same for a job that prints its answers as it goes: on a terminal they are progress enough.
+    pub(crate) fn beside_output(out: &Out, job: &'static str, unit: &'static str) -> Self {
+        let mut progress = Self::new(out, job, unit);
+        if out.terminal() {
+            progress.form = Form::Silent;
+        }
+        progress
+    }
+
+    /// Does something that prints, with the bar out of the way.
+    pub(crate) fn aside<T>(&self, print: impl FnOnce() -> T) -> T {
+        match &self.form {
+            Form::Bar(bar) => bar.suspend(print),
+            Form::Silent | Form::Lines => print(),
+        }
+    }
+
     /// So many units are done, of so many (0: not known).
     pub(crate) fn set(&self, done: u64, total: u64) {
         self.done.store(done, Ordering::Relaxed);

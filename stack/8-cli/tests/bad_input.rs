@@ -138,3 +138,70 @@ fn a_damaged_directory_costs_what_is_in_it_and_nothing_else() {
     assert!(rest.stderr.contains("/leaf: "), "{}", rest.stderr);
     assert_eq!(rest.stdout.lines().count(), all - 201, "the directory and its 200 names");
 }
+
+/// Puts inode `ino` in the place of the one that `/sf` names, on a volume without checksums.
+fn redirect_sf(image: &std::path::Path, ino: u64) {
+    let number =
+        |path: &str| common::json(&["stat", "--json", &shown(image), path])[0]["ino"].as_u64();
+    let mut entry = number("/sf").unwrap().to_be_bytes().to_vec();
+    entry.extend_from_slice(b"\x02sf");
+    let bytes = fs::read(image).unwrap();
+    let at = bytes.windows(entry.len()).position(|window| window == entry).unwrap();
+    damage(image, at as u64, &ino.to_be_bytes());
+}
+
+#[test]
+fn a_directory_that_leads_back_to_itself_is_entered_once() {
+    let bench = Bench::new();
+    let path = bench.kept("v4");
+    let image = shown(&path);
+    let root = common::json(&["stat", "--json", &image, "/"])[0]["ino"].as_u64().unwrap();
+    redirect_sf(&path, root);
+    for command in [&["find"][..], &["tree"], &["ls", "-lR"]] {
+        let run = expect(1, &[command, &[image.as_str()]].concat());
+        assert!(run.stderr.contains("[dir.twice]"), "{}", run.stderr);
+    }
+    let run = expect(1, &["get", &image, "/", &shown(&bench.path("dest"))]);
+    assert!(run.stderr.contains("[dir.twice]") && bench.path("dest/node").exists());
+    expect(1, &["get", &image, "/", "-"]);
+    // On a path it is merely a long way.
+    expect(0, &["ls", &image, "/sf/sf/sf/node"]);
+}
+
+#[test]
+fn an_entry_to_a_free_inode_costs_itself_and_nothing_else() {
+    let bench = Bench::new();
+    let path = bench.kept("v4");
+    let image = shown(&path);
+    redirect_sf(&path, 0x00ff_ffff_ffff);
+    assert!(expect(1, &["ls", "-l", &image]).stdout.contains(" node"));
+    assert!(expect(1, &["find", &image]).stdout.contains("/node/"));
+    expect(1, &["get", &image, "/", &shown(&bench.path("dest"))]);
+    assert!(bench.path("dest/node").exists() && !bench.path("dest/sf").exists());
+}
+
+#[test]
+fn a_name_with_a_slash_leads_nowhere() {
+    let bench = Bench::new();
+    let path = bench.kept("v4");
+    let image = shown(&path);
+    let bytes = fs::read(&path).unwrap();
+    let at = bytes.windows(5).position(|window| window == b"\x04hole").unwrap();
+    damage(&path, at as u64 + 1, b"../x");
+    let run = expect(1, &["get", &image, "/", &shown(&bench.path("dest"))]);
+    assert!(run.stderr.contains("dir"), "{}", run.stderr);
+    assert!(bench.path("dest/node").exists() && !bench.path("x").exists());
+    let names = expect(1, &["ls", &image]).stdout;
+    assert!(names.contains("node\n") && !names.contains("../x"), "{names}");
+}
+
+#[test]
+fn faults_are_objects_with_the_failed_check() {
+    let bench = Bench::new();
+    let path = bench.kept("v5");
+    damage_inode(&path, "/attr-leaf");
+    let lines = objects(&expect(1, &["find", "--json", &shown(&path)]));
+    let fault = lines.iter().find_map(|line| line.get("fault")).unwrap();
+    assert_eq!(fault["path"], "/attr-leaf");
+    assert!(fault["corruption"]["check"].as_str().unwrap().starts_with("inode."), "{fault}");
+}

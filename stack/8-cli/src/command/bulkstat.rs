@@ -33,7 +33,7 @@ pub(crate) fn run(args: &Bulkstat, out: &Out) -> Outcome {
     let geo = volume.geo();
     let sb = volume.superblock();
     let total = sb.icount.get().saturating_sub(sb.ifree.get());
-    let progress = Progress::new(out, "bulkstat", "inodes");
+    let progress = Progress::beside_output(out, "bulkstat", "inodes");
     let counts = Mutex::new(BTreeMap::<&'static str, Count>::new());
     let failed = Mutex::new(None);
     let visit = |entries: &[Entry<'_>]| {
@@ -43,7 +43,7 @@ pub(crate) fn run(args: &Bulkstat, out: &Out) -> Outcome {
             let core = match &entry.inode {
                 Ok(core) => core,
                 Err(fault) => {
-                    out.fault(&format!("inode {}", entry.ino), fault.as_ref());
+                    out.fault_at(&format!("inode {}", entry.ino), fault.as_ref(), Some(fault));
                     continue;
                 }
             };

@@ -1,6 +1,6 @@
 //! `xfskit check`: the judge, with its findings and progress.
 
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 
 use xfskit::check::{self, Options, Phase, Report};
 
@@ -19,7 +19,7 @@ struct Phases<'a> {
 
 impl check::Progress for Phases<'_> {
     fn report(&self, phase: Phase, done: u64, total: u64) {
-        let mut now = self.now.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
         if now.as_ref().is_none_or(|(shown, _)| *shown != phase) {
             *now = Some((phase, Progress::new(self.out, phase.title(), "done")));
         }
@@ -38,7 +38,9 @@ pub(crate) fn run(args: &Check, out: &Out) -> Outcome {
     let options = Options { threads: threads(args.threads), scrub: false, progress: &progress };
     let mut failed = None;
     let mut say = |finding: check::Finding| {
-        let said = out.answer(&finding, |finding| format!("{finding}\n"));
+        let print = || out.answer(&finding, |finding| format!("{finding}\n"));
+        let now = progress.now.lock().unwrap_or_else(PoisonError::into_inner);
+        let said = now.as_ref().map_or_else(print, |(_, bar)| bar.aside(print));
         failed = failed.take().or(said.err());
     };
     let report = check::check(&*device, log.as_deref(), &options, &mut say);

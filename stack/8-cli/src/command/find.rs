@@ -161,7 +161,7 @@ pub(crate) fn run(args: &Find, out: &Out) -> Outcome {
         conditions,
         out,
         end: if args.print0 { 0 } else { b'\n' },
-        progress: Progress::new(out, "find", "files"),
+        progress: Progress::beside_output(out, "find", "files"),
         failed: Mutex::new(None),
         stopped: AtomicBool::new(false),
     };
@@ -206,7 +206,7 @@ impl Search<'_> {
             let mut errors = Vec::new();
             let admitted = self.conditions.admit_xattrs(self.fs, inode, &mut errors);
             for error in &errors {
-                self.out.fault(&show::name(path), error);
+                self.out.fault(path, error);
             }
             if !admitted {
                 return;
@@ -263,7 +263,7 @@ impl Visitor for Search<'_> {
 
     fn fault(&self, dir: &Self::Dir, name: Option<&[u8]>, error: Error) {
         let path = name.map_or_else(|| dir.to_vec(), |name| join(dir, name));
-        self.out.fault(&show::name(&path), &error);
+        self.out.fault(&path, &error);
     }
 
     fn stopped(&self) -> bool {

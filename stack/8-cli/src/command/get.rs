@@ -34,8 +34,10 @@ pub(crate) fn run(args: &Get, out: &Out) -> Outcome {
     let skipped = Mutex::new(Vec::<String>::new());
     let events = |event: Event<'_>| match event {
         Event::Done { .. } => progress.add(1),
-        Event::Fault { path, error } => out.fault(&show::name(path), error),
-        Event::Refused { path, error } => out.fault(&show::name(path), error),
+        Event::Fault { path, error } => progress.aside(|| out.fault(path, error)),
+        Event::Refused { path, error } => {
+            progress.aside(|| out.fault_at(&show::name(path), error, None));
+        }
         Event::Skipped { path, what } => {
             let line = format!("{} left out: {what}", show::name(path));
             skipped.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(line);

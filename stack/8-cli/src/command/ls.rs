@@ -66,7 +66,7 @@ pub(crate) fn run(args: &Ls, out: &Out) -> Outcome {
     while let Some((path, dir)) = ahead.pop() {
         if !seen.insert(dir.ino()) {
             let error = xfskit::vfs::Error::DirTwice { ino: dir.ino() };
-            out.fault(&show::name(&path), &error);
+            out.fault(&path, &error);
             continue;
         }
         if args.recursive && !out.json() {
@@ -99,7 +99,7 @@ impl Listing<'_> {
     fn directory(&self, path: &[u8], dir: &Inode) -> Result<Vec<(Vec<u8>, Inode)>, Failure> {
         let mut portion = self.fs().read_dir(dir);
         for error in &portion.errors {
-            self.out.fault(&show::name(path), error);
+            self.out.fault(path, error);
         }
         portion.entries.retain(|entry| self.args.all || entry.name.first() != Some(&b'.'));
         portion.entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
@@ -116,7 +116,7 @@ impl Listing<'_> {
                         stat: None,
                         link: None,
                     }),
-                    Some(Err(error)) => self.out.fault(&show::name(&file), &error),
+                    Some(Err(error)) => self.out.fault(&file, &error),
                     Some(Ok(inode)) => {
                         rows.push(self.row(entry.name.clone(), entry.clone(), &file, &inode));
                         if inode.core().is_dir() {
@@ -146,7 +146,7 @@ impl Listing<'_> {
         let is_link = stat.as_ref().is_some_and(|s| s.file_type == FileType::Symlink);
         let link = if is_link { self.fs().read_link(inode).map(Some) } else { Ok(None) };
         let link = link.unwrap_or_else(|error| {
-            self.out.fault(&show::name(path), &error);
+            self.out.fault(path, &error);
             None
         });
         Row { name, entry, stat, link }

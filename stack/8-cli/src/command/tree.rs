@@ -24,7 +24,7 @@ pub(crate) fn run(args: &Tree, out: &Out) -> Outcome {
         let entry = match step {
             Ok(entry) => entry,
             Err(fault) => {
-                out.fault(&show::name(&fault.path), &fault.error);
+                out.fault(&fault.path, &fault.error);
                 continue;
             }
         };

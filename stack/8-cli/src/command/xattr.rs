@@ -18,7 +18,7 @@ pub(crate) fn run(args: &look::Xattr, out: &Out) -> Outcome {
     let inode = open::resolve(&volume, path, Follow::No)?;
     let (mut xattrs, errors) = volume.fs().xattrs(&inode);
     for error in &errors {
-        out.fault(&path.to_string_lossy(), error);
+        out.fault(path.as_bytes(), error);
     }
     xattrs.sort_unstable_by(|a, b| a.name.cmp(&b.name));
     match &args.what {

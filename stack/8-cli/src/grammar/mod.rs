@@ -78,7 +78,7 @@ pub(crate) struct Voice {
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Target {
     /// The volume: a file, a block device, IMAGE#pN, IMAGE#lv:VG/LV or mem:SIZE
-    #[arg(value_name = "TARGET")]
+    #[arg(id = "target", value_name = "TARGET")]
     pub name: String,
     /// Show the device as it is, without replaying the journal in memory
     #[arg(long)]
