@@ -12,7 +12,7 @@
 //! | 3 | `inodes`, `forks`, `attrs`, `symlinks` | every inode, its extent maps, its attributes |
 //! | 4 | `dirs`, `datree`, `names` | every directory: names, hashes, free space, what entries lead to |
 //! | 5 | `space`, `census`, `rmaps`, `refcounts` | each block has one use; the btrees that record uses |
-//! | 6 | `tree`, `parents` | links, the shape of the tree, parent pointers, counters |
+//! | 6 | `tree`, `parents`, `unlinked`, `special` | links, the shape of the tree, parent pointers, counters, quota |
 //!
 //! Groups, pieces of inodes, and directories are shared out among threads. What phases hand on is
 //! kept in flat arrays: 9 bytes per inode and 24 bytes per extent.
@@ -38,10 +38,12 @@ mod refcounts;
 mod report;
 mod rmaps;
 mod space;
+mod special;
 mod superblocks;
 mod symlinks;
 mod table;
 mod tree;
+mod unlinked;
 mod volume;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -175,6 +177,8 @@ fn judge_files(
     clock.lap(vol, Phase::Space);
 
     tree::judge_named(&shared, primary);
+    special::judge(&shared, primary);
+    unlinked::judge(&shared);
     tree::judge_shape(&shared, &dirs);
     tree::judge_links(&shared, &dirs);
     tree::judge_counters(&shared, primary, &totals);

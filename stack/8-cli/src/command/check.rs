@@ -1,7 +1,8 @@
 //! `xfskit check`: the judge, with its findings and progress.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
+use xfskit::block::BlockDevice;
 use xfskit::check::{self, Options, Phase, Report};
 
 use super::open::{self, about, device_hint};
@@ -32,10 +33,11 @@ impl check::Progress for Phases<'_> {
 /// `xfskit check`
 pub(crate) fn run(args: &Check, out: &Out) -> Outcome {
     let name = args.target.name.as_str();
-    let device = open::device(name)?;
+    let device = judged_device(args, out)?;
     let log = args.target.logdev.as_deref().map(open::device).transpose()?;
     let progress = Phases { out, now: Mutex::new(None) };
-    let options = Options { threads: threads(args.threads), scrub: false, progress: &progress };
+    let options =
+        Options { threads: threads(args.threads), scrub: args.scrub, progress: &progress };
     let mut failed = None;
     let mut say = |finding: check::Finding| {
         let print = || out.answer(&finding, |finding| format!("{finding}\n"));
@@ -55,6 +57,18 @@ pub(crate) fn run(args: &Check, out: &Out) -> Outcome {
         out.raw(summary(name, &report).as_bytes())?;
     }
     Ok(Answer::of(report.clean()))
+}
+
+/// What is to be judged: the device, with its journal replayed in memory where that is wanted and
+/// possible. In the middle of a replay the parts of a volume need not agree.
+fn judged_device(args: &Check, out: &Out) -> Result<Arc<dyn BlockDevice>, Failure> {
+    let device = open::device(&args.target.name)?;
+    if args.target.norecovery {
+        return Ok(device);
+    }
+    // A volume too damaged to be opened is judged as it lies.
+    let replayed = open::volume(&args.target, out);
+    Ok(replayed.map_or(device, |volume| Arc::clone(volume.fs().volume().device())))
 }
 
 /// As many threads as were asked for; 0 is one per processor.

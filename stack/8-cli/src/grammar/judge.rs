@@ -84,4 +84,7 @@ pub(crate) struct Check {
     /// Threads; 0 is one per processor
     #[arg(short = 't', long, value_name = "N", default_value_t = 0)]
     pub threads: usize,
+    /// Read every other copy of each block too, where the device has more than one
+    #[arg(long)]
+    pub scrub: bool,
 }
