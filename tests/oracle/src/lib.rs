@@ -17,6 +17,7 @@
 //! | [`bytes`] | two sparse images, byte by byte |
 //! | [`corruption`] | single wrong fields, written with `xfs_db` |
 //! | [`ours`] | what xfskit makes of a volume |
+//! | [`proto`] | volumes filled without a mount |
 //! | [`trees`] | makers of trees: every form of directory, attribute, file, inode |
 //!
 //! `XFSKIT_REQUIRE_ORACLE=1` makes a skip a failure, `XFSKIT_LONG=1` adds the long runs,
@@ -32,6 +33,7 @@ pub mod manifest;
 pub mod matrix;
 pub mod need;
 pub mod ours;
+pub mod proto;
 pub mod tools;
 pub mod trees;
 

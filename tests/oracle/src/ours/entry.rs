@@ -18,7 +18,7 @@ use crate::image::Image;
 use crate::manifest::{Digest, Entry, Extra, Time};
 
 /// Opens the volume as any reader does, its journal replayed in memory.
-pub(super) fn open(image: &Image) -> Volume {
+pub fn open(image: &Image) -> Volume {
     let open = |path: &Path| -> Arc<dyn BlockDevice> {
         Arc::new(FileDevice::open(path, OpenMode::ReadOnly).expect("open the image"))
     };

@@ -3,7 +3,8 @@
 mod entry;
 mod tree;
 
-pub use tree::{differences, lookups, manifest};
+pub use entry::open;
+pub use tree::{content, differences, lookups, manifest};
 
 use std::path::Path;
 

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use xfskit_core::{Inode, Volume};
 use xfskit_format::inode::FileType;
-use xfskit_units::Ino;
+use xfskit_units::{ByteOffset, Ino};
 
 use super::entry::{entry, open};
 use crate::image::Image;
@@ -68,6 +68,19 @@ pub fn lookups(image: &Image, linux: &Manifest) -> Vec<String> {
     }
     wrong.truncate(10);
     wrong
+}
+
+/// The bytes of a regular file; nothing for what is none.
+pub fn content(volume: &Volume, ino: u64) -> Vec<u8> {
+    let inode = volume.iget(Ino(ino)).expect("an inode");
+    if !inode.core().is_regular() {
+        return Vec::new();
+    }
+    let size = usize::try_from(inode.core().size().0).expect("a small file");
+    let mut bytes = vec![0; size];
+    let read = volume.read_at(&inode, ByteOffset(0), &mut bytes).expect("read");
+    assert_eq!(read, size, "bytes read");
+    bytes
 }
 
 struct Walk<'a> {
