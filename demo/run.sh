@@ -15,7 +15,7 @@ trap 'umount "$mnt" 2>/dev/null || true; rm -rf "$work"' EXIT
 bold() { printf '\n\033[1m%s\033[0m\n' "$*"; }
 run() { printf '\033[2m$ xfskit %s\033[0m\n' "$*"; "$xfskit" "$@"; }
 have() { command -v "$1" >/dev/null 2>&1; }
-timed() { local t0 t1; t0=$(date +%s.%N); "$@" >/dev/null; t1=$(date +%s.%N); echo "$t1 $t0" | awk '{printf "%.2f s", $1-$2}'; }
+timed() { local t0 t1; t0=$(date +%s.%N); "$@" >/dev/null 2>&1; t1=$(date +%s.%N); echo "$t1 $t0" | awk '{printf "%.2f s", $1-$2}'; }
 
 cd "$work"
 bold "1. Make volumes, without root"
