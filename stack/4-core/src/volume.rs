@@ -6,9 +6,9 @@ use xfskit_block::{BlockDevice, OverlayDevice};
 use xfskit_format::agf::Agf;
 use xfskit_format::agi::Agi;
 use xfskit_format::sb::{self, SbError, Superblock};
-use xfskit_format::{Ctx, Location, Verdict, agf, agi};
+use xfskit_format::{Corruption, Ctx, Expected, Location, Verdict, agf, agi};
 use xfskit_trans::{Buf, BufCache, BufMap};
-use xfskit_units::{AgNumber, ByteOffset, Geometry, Lsn};
+use xfskit_units::{AgNumber, ByteLen, ByteOffset, Geometry, Lsn};
 
 use crate::error::{Error, Result};
 use crate::recovery::{self, Replay};
@@ -38,10 +38,14 @@ pub struct Volume {
     cache: BufCache,
     log_head: Option<Lsn>,
     replay: Option<Replay>,
+    faults: Vec<Corruption>,
 }
 
 impl Volume {
     /// Opens the volume on `dev`, which is never written to.
+    ///
+    /// A device that ends before the volume does is opened all the same, for what is left of it
+    /// may be wanted: see [`faults`](Self::faults). Its journal is replayed where all of it is there.
     ///
     /// # Errors
     /// [`Error::Superblock`] for what is no XFS or needs a newer reader, [`Error::Device`], and
@@ -49,10 +53,8 @@ impl Volume {
     pub fn open(dev: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Self> {
         let sb = read_superblock(&*dev)?;
         let geo = sb.geometry();
-        if geo.data_bytes() > dev.size() {
-            return Err(Error::Corrupt(truncated(&geo, dev.size().0)));
-        }
-        let (dev, replay) = if options.recovery {
+        let faults = judge_size(&geo, dev.size());
+        let (dev, replay) = if options.recovery && log_is_there(&geo, dev.size()) {
             recovered(dev, options.log_dev.as_deref(), &sb)?
         } else {
             (dev, None)
@@ -63,7 +65,12 @@ impl Volume {
             None => (sb, None),
         };
         let cache = BufCache::new(dev, options.cache_bytes);
-        Ok(Self { geo: sb.geometry(), sb, cache, log_head, replay })
+        Ok(Self { geo: sb.geometry(), sb, cache, log_head, replay, faults })
+    }
+
+    /// What was found wrong with the volume as a whole, though it could be opened.
+    pub fn faults(&self) -> &[Corruption] {
+        &self.faults
     }
 
     /// What the journal held when the volume was opened; `None` where nobody looked.
@@ -167,8 +174,19 @@ pub fn read_superblock(dev: &dyn BlockDevice) -> Result<Superblock> {
     Ok(verified.clone())
 }
 
-fn truncated(geo: &Geometry, size: u64) -> xfskit_format::Fault {
-    let at = sb::location(geo, AgNumber(0));
-    let need = xfskit_format::Expected::AtLeast(geo.data_bytes().0.into());
-    Ctx::new(geo, at).fault("sb.device-size", need, size)
+/// The fault of a device that ends before the volume does.
+fn judge_size(geo: &Geometry, size: ByteLen) -> Vec<Corruption> {
+    if geo.data_bytes() <= size {
+        return Vec::new();
+    }
+    let ctx = Ctx::new(geo, sb::location(geo, AgNumber(0)));
+    let need = Expected::AtLeast(geo.data_bytes().0.into());
+    vec![*ctx.fault("sb.device-size", need, size.0)]
+}
+
+/// True unless the device ends before an internal log does.
+fn log_is_there(geo: &Geometry, size: ByteLen) -> bool {
+    let Some(start) = geo.log_daddr() else { return true };
+    let end = start.byte_offset().0 + (u64::from(geo.logblocks) << geo.blocklog);
+    end <= size.0
 }

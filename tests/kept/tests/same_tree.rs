@@ -155,3 +155,24 @@ fn a_dirty_journal_is_replayed_without_a_write() {
         );
     }
 }
+
+#[test]
+fn what_is_left_of_a_truncated_image_still_comes_out() {
+    let bytes = unpack("v5");
+    let cut = MemDevice::new(ByteLen(40 << 20));
+    cut.write_at(ByteOffset(0), &bytes[..40 << 20]).expect("memory");
+    let volume = xfskit::OpenOptions::default().open_device(Arc::new(cut), None).expect("opened");
+    let faults = volume.fs().volume().faults();
+    assert_eq!(faults.len(), 1);
+    assert_eq!(faults[0].check.0, "sb.device-size");
+    let (mut there, mut lost) = (0, 0);
+    for step in volume.walk("/").expect("the root lies in the first group") {
+        if step.is_ok() {
+            there += 1;
+        } else {
+            lost += 1;
+        }
+    }
+    assert!(there > 50 && lost > 0, "{there} files are there, {lost} are lost");
+    assert_eq!(volume.read("/sf/a").expect("it lies in the first group"), b"hello\n");
+}

@@ -80,6 +80,9 @@ pub(crate) fn volume(target: &grammar::Target, out: &Out) -> Result<Volume, Fail
         xfskit::Error::Target(error) => target_failure(name, &error),
         xfskit::Error::Volume(error) => open_failure(name, &error),
     })?;
+    for fault in volume.fs().volume().faults() {
+        out.fault(name, fault);
+    }
     note_replay(&volume, out);
     Ok(volume)
 }
