@@ -81,7 +81,7 @@ pub(crate) fn volume(target: &grammar::Target, out: &Out) -> Result<Volume, Fail
         xfskit::Error::Volume(error) => open_failure(name, &error),
     })?;
     for fault in volume.fs().volume().faults() {
-        out.fault(name, fault);
+        out.fault_at(name, fault, Some(fault));
     }
     note_replay(&volume, out);
     Ok(volume)
