@@ -262,7 +262,9 @@ impl<'a> Block<'a> {
     pub fn verify(block: &'a [u8], ctx: &Ctx<'_>, tree: Tree, agno: AgNumber) -> Verdict<Self> {
         let ids = tree.ids();
         ctx.crc(ids.crc, block, CRC_OFFSET)?;
-        let Ok((head, rest)) = Header::ref_from_prefix(block) else {
+        let (Ok((head, rest)), true) =
+            (Header::ref_from_prefix(block), block.len() == ctx.geo.blocksize())
+        else {
             return Err(ctx.short(ids.magic, block.len()));
         };
         ctx.eq_hex(ids.magic, tree.magic(ctx.geo), head.magic.get())?;
@@ -327,7 +329,7 @@ impl<'a> Block<'a> {
 mod tests {
     use super::*;
     use crate::rmap::owner;
-    use crate::testing::{broken, each_check_fails, geo_v4, geo_v5, geo_v5_1k, golden};
+    use crate::testing::{broken, each_check_fails, geo_v4, geo_v4_old, geo_v5, geo_v5_1k, golden};
 
     /// Blocks 1, 3 and 5 of AG 0 of 1 GiB, written by mkfs.xfs 6.13.
     const BNOBT: &str = "
@@ -406,6 +408,19 @@ mod tests {
         };
     }
 
+    /// The same for version 4, whose head ends behind the siblings.
+    macro_rules! head_breaks {
+        ($tree:literal) => {
+            &[
+                (concat!($tree, ".magic"), 0, &b"XXXX"[..]),
+                (concat!($tree, ".level"), 4, &[0, 9]),
+                (concat!($tree, ".numrecs"), 6, &[0x20, 0]),
+                (concat!($tree, ".leftsib"), 8, &[0, 0, 0, 0]),
+                (concat!($tree, ".rightsib"), 12, &[0, 1, 0x40, 0]),
+            ]
+        };
+    }
+
     /// `block`, which stands at `at` and has children at `ptrs`, passes; each broken field is named.
     fn judge(tree: Tree, block: &[u8], at: (u32, u32), ptrs: &[u32], cases: &[Case<'_>]) {
         let geo = if block.len() == 1024 { geo_v5_1k() } else { geo_v5() };
@@ -451,6 +466,36 @@ mod tests {
         judge(Tree::Rmap, &linux!("rmapbt-node"), (2, 65545), &ptrs, breaks!("rmapbt"));
         let ptrs = [7, 306, 316, 426];
         judge(Tree::Refcount, &linux!("refcountbt-node"), (1, 308), &ptrs, breaks!("refcountbt"));
+    }
+
+    /// Blocks 2, 3 and 4 of the kept volume `v4-old`.
+    #[test]
+    fn each_field_of_version_4_is_checked() {
+        let geo = geo_v4_old();
+        let free = "10: 00000728 000001ff 00000960 000036a0";
+        let bnobt = format!("00: 41425442 00000002 ffffffff ffffffff\n{free}");
+        let cntbt = format!("00: 41425443 00000002 ffffffff ffffffff\n{free}");
+        let inobt = "00: 49414254 00000001 ffffffff ffffffff
+                     10: 00000040 0000002e ffffffff fffc0000";
+        let judge = |tree: Tree, rows: &str, agbno: u32, cases: &[Case<'_>]| {
+            let block = golden(1024, rows);
+            each_check_fails(&block, None, cases, |block| {
+                Block::verify(block, &ctx(&geo, tree, agbno), tree, AgNumber(0)).map(drop)
+            });
+            block
+        };
+        let bno = judge(Tree::Bno, &bnobt, 2, head_breaks!("bnobt"));
+        judge(Tree::Cnt, &cntbt, 3, head_breaks!("cntbt"));
+        let ino = judge(Tree::Ino, inobt, 4, head_breaks!("inobt"));
+
+        let at = ctx(&geo, Tree::Bno, 2);
+        let bno = Block::verify(&bno, &at, Tree::Bno, AgNumber(0)).unwrap();
+        assert_eq!(bno.recs::<alloc::Rec>()[1].start(), AgBlock(0x960));
+        let at = ctx(&geo, Tree::Ino, 4);
+        let ino = Block::verify(&ino, &at, Tree::Ino, AgNumber(0)).unwrap();
+        let chunk = ino.recs::<inobt::Rec>()[0].decode(&geo);
+        assert_eq!((chunk.count, chunk.freecount, chunk.used()), (64, 46, 0x3_ffff));
+        assert_eq!(chunk.encode(&geo), ino.recs::<inobt::Rec>()[0]);
     }
 
     #[test]

@@ -89,7 +89,9 @@ impl Agf {
     /// The first check that fails.
     pub fn verify<'a>(block: &'a [u8], ctx: &Ctx<'_>, agno: AgNumber) -> Verdict<&'a Self> {
         ctx.crc("agf.crc", block, CRC_OFFSET)?;
-        let Ok((agf, _)) = Self::ref_from_prefix(block) else {
+        let (Ok((agf, _)), true) =
+            (Self::ref_from_prefix(block), block.len() == ctx.geo.sectsize())
+        else {
             return Err(ctx.short("agf.magicnum", block.len()));
         };
         ctx.eq_hex("agf.magicnum", MAGIC, agf.magicnum.get())?;
@@ -151,7 +153,7 @@ pub fn is_agf(block: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{each_check_fails, geo_v5, golden};
+    use crate::testing::{each_check_fails, geo_v4_old, geo_v5, golden};
 
     /// AG 0 of 1 GiB, written by mkfs.xfs 6.13.
     const AGF_0: &str = "
@@ -193,6 +195,35 @@ mod tests {
             ("agf.lsn", 208, &[0, 0, 0, 2]),
         ];
         each_check_fails(&golden(512, AGF_0), Some(CRC_OFFSET), cases, |block| {
+            Agf::verify(block, &ctx, AgNumber(0)).map(|_| ())
+        });
+    }
+
+    #[test]
+    fn each_field_of_version_4_is_checked() {
+        let agf = "
+            000: 58414746 00000001 00000000 00004000
+            010: 00000002 00000003 00000000 00000001
+            020: 00000001 00000000 00000001 00000004
+            030: 00000004 0000389f 000036a0 00000000";
+        let geo = geo_v4_old();
+        let ctx = Ctx::new(&geo, location(&geo, AgNumber(0))).log_head(Some(Lsn(1 << 32)));
+        let cases: &[(&str, usize, &[u8])] = &[
+            ("agf.magicnum", 0, b"XAGI"),
+            ("agf.versionnum", 4, &[0, 0, 0, 2]),
+            ("agf.seqno", 8, &[0, 0, 0, 1]),
+            ("agf.length", 12, &[0, 0, 0x3f, 0xff]),
+            ("agf.bnoroot", 16, &[0; 4]),
+            ("agf.cntroot", 20, &[0, 0, 0x40, 0]),
+            ("agf.bnolevel", 28, &[0; 4]),
+            ("agf.cntlevel", 32, &[0, 0, 0, 9]),
+            ("agf.flfirst", 40, &[0, 0, 0, 128]),
+            ("agf.fllast", 44, &[0, 0, 0, 128]),
+            ("agf.flcount", 48, &[0, 0, 0, 129]),
+            ("agf.freeblks", 52, &[0, 0, 0x40, 1]),
+            ("agf.longest", 56, &[0, 0, 0x38, 0xa0]),
+        ];
+        each_check_fails(&golden(512, agf), None, cases, |block| {
             Agf::verify(block, &ctx, AgNumber(0)).map(|_| ())
         });
     }

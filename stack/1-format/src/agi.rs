@@ -80,7 +80,9 @@ impl Agi {
     /// The first check that fails.
     pub fn verify<'a>(block: &'a [u8], ctx: &Ctx<'_>, agno: AgNumber) -> Verdict<&'a Self> {
         ctx.crc("agi.crc", block, CRC_OFFSET)?;
-        let Ok((agi, _)) = Self::ref_from_prefix(block) else {
+        let (Ok((agi, _)), true) =
+            (Self::ref_from_prefix(block), block.len() == ctx.geo.sectsize())
+        else {
             return Err(ctx.short("agi.magicnum", block.len()));
         };
         ctx.eq_hex("agi.magicnum", MAGIC, agi.magicnum.get())?;
@@ -119,7 +121,7 @@ pub fn is_agi(block: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{each_check_fails, geo_v5, golden};
+    use crate::testing::{each_check_fails, geo_v4_old, geo_v5, golden};
 
     /// AG 0 of 1 GiB, written by mkfs.xfs 6.13.
     fn agi_0() -> Vec<u8> {
@@ -158,6 +160,32 @@ mod tests {
             ("agi.crc", CRC_OFFSET, &[0; 4]),
         ];
         each_check_fails(&agi_0(), Some(CRC_OFFSET), cases, |block| {
+            Agi::verify(block, &ctx, AgNumber(0)).map(|_| ())
+        });
+    }
+
+    #[test]
+    fn each_field_of_version_4_is_checked() {
+        let mut agi = golden(
+            512,
+            "000: 58414749 00000001 00000000 00004000
+             010: 00000040 00000004 00000001 0000002e
+             020: 00000040",
+        );
+        agi[0x24..0x128].fill(0xff);
+        let geo = geo_v4_old();
+        let ctx = Ctx::new(&geo, location(&geo, AgNumber(0))).log_head(Some(Lsn(1 << 32)));
+        let cases: &[(&str, usize, &[u8])] = &[
+            ("agi.magicnum", 0, b"XAGF"),
+            ("agi.versionnum", 4, &[0, 0, 0, 2]),
+            ("agi.seqno", 8, &[0, 0, 0, 1]),
+            ("agi.length", 12, &[0, 0, 0x3f, 0xff]),
+            ("agi.root", 20, &[0; 4]),
+            ("agi.level", 24, &[0; 4]),
+            ("agi.freecount", 28, &[0, 0, 0, 65]),
+            ("agi.unlinked", 40, &[0; 4]),
+        ];
+        each_check_fails(&agi, None, cases, |block| {
             Agi::verify(block, &ctx, AgNumber(0)).map(|_| ())
         });
     }

@@ -161,3 +161,18 @@ pub(crate) fn geo_v4_1k() -> Geometry {
         ..geo_v5_1k()
     }
 }
+
+/// 64 MiB as `mkfs.xfs -m crc=0 -i projid32bit=0 -l version=1,lazy-count=0 -n ftype=0 -b size=1024`
+/// 6.1 makes it: the volume kept as `v4-old`, with nothing that came after 2008.
+pub(crate) fn geo_v4_old() -> Geometry {
+    let v4 = geo_v4_1k();
+    Geometry {
+        features: Features { versionnum: 0x30b0, features2: 0, ..v4.features },
+        agblklog: 14,
+        dirblklog: 0,
+        dblocks: RfsBlock(65_536),
+        agblocks: 16_384,
+        logstart: Some(FsBlock(32_773)),
+        ..v4
+    }
+}

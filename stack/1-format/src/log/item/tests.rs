@@ -64,10 +64,11 @@ const PARENT_SET: &str = "
     61312e63
     00000000000000460f2e64dd";
 
-/// As the format describes them; no kernel with quota was at hand to write one.
+/// The record of group 1000, with limits, by Linux 6.12.
 const DQUOT: &str = "
-    3d120200e803000050000000000000000100000088000000
-    44510184000003e8";
+    3d120200e803000078010000000000000100000050050000
+    44510184000003e8000000000000020000000000000001000000000000000014000000000000000a00000000000000030000000000000003000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000";
+/// As the format describes it: kernels no longer write it.
 const QUOTAOFF: &str = "3e12010001000000000000000000000000000000";
 
 fn decode<T>(
@@ -312,6 +313,12 @@ fn an_attribute_intent_brings_names_and_values() {
 fn quota_items_are_parsed_and_passed_over() {
     let geo = geo_v5_1k();
     let dquot = regions(DQUOT);
+    decode(&geo, &dquot, |item| {
+        let Item::Dquot(dquot) = item else { panic!("{item:?}") };
+        assert_eq!((dquot.format.id.get(), dquot.record.len()), (1000, 104));
+        assert_eq!(dquot.format.boffset.get() % 136, 0);
+    })
+    .unwrap();
     each_check_fails(&geo, &dquot, &[("log.dquot.len", Cut(0, 23)), ("log.dquot.size", Keep(1))]);
     let quotaoff = regions(QUOTAOFF);
     each_check_fails(&geo, &quotaoff, &[("log.quotaoff.len", Cut(0, 19))]);
