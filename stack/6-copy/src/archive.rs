@@ -28,6 +28,9 @@ pub enum ArchiveError {
 struct Archive<'a, W> {
     fs: &'a Fs,
     out: W,
+    /// What every name begins with: the same for all, or GNU tar does not see that a file lies in
+    /// a directory whose times it has yet to set.
+    lead: &'a [u8],
     /// Names of files that have several.
     links: HashMap<Ino, Vec<u8>>,
     events: &'a (dyn Fn(Event<'_>) + Sync),
@@ -46,7 +49,8 @@ pub fn archive(
     events: &(dyn Fn(Event<'_>) + Sync),
 ) -> Result<(), ArchiveError> {
     let prefix = if inode.core().is_dir() { path.len() } else { path.len() - own_name(path).len() };
-    let mut archive = Archive { fs, out, links: HashMap::new(), events };
+    let lead: &[u8] = if inode.core().is_dir() { b"./" } else { b"" };
+    let mut archive = Archive { fs, out, lead, links: HashMap::new(), events };
     for step in fs.walk(path, inode, usize::MAX) {
         match step {
             Ok(entry) => archive.add(&entry.path, prefix, &entry.inode)?,
@@ -56,6 +60,16 @@ pub fn archive(
     // Two blocks of zeroes end an archive.
     archive.out.write_all(&[0; 2 * BLOCK])?;
     Ok(archive.out.flush()?)
+}
+
+/// The name of an attribute as GNU tar writes it into a key, which ends at the first `=`.
+fn escaped(name: &[u8]) -> Vec<u8> {
+    let escape = |&byte: &u8| match byte {
+        b'%' => b"%25".to_vec(),
+        b'=' => b"%3D".to_vec(),
+        byte => vec![byte],
+    };
+    name.iter().flat_map(escape).collect()
 }
 
 fn own_name(path: &[u8]) -> &[u8] {
@@ -70,7 +84,7 @@ impl<W: Write> Archive<'_, W> {
     fn add(&mut self, path: &[u8], prefix: usize, inode: &Inode) -> io::Result<()> {
         let inside = path.get(prefix..).unwrap_or_default();
         let inside = inside.strip_prefix(b"/").unwrap_or(inside);
-        let mut name = if inode.core().is_dir() { b"./".to_vec() } else { Vec::new() };
+        let mut name = self.lead.to_vec();
         name.extend_from_slice(inside);
         let stat = self.fs.stat(inode);
         if stat.file_type == FileType::Socket {
@@ -264,7 +278,7 @@ impl Pax {
             };
             match acl.zip(acl::text(value)) {
                 Some((key, text)) => pax.text(key, &text),
-                None => pax.record_key(&[b"SCHILY.xattr.", name.as_slice()].concat(), value),
+                None => pax.record_key(&[b"SCHILY.xattr.".to_vec(), escaped(name)].concat(), value),
             }
         }
         pax
