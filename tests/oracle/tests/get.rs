@@ -1,0 +1,127 @@
+//! What `xfskit get` and its archives put on a mounted volume is the tree they were taken from.
+
+use std::fs::{self, File};
+use std::io::BufWriter;
+use std::process::Command;
+use std::sync::Mutex;
+
+use xfskit::copy::{Event, GetOptions, archive, get};
+use xfskit_test_oracle::manifest::Extra;
+use xfskit_test_oracle::tools::run;
+use xfskit_test_oracle::trees::{self, Shape};
+use xfskit_test_oracle::{Image, Manifest, Mount, Need, Scratch, Xfsprogs, kernel, needs, ours};
+
+/// A volume with all corners but `without`, and what Linux shows of it.
+fn source<'a>(scratch: &'a Scratch, without: &[&str]) -> (Image<'a>, Manifest) {
+    let image = Image::sparse(scratch, "source.img", 1 << 30);
+    Xfsprogs::installed().expect("needed").mkfs(&image, &[]).expect("mkfs");
+    let mount = Mount::read_write(&image, scratch).expect("mount");
+    trees::corners(mount.path(), &Shape::DEFAULT).expect("corners");
+    for path in without {
+        fs::remove_dir_all(mount.path().join(path)).expect("remove");
+    }
+    mount.unmount().expect("unmount");
+    let mount = Mount::read_only(&image, scratch).expect("mount");
+    let linux = kernel::manifest(mount.path());
+    mount.unmount().expect("unmount");
+    (image, linux)
+}
+
+/// An empty volume to copy to.
+fn destination(scratch: &Scratch) -> Image<'_> {
+    let image = Image::sparse(scratch, "destination.img", 1 << 30);
+    Xfsprogs::installed().expect("needed").mkfs(&image, &[]).expect("mkfs");
+    image
+}
+
+/// What a copy carries: everything but the place on the disk, the times of the copying itself, and
+/// what only XFS's own call shows.
+fn carried(mut manifest: Manifest) -> Manifest {
+    for entry in manifest.entries.values_mut() {
+        (entry.ino, entry.blocks) = (0, 0);
+        (entry.ctime, entry.btime) = ((0, 0), (0, 0));
+        entry.extra = None::<Extra>;
+        if entry.mode & 0o170_000 == 0o040_000 {
+            // A directory's size is a matter of its history; reading it changes its atime.
+            (entry.size, entry.atime) = (0, (0, 0));
+        }
+    }
+    manifest
+}
+
+/// Events that tell of anything but success.
+fn complaint(event: &Event<'_>) -> Option<String> {
+    (!matches!(event, Event::Done { .. })).then(|| format!("{event:?}"))
+}
+
+#[test]
+fn get_makes_the_same_tree_elsewhere() {
+    if !needs(&[Need::Xfsprogs, Need::Mount]) {
+        return;
+    }
+    let scratch = Scratch::new("get");
+    let (image, linux) = source(&scratch, &[]);
+    let target = destination(&scratch);
+    let mount = Mount::read_write(&target, &scratch).expect("mount");
+    let volume = xfskit::open(image.path().to_str().expect("a plain path")).expect("open");
+    let root = volume.fs().root().expect("the root directory");
+    let complaints = Mutex::new(Vec::new());
+    let report = get(volume.fs(), b"/", root, mount.path(), GetOptions::default(), &|event| {
+        complaints.lock().expect("alive").extend(complaint(&event));
+    })
+    .expect("get");
+    let complaints = complaints.into_inner().expect("alive");
+    assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+    assert!(report.skipped.is_empty(), "{report:?}");
+    mount.unmount().expect("unmount");
+    let mount = Mount::read_only(&target, &scratch).expect("mount");
+    let copied = kernel::manifest(mount.path());
+    mount.unmount().expect("unmount");
+    carried(linux).assert_same(&carried(copied), "the copy");
+    let verdict = ours::verdict(&target);
+    assert!(verdict.errors.is_empty(), "{verdict:#?}");
+}
+
+#[test]
+fn an_archive_unpacked_by_gnu_tar_is_the_same_tree() {
+    if !needs(&[Need::Xfsprogs, Need::Mount]) {
+        return;
+    }
+    let scratch = Scratch::new("tar");
+    // GNU tar gives up on paths that are longer than PATH_MAX.
+    let (image, mut linux) = source(&scratch, &["directories/nested"]);
+    let volume = xfskit::open(image.path().to_str().expect("a plain path")).expect("open");
+    let root = volume.fs().root().expect("the root directory");
+    let tar = scratch.path().join("tree.tar");
+    let complaints = Mutex::new(Vec::new());
+    let out = BufWriter::new(File::create(&tar).expect("tar file"));
+    archive(volume.fs(), b"/", root, out, &|event| {
+        complaints.lock().expect("alive").extend(complaint(&event));
+    })
+    .expect("archive");
+    // Tar has no place for sockets, and says so.
+    let complaints = complaints.into_inner().expect("alive");
+    assert!(complaints.iter().all(|line| line.contains("socket")), "{complaints:?}");
+    let target = destination(&scratch);
+    let mount = Mount::read_write(&target, &scratch).expect("mount");
+    run(Command::new("tar")
+        .args(["--xattrs", "--xattrs-include=*", "--acls", "--numeric-owner", "-xpf"])
+        .arg(&tar)
+        .arg("-C")
+        .arg(mount.path()))
+    .expect("tar unpacks it");
+    fs::remove_file(&tar).expect("tar file");
+    mount.unmount().expect("unmount");
+    let mount = Mount::read_only(&target, &scratch).expect("mount");
+    let mut unpacked = kernel::manifest(mount.path());
+    mount.unmount().expect("unmount");
+    linux.entries.retain(|_, entry| entry.mode & 0o170_000 != 0o140_000);
+    // GNU tar sets access times only when asked to keep them while packing, and punches holes by
+    // its own map.
+    for manifest in [&mut linux, &mut unpacked] {
+        for entry in manifest.entries.values_mut() {
+            entry.atime = (0, 0);
+        }
+    }
+    carried(linux).assert_same(&carried(unpacked), "the unpacked archive");
+}
