@@ -232,10 +232,11 @@ fn judge_inode_counts(
     let used: u64 = list.iter().map(|chunk| u64::from(chunk.used().count_ones())).sum();
     vol.sink.error(ctx.eq("agi.count", present, agi.count.get().into()));
     vol.sink.error(ctx.eq("agi.freecount", present - used, agi.freecount.get().into()));
+    // Linux leaves the hint behind when the chunk goes.
     for (id, hint) in [("agi.newino", agi.newino.get()), ("agi.dirino", agi.dirino.get())] {
-        let there = list.binary_search_by_key(&AgIno(hint), |chunk| chunk.startino).is_ok();
-        let sound = hint == NULLAGINO || there;
-        vol.sink.warning(ctx.require(id, sound, "the first inode of a chunk, or none", hint));
+        let whole = hint.is_multiple_of(vol.geo.inopblock());
+        let sound = hint == NULLAGINO || (whole && vol.geo.valid_agino(agno, AgIno(hint)));
+        vol.sink.warning(ctx.require(id, sound, "the first inode of a block, or none", hint));
     }
     if vol.log_clean {
         for (bucket, head) in agi.unlinked.iter().enumerate() {

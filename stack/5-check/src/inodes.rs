@@ -9,7 +9,7 @@ use xfskit_format::bmbt::Extent;
 use xfskit_format::inobt::INODES_PER_CHUNK;
 use xfskit_format::inode::{self, Dinode, FileType, Format, flags, flags2};
 use xfskit_format::{Ctx, Fork, Location, rmap};
-use xfskit_units::{AgBlock, AgIno, AgNumber, Ino};
+use xfskit_units::{AgBlock, AgIno, AgNumber, Daddr, Ino};
 
 use crate::attrs;
 use crate::census::{OFF_REFLINK, OFF_REGULAR, Used};
@@ -199,24 +199,27 @@ impl<'w, 'v> Worker<'w, 'v> {
         let ctx = vol.ctx(place.at);
         match Dinode::verify(bytes, &ctx, place.ino) {
             Ok(inode) => self.judge_sound(&inode, &ctx, place),
-            Err(fault) => {
-                let only_crc = fault.check.0 == "inode.crc";
-                vol.sink.error(Err(fault));
-                let mut copy = bytes.to_vec();
-                if only_crc {
-                    xfskit_crc::update(&mut copy, inode::CRC_OFFSET);
-                }
-                match Dinode::verify(&copy, &ctx, place.ino) {
-                    Ok(inode) => self.judge_sound(&inode, &ctx, place),
-                    Err(fault) => {
-                        if only_crc {
-                            vol.sink.error(Err(fault));
-                        }
-                        self.shared.table.set(place.rank, Kind::Broken, 0);
-                        self.shared.lose_forks();
-                    }
-                }
-            }
+            Err(_) => self.judge_faulty(bytes, &ctx, place),
+        }
+    }
+
+    /// An inode that does not pass: another copy of it may, or its content but for the checksum.
+    #[cold]
+    fn judge_faulty(&mut self, bytes: &[u8], ctx: &Ctx<'_>, place: &Place) {
+        let vol = self.shared.vol;
+        // Copies are read in units of 512 bytes; smaller inodes share one.
+        let whole = bytes.len().is_multiple_of(512);
+        let offset = vol.geo.ino_to_byte(place.ino).filter(|_| whole);
+        let at = Location { daddr: offset.map(|byte| Daddr(byte.0 / 512)), ..place.at };
+        let mut copy = bytes.to_vec();
+        let judged = vol.judge_in(at, &mut copy, inode::CRC_OFFSET, |bytes| {
+            let inode = Dinode::verify(bytes, ctx, place.ino)?;
+            self.judge_sound(&inode, ctx, place);
+            Ok(())
+        });
+        if judged.is_none() {
+            self.shared.table.set(place.rank, Kind::Broken, 0);
+            self.shared.lose_forks();
         }
     }
 

@@ -23,3 +23,19 @@ fn a_dirty_journal_is_a_warning_and_counters_are_not_held_against_it() {
         assert!(report.clean() && !report.log_clean);
     }
 }
+
+#[test]
+fn a_truncated_volume_is_judged_as_far_as_it_goes() {
+    let image = Image::kept("v5");
+    let dev = xfskit_block::MemDevice::new(xfskit_units::ByteLen(40 << 20));
+    xfskit_block::BlockDevice::write_at(
+        &dev,
+        xfskit_units::ByteOffset(0),
+        &image.bytes[..40 << 20],
+    )
+    .unwrap();
+    let (report, findings) = judge(&dev);
+    assert!(report.fatals > 0 && !report.clean());
+    assert!(findings.iter().any(|f| f.corruption.check.0 == "sb.dblocks"), "{findings:#?}");
+    assert!(report.inodes > 3, "the groups that are there are judged");
+}

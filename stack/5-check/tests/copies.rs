@@ -1,0 +1,63 @@
+//! Devices that have their bytes twice.
+
+mod common;
+
+use common::{Image, judge};
+use xfskit_block::{BlockDevice, OverlayDevice, Result};
+use xfskit_check::{Options, check};
+use xfskit_units::{ByteLen, ByteOffset};
+
+/// A mirror: reads come from the first copy.
+#[derive(Debug)]
+struct Mirror([OverlayDevice; 2]);
+
+impl BlockDevice for Mirror {
+    fn size(&self) -> ByteLen {
+        self.0[0].size()
+    }
+    fn read_at(&self, offset: ByteOffset, buf: &mut [u8]) -> Result<()> {
+        self.0[0].read_at(offset, buf)
+    }
+    fn write_at(&self, _: ByteOffset, _: &[u8]) -> Result<()> {
+        Err(xfskit_block::Error::ReadOnly)
+    }
+    fn flush(&self) -> Result<()> {
+        Ok(())
+    }
+    fn alternatives(&self, _: ByteOffset, _: ByteLen) -> usize {
+        2
+    }
+    fn read_alternative(&self, offset: ByteOffset, buf: &mut [u8], k: usize) -> Result<()> {
+        self.0[k].read_at(offset, buf)
+    }
+}
+
+#[test]
+fn scrub_finds_the_copy_that_nobody_reads() {
+    let image = Image::kept("v5");
+    let agf = image.header(1, 1);
+    let dev = Mirror([image.copy(), image.damaged(agf, |bytes| bytes[52] ^= 1)]);
+    assert!(judge(&dev).1.is_empty(), "the first copy is sound");
+
+    let mut ids = Vec::new();
+    let options = Options { scrub: true, ..Options::default() };
+    let report = check(&dev, None, &options, &mut |f| ids.push(f.corruption.check.0)).unwrap();
+    assert_eq!(ids, ["scrub.copy"]);
+    assert!(!report.clean());
+}
+
+#[test]
+fn a_sound_copy_stands_in_for_a_broken_one() {
+    let image = Image::kept("v5");
+    let root = image.magic(b"IAB3", 0);
+    let dev = Mirror([image.damaged(root, |bytes| bytes[0..4].fill(0)), image.copy()]);
+    let (report, findings) = judge(&dev);
+    let ids: Vec<_> = findings.iter().map(|f| f.corruption.check.0).collect();
+    assert_eq!(ids, ["inobt.magic"], "the tree is known all the same");
+    assert!(report.inodes > 60);
+
+    let file = image.file(1);
+    let dev = Mirror([image.damaged(file, |bytes| bytes[0..2].fill(0)), image.copy()]);
+    let ids: Vec<_> = judge(&dev).1.iter().map(|f| f.corruption.check.0).collect();
+    assert_eq!(ids, ["inode.magic"], "the inode is known all the same");
+}
