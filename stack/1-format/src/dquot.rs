@@ -122,27 +122,24 @@ impl Dqblk {
 mod tests {
     use super::*;
     use crate::fault::Location;
-    use crate::testing::{each_check_fails, geo_v5};
+    use crate::testing::{each_check_fails, geo_v5, golden};
 
-    /// A slot as the format describes it; no kernel with quota was at hand to write one.
-    fn slot(geo: &Geometry) -> Vec<u8> {
-        let mut slot = vec![0; 136];
-        let dquot = Dqblk::mut_from_bytes(&mut slot).unwrap();
-        dquot.magic = MAGIC.into();
-        dquot.version = 1;
-        dquot.r#type = Kind::Group as u8 | TYPE_BIGTIME;
-        dquot.id = 1000.into();
-        dquot.uuid = *geo.meta_uuid.as_bytes();
-        xfskit_crc::update(&mut slot, CRC_OFFSET);
-        slot
-    }
+    /// Group 1000 with limits, written by Linux 6.12.
+    const SLOT: &str = "
+        00: 44510184 000003e8 00000000 00000200
+        10: 00000000 00000100 00000000 00000014
+        20: 00000000 0000000a 00000000 00000003
+        30: 00000000 00000004 00000000 00000000
+        60: 00000000 00000000 00000000 d7316928
+        70: 00000000 00000000 11111111 22223333
+        80: 44445555 55555555";
 
     #[test]
     fn each_broken_field_is_named() {
-        let geo = geo_v5();
+        let (geo, slot) = (geo_v5(), golden(136, SLOT));
         let ctx = Ctx::new(&geo, Location::of("dquot")).log_head(Some(Lsn(0x1_0000_0010)));
         each_check_fails(
-            &slot(&geo),
+            &slot,
             Some(CRC_OFFSET),
             &[
                 ("dquot.magic", 0, b"DR"),
@@ -157,7 +154,7 @@ mod tests {
         );
         let mut old = geo.clone();
         old.features.incompat &= !xfskit_units::features::incompat::BIGTIME;
-        let (slot, ctx) = (slot(&geo), Ctx::new(&old, ctx.at));
+        let ctx = Ctx::new(&old, ctx.at);
         let fault = Dqblk::verify(&slot, &ctx, Kind::Group, 1000).unwrap_err();
         assert_eq!(fault.check.0, "dquot.type.bigtime");
     }
