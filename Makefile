@@ -1,6 +1,6 @@
-# make test: everything CI runs.   make demo: the stack at work, in a few minutes.
+# make test: everything CI runs.   make demo: the stack at work.   make bench: claims about speed.
 CARGO ?= cargo
-.PHONY: all test demo fmt lint doc unit tools clean
+.PHONY: all test demo bench fmt lint doc unit tools clean
 
 all:
 	$(CARGO) build --release
@@ -24,6 +24,9 @@ unit:
 
 demo: all
 	@bash demo/run.sh
+
+bench:
+	@bash bench/run.sh
 
 clean:
 	$(CARGO) clean

@@ -32,7 +32,7 @@ pub fn drop_caches() -> io::Result<()> {
     std::fs::write("/proc/sys/vm/drop_caches", "3")
 }
 
-/// An image, mounted read-only by the kernel until dropped.
+/// An image, mounted by the kernel until dropped.
 #[derive(Debug)]
 pub struct Mounted {
     loop_device: String,
@@ -40,19 +40,31 @@ pub struct Mounted {
 }
 
 impl Mounted {
-    /// Mounts `image`.
+    /// Mounts `image` for reading, past the cache of its own pages.
     ///
     /// # Errors
     /// Without root, or where the kernel does not take the image.
     pub fn new(image: &Path) -> io::Result<Self> {
+        Self::mount(image, &["--read-only", "--direct-io=on"], "ro")
+    }
+
+    /// Mounts `image` for writing.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn writable(image: &Path) -> io::Result<Self> {
+        Self::mount(image, &[], "rw")
+    }
+
+    fn mount(image: &Path, loop_options: &[&str], how: &str) -> io::Result<Self> {
         let image = image.to_str().ok_or_else(|| io::Error::other("an image name in UTF-8"))?;
-        let loop_args = ["--find", "--show", "--read-only", "--direct-io=on", image];
+        let loop_args = [&["--find", "--show"], loop_options, &[image]].concat();
         let loop_device = run("losetup", &loop_args)?;
         let mount_point = std::env::temp_dir().join(format!("xfskit-bench-{}", std::process::id()));
         std::fs::create_dir_all(&mount_point)?;
         let mounted = Self { loop_device, mount_point };
         let target = mounted.mount_point.to_string_lossy();
-        run("mount", &["-o", "ro", "-t", "xfs", &mounted.loop_device, &target])?;
+        run("mount", &["-o", how, "-t", "xfs", &mounted.loop_device, &target])?;
         Ok(mounted)
     }
 

@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# make bench: each claim about speed, both sides from one run. As root (it mounts and drops caches),
+# with xfsprogs and GNU time installed; needs about 6 GB in $BENCH_DIR (default: bench-out below the
+# build folder). TURNS turns of each (default 5).
+set -euo pipefail
+cd "$(dirname "$0")/.."
+dir=${BENCH_DIR:-$PWD/target/bench-out} turns=${TURNS:-5}
+[ "$(id -u)" = 0 ] || { echo "the other side of these benchmarks mounts and drops caches: run as root"; exit 2; }
+mkdir -p "$dir"
+cargo build --release -q -p xfskit-bench
+bin=target/release
+say() { printf '\n== %s\n' "$*"; }
+
+[ -e "$dir/inodes.img" ] || "$bin/fill" "$dir/inodes.img" 1000 800 0
+[ -e "$dir/files.img" ] || "$bin/fill" "$dir/files.img" 1000 100 4096
+
+say "check beside xfs_repair -n: 800,000 inodes"
+"$bin/check" "$dir/inodes.img" "$turns"
+say "bulkstat beside XFS_IOC_BULKSTAT: 800,000 inodes"
+"$bin/bulkstat" "$dir/inodes.img" 2 "$turns"
+say "get beside mount and cp -a: 100,000 small files, cold"
+"$bin/get" "$dir/files.img" "$dir" "$turns"
+say "find beside mount and find: 100,000 files, cold"
+"$bin/find" "$dir/files.img" "$turns"
+say "CRC32c beside the crates and ISA-L"
+"$bin/crc"
