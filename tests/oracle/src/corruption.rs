@@ -367,13 +367,14 @@ pub const FAULTS: &[Fault] = &[
         "attr.leaf.usedbytes",
         "inode {attributes/counts/300}; ablock 1; write -d hdr.usedbytes 300",
     ),
-    blind(
+    // A lower `firstused`, or less in `freemap`, is what Linux itself leaves after a split.
+    seen(
         "attr.leaf.firstused",
-        "inode {attributes/counts/300}; ablock 1; write -d hdr.firstused 320",
+        "inode {attributes/counts/300}; ablock 1; write -d hdr.firstused 1000",
     ),
     blind(
         "attr.leaf.freemap",
-        "inode {attributes/counts/300}; ablock 1; write -d hdr.freemap[0].size 100",
+        "inode {attributes/counts/300}; ablock 1; write -d hdr.freemap[0].base 80",
     ),
     seen(
         "attr.leaf.namelen",
