@@ -38,7 +38,7 @@ impl Skipped {
     /// What was left out, with how often.
     pub fn counts(&self) -> Vec<SkippedCount> {
         let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = |(what, &files): (&String, &u64)| SkippedCount { what: what.clone(), files };
+        let count = |(what, &count): (&String, &u64)| SkippedCount { what: what.clone(), count };
         counts.iter().map(count).collect()
     }
 }
@@ -48,8 +48,8 @@ impl Skipped {
 pub struct SkippedCount {
     /// What, with the reason: "owners (needs root)".
     pub what: String,
-    /// Of how many files.
-    pub files: u64,
+    /// How often.
+    pub count: u64,
 }
 
 /// An open directory of the destination.

@@ -54,7 +54,7 @@ pub(crate) fn run(args: &Get, out: &Out) -> Outcome {
             .map_err(|error| get_failure(args, &error))?;
         progress.finish();
         for skipped in &report.skipped {
-            out.note(&format!("not restored: {}, {} files", skipped.what, skipped.files));
+            out.note(&format!("not restored: {}, {} times", skipped.what, skipped.count));
         }
         if out.json() {
             out.object(&report)?;
