@@ -62,6 +62,9 @@ use inodes::Inodes;
 use table::InodeTable;
 use volume::Volume;
 
+/// Threads that read inodes, for each thread that was asked for: most of them wait for the device.
+const READERS: usize = 3;
+
 /// How to check.
 #[derive(Clone, Copy)]
 pub struct Options<'a> {
@@ -166,7 +169,8 @@ fn judge_files(
         forks_known: &AtomicBool::new(known),
         attrs_known: &AtomicBool::new(known),
     };
-    let (directories, counts) = inodes::judge(&shared, options.threads, options.progress);
+    let (directories, counts) =
+        inodes::judge(&shared, options.threads.saturating_mul(READERS), options.progress);
     clock.lap(vol, Phase::Inodes);
 
     let (dirs, entries) = dirs::judge(&shared, &directories, options.threads, options.progress);
