@@ -30,7 +30,7 @@ pub(crate) struct Inspect {
     #[arg(value_name = "STRUCTURE")]
     pub structure: String,
     /// Which one of its kind
-    #[arg(value_name = "ARGUMENTS", trailing_var_arg = true)]
+    #[arg(value_name = "ARGUMENTS")]
     pub arguments: Vec<String>,
 }
 
