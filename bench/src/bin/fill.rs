@@ -20,8 +20,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let (image, bytes) = (PathBuf::from(image), bytes.parse::<usize>()?);
     let (dirs, files) = (dirs.parse::<usize>()?, files.parse::<usize>()?);
-    // Inodes, directory entries, data in whole blocks; and as much again.
-    let need = (dirs * files * (1024 + bytes.next_multiple_of(4096))) as u64 * 2;
+    // Data in whole blocks, twice; and inodes may take a quarter of a volume: the file is sparse.
+    let need = (dirs * files * (2 * bytes.next_multiple_of(4096) + 8192)) as u64;
     make(&image, ByteLen(need.max(1 << 30)))?;
     {
         let mounted = Mounted::writable(&image)?;
