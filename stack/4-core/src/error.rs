@@ -33,6 +33,9 @@ pub enum Error {
     /// A regular file was needed.
     #[error("inode {0} is not a regular file")]
     NotFile(Ino),
+    /// The volume has nothing of this kind or number.
+    #[error("this volume has no {0}")]
+    Missing(&'static str),
     /// Something the format has and this code does not support yet, by name.
     #[error("{0} is not supported")]
     Unsupported(String),

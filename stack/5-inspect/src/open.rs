@@ -20,7 +20,7 @@ const BLOCKS_MAX: u64 = 100_000;
 pub fn inspect(volume: &Volume, what: What) -> Result<Dump> {
     let geo = volume.geo();
     let header = |agno: AgNumber, sector| {
-        exists(agno.0 < geo.agcount, "such a group")?;
+        exists(agno.0 < geo.agcount, "such group")?;
         read(volume, geo.ag_header_daddr(agno, sector), geo.sectsize())
     };
     match what {
@@ -42,7 +42,7 @@ pub fn inspect(volume: &Volume, what: What) -> Result<Dump> {
             inspect(volume, What::Tree(tree, agno, Some(root)))
         }
         What::Tree(tree, agno, Some(agbno)) => {
-            exists(agbno.0 < geo.ag_length(agno), "such a block")?;
+            exists(agbno.0 < geo.ag_length(agno), "such block")?;
             let block = read(volume, geo.agb_to_daddr(agno, agbno), geo.blocksize())?;
             Ok(trees::short(&block, geo, tree))
         }
@@ -52,18 +52,14 @@ pub fn inspect(volume: &Volume, what: What) -> Result<Dump> {
         What::AgBlock(agno, agbno) => inspect(volume, What::Block(geo.agb_to_fsb(agno, agbno))),
         What::Block(fsbno) => {
             let daddr = geo.fsb_to_daddr(fsbno);
-            inspect(volume, What::Daddr(daddr.ok_or_else(|| missing("such a block"))?))
+            inspect(volume, What::Daddr(daddr.ok_or_else(|| Error::Missing("such block"))?))
         }
         What::Daddr(daddr) => guess(volume, daddr),
     }
 }
 
-fn missing(what: &str) -> Error {
-    Error::Unsupported(format!("{what}, which this volume does not have,"))
-}
-
-fn exists(it_does: bool, what: &str) -> Result<()> {
-    if it_does { Ok(()) } else { Err(missing(what)) }
+fn exists(it_does: bool, what: &'static str) -> Result<()> {
+    if it_does { Ok(()) } else { Err(Error::Missing(what)) }
 }
 
 fn read(volume: &Volume, daddr: Daddr, len: usize) -> Result<Vec<u8>> {
@@ -73,7 +69,7 @@ fn read(volume: &Volume, daddr: Daddr, len: usize) -> Result<Vec<u8>> {
 }
 
 fn inode_bytes(volume: &Volume, ino: Ino) -> Result<Vec<u8>> {
-    let at = volume.geo().ino_to_byte(ino).ok_or_else(|| missing("such an inode"))?;
+    let at = volume.geo().ino_to_byte(ino).ok_or_else(|| Error::Missing("such inode"))?;
     let mut bytes = vec![0; volume.geo().inodesize()];
     volume.device().read_at(at, &mut bytes)?;
     Ok(bytes)
@@ -128,7 +124,7 @@ fn fork_block(
         let at = FileOff(fileoff.0 + i);
         let fsbno = extents.lookup(at).and_then(|extent| extent.block_at(at));
         let daddr = fsbno.and_then(|fsbno| geo.fsb_to_daddr(fsbno));
-        let daddr = daddr.ok_or_else(|| missing("one of its pieces"))?;
+        let daddr = daddr.ok_or_else(|| Error::Missing("piece of this block"))?;
         volume.device().read_at(daddr.byte_offset(), piece)?;
     }
     Ok(block)
@@ -142,7 +138,7 @@ fn line(text: String) -> Dump {
 fn guess(volume: &Volume, daddr: Daddr) -> Result<Dump> {
     let geo = volume.geo();
     let left = volume.device().size().0.saturating_sub(daddr.byte_offset().0);
-    exists(left > 0, "such an address")?;
+    exists(left > 0, "such address")?;
     let sector = read(volume, daddr, index(left.min(geo.sectsize() as u64)))?;
     match sector.first_chunk() {
         Some(b"XFSB") => return Ok(headers::sb(&sector, geo)),

@@ -71,6 +71,7 @@ impl Error {
                 Errno::INVAL
             }
             Self::Core(Core::NoInode(_)) => Errno::STALE,
+            Self::Core(Core::Missing(_)) => Errno::NOENT,
             Self::Core(Core::Unsupported(_)) => Errno::OPNOTSUPP,
             Self::DirTwice { .. } | Self::Core(Core::Corrupt(_) | Core::Superblock(_)) => {
                 Errno::UCLEAN
