@@ -8,6 +8,7 @@
 //! | --- | --- |
 //! | [`fault`] | [`Corruption`]: which check failed, where, expected, found |
 //! | [`ctx`] | [`Ctx`]: what a verifier knows about the block it judges, and its tools |
+//! | [`image`] | [`Image`]: bytes that are changed by declared ranges |
 //! | [`layout`] | [`Layout`]: the sizes and offsets in which version 4 and 5 differ |
 //! | [`sb`] | the superblock, and the [`Geometry`](xfskit_units::Geometry) it describes |
 //! | [`agf`], [`agi`], [`agfl`] | the three headers of an allocation group |
@@ -43,6 +44,7 @@ pub mod dir;
 pub mod dquot;
 pub mod fault;
 pub mod hash;
+pub mod image;
 pub mod inobt;
 pub mod inode;
 pub mod layout;
@@ -58,4 +60,5 @@ pub mod timestamp;
 
 pub use ctx::Ctx;
 pub use fault::{Corruption, Expected, Fault, Fork, Location, Value, Verdict};
+pub use image::Image;
 pub use layout::Layout;
