@@ -16,7 +16,7 @@
 //! | [`inode`] | an inode of any version, its forks; [`timestamp`] its times |
 //! | [`bmbt`] | extent records and the btree of a fork |
 //! | [`symlink`], [`dquot`], [`rtsb`] | remote symlink targets, quota records, the realtime superblock |
-//! | [`hash`], [`da`] | the name hash and the hash btree that serve directories and attributes |
+//! | [`hash`], [`da`], [`da_edit`] | the name hash and the hash btree that serve directories and attributes |
 //! | [`dir`], [`attr`] | directories and extended attributes in all their forms |
 //! | [`log`] | the journal: records, operations, items |
 //!
@@ -40,6 +40,7 @@ pub mod bmbt;
 pub mod bytes;
 pub mod ctx;
 pub mod da;
+pub mod da_edit;
 pub mod dir;
 pub mod dquot;
 pub mod fault;

@@ -20,13 +20,13 @@ use crate::hash;
 use crate::layout::Layout;
 
 /// Bytes in front of the name of a local attribute: `valuelen`, `namelen`.
-const LOCAL_HEAD: usize = 3;
+pub(super) const LOCAL_HEAD: usize = 3;
 /// Bytes in front of the name of a remote attribute: `valueblk`, `valuelen`, `namelen`.
-const REMOTE_HEAD: usize = 9;
+pub(super) const REMOTE_HEAD: usize = 9;
 /// A remote attribute takes two bytes more than it fills, by a historic accident.
 const REMOTE_EXTRA: usize = 2;
 /// Names and values stand at multiples of this many bytes.
-const ALIGN: usize = 4;
+pub(super) const ALIGN: usize = 4;
 
 /// One attribute's place.
 #[derive(
@@ -152,15 +152,15 @@ pub struct Leaf<'a> {
 }
 
 /// The fields of the head as they stand on disk, behind what all da blocks share.
-#[derive(FromBytes, KnownLayout, Immutable, Unaligned)]
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
-struct Hdr {
-    count: U16,
-    usedbytes: U16,
-    firstused: U16,
-    holes: u8,
-    pad1: u8,
-    freemap: [FreeMap; 3],
+pub(super) struct Hdr {
+    pub(super) count: U16,
+    pub(super) usedbytes: U16,
+    pub(super) firstused: U16,
+    pub(super) holes: u8,
+    pub(super) pad1: u8,
+    pub(super) freemap: [FreeMap; 3],
 }
 const _: () = assert!(size_of::<Hdr>() == 20 && size_of::<LeafEntry>() == 8);
 

@@ -16,9 +16,12 @@ use crate::fault::{Value, Verdict};
 
 pub mod acl;
 pub mod leaf;
+pub mod leaf_edit;
 pub mod parent;
 pub mod remote;
+pub mod remote_edit;
 pub mod sf;
+pub mod sf_edit;
 
 /// The value stands in the leaf itself.
 pub const LOCAL: u8 = 0x01;

@@ -1,0 +1,369 @@
+//! Changing attribute leaves.
+//!
+//! New names and values go to the end of the gap between entries and names. Where one is removed
+//! elsewhere a hole remains, and `holes` says so; the next attribute that needs it has the leaf
+//! [packed](pack) anew, without holes. So `freemap` lists the gap and nothing else, which the format
+//! allows. A leaf that Linux left, with holes in its `freemap`, is taken the same way: what lies
+//! between the entries and `firstused` is free by the verifier, the rest is not needed.
+
+use xfskit_units::Geometry;
+use zerocopy::IntoBytes;
+use zerocopy::big_endian::{U16, U32};
+
+use crate::attr::LOCAL;
+use crate::attr::leaf::{
+    ALIGN, Attr, FreeMap, Hdr, LOCAL_HEAD, Leaf, LeafEntry, Place, REMOTE_HEAD,
+};
+use crate::da_edit::{self, Identity};
+use crate::image::Image;
+use crate::layout::Layout;
+
+const V5: Layout = Layout::V5;
+const ENTRY: usize = size_of::<LeafEntry>();
+
+/// An attribute and the hash it is filed under: out of its leaf, or on its way into one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Item<'a> {
+    /// [`Attr::hash`].
+    pub hash: u32,
+    /// The attribute; its flags say [`LOCAL`] where its value stands beside it.
+    pub attr: Attr<'a>,
+}
+
+impl<'a> Item<'a> {
+    /// `attr`, filed as it must be on the volume `geo`.
+    pub fn new(geo: &Geometry, attr: Attr<'a>) -> Self {
+        Self { hash: attr.hash(geo), attr }
+    }
+
+    /// Bytes of [`room`] that it takes.
+    pub fn len(&self) -> usize {
+        self.attr.size().saturating_add(ENTRY)
+    }
+
+    /// No attribute is empty.
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+}
+
+/// The attributes of `leaf`, in hash order.
+pub fn items<'a>(leaf: &Leaf<'a>) -> impl Iterator<Item = Item<'a>> + use<'a> {
+    let leaf = *leaf;
+    leaf.entries
+        .iter()
+        .filter_map(move |e| Some(Item { hash: e.hashval.get(), attr: leaf.attr(e)? }))
+}
+
+/// Bytes that the attributes of one leaf may take.
+pub fn room(geo: &Geometry) -> usize {
+    geo.blocksize().saturating_sub(V5.attr_leaf_header)
+}
+
+/// Bytes of [`room`] that the attributes of `leaf` take.
+pub fn used(leaf: &Leaf<'_>) -> usize {
+    size_of_val(leaf.entries).saturating_add(leaf.usedbytes.into())
+}
+
+/// True where a value of `valuelen` bytes under a name of `namelen` must have blocks of its own: with
+/// it the attribute would take three quarters of a leaf.
+pub fn is_remote(geo: &Geometry, namelen: usize, valuelen: usize) -> bool {
+    let len = LOCAL_HEAD.saturating_add(namelen).saturating_add(valuelen);
+    let limit = (geo.blocksize() >> 1).saturating_add(geo.blocksize() >> 2);
+    crate::bytes::round_up(len, ALIGN) >= limit
+}
+
+/// Makes `image` an empty leaf.
+pub fn init(image: &mut impl Image, geo: &Geometry, id: Identity) {
+    da_edit::init(image, geo, V5.attr_leaf_magic, id);
+    pack(image, geo, []);
+}
+
+/// Byte behind `count` entries.
+fn table_end(count: usize) -> usize {
+    V5.attr_leaf_header.saturating_add(count.saturating_mul(ENTRY))
+}
+
+/// The head of a leaf with `count` entries, whose names begin at `firstused`.
+fn head(count: usize, usedbytes: usize, firstused: usize, holes: bool) -> Hdr {
+    let number = |n: usize| U16::new(u16::try_from(n).unwrap_or(0));
+    let base = table_end(count);
+    let gap = match firstused.saturating_sub(base) {
+        0 => FreeMap { base: U16::ZERO, size: U16::ZERO },
+        size => FreeMap { base: number(base), size: number(size) },
+    };
+    let none = FreeMap { base: U16::ZERO, size: U16::ZERO };
+    Hdr {
+        count: number(count),
+        usedbytes: number(usedbytes),
+        // 65536 does not fit its field, and stands there as 0.
+        firstused: number(firstused),
+        holes: holes.into(),
+        pad1: 0,
+        freemap: [gap, none, none],
+    }
+}
+
+/// Writes name and value over `place`, which is as long as they are.
+#[expect(clippy::indexing_slicing, reason = "the place is as long as the attribute")]
+fn write(place: &mut [u8], attr: &Attr<'_>) {
+    let namelen = u8::try_from(attr.name.len()).unwrap_or(u8::MAX);
+    place.fill(0);
+    let rest = match attr.value {
+        Place::Local(value) => {
+            let valuelen = U16::new(u16::try_from(value.len()).unwrap_or(u16::MAX));
+            let (fields, rest) = place.split_at_mut(LOCAL_HEAD);
+            fields[..2].copy_from_slice(valuelen.as_bytes());
+            fields[2] = namelen;
+            let behind = &mut rest[attr.name.len()..];
+            behind[..value.len()].copy_from_slice(value);
+            rest
+        }
+        Place::Remote { valueblk, valuelen } => {
+            let (fields, rest) = place.split_at_mut(REMOTE_HEAD);
+            fields[..4].copy_from_slice(U32::new(valueblk.0).as_bytes());
+            fields[4..8].copy_from_slice(U32::new(valuelen).as_bytes());
+            fields[8] = namelen;
+            rest
+        }
+    };
+    rest[..attr.name.len()].copy_from_slice(attr.name);
+}
+
+/// The entry of `item`, whose name stands at `nameidx`.
+fn entry(item: &Item<'_>, nameidx: usize) -> LeafEntry {
+    let flags = match item.attr.value {
+        Place::Local(_) => item.attr.flags | LOCAL,
+        Place::Remote { .. } => item.attr.flags & !LOCAL,
+    };
+    let nameidx = U16::new(u16::try_from(nameidx).unwrap_or(0));
+    LeafEntry { hashval: item.hash.into(), nameidx, flags, pad2: 0 }
+}
+
+/// Fills the leaf in `image` with `items`, which come in hash order, and nothing else. False, and
+/// nothing done, where they do not fit.
+pub fn pack<'a>(
+    image: &mut impl Image,
+    geo: &Geometry,
+    items: impl IntoIterator<Item = Item<'a>>,
+) -> bool {
+    let mut block = vec![0; geo.blocksize()];
+    let (mut count, mut first) = (0usize, block.len());
+    for item in items {
+        let table = table_end(count);
+        let nameidx = first.saturating_sub(item.attr.size());
+        if nameidx < table.saturating_add(ENTRY) {
+            return false;
+        }
+        write(block.edit(nameidx..first), &item.attr);
+        block.put(table, &entry(&item, nameidx));
+        (count, first) = (count.saturating_add(1), nameidx);
+    }
+    block.put(V5.da_count, &head(count, block.len().saturating_sub(first), first, false));
+    image.put(V5.da_count, block.get(V5.da_count..).unwrap_or(&[]));
+    true
+}
+
+/// Puts `item` into the verified leaf in `image`, behind those of the same hash. False, and nothing
+/// done, where it does not fit.
+pub fn insert(image: &mut impl Image, geo: &Geometry, item: Item<'_>) -> bool {
+    let Some(leaf) = Leaf::parse(image.bytes(), geo) else { return false };
+    let (count, size) = (leaf.entries.len(), item.attr.size());
+    let index = leaf.entries.partition_point(|e| e.hashval.get() <= item.hash);
+    let nameidx = (leaf.firstused & !(ALIGN - 1)).saturating_sub(size);
+    let new_count = count.saturating_add(1);
+    if nameidx < table_end(new_count) {
+        return used(&leaf).saturating_add(item.len()) <= room(geo)
+            && pack_with(image, geo, index, item);
+    }
+    let usedbytes = usize::from(leaf.usedbytes).saturating_add(size);
+    let head = head(new_count, usedbytes, nameidx, leaf.holes);
+    write(image.edit(nameidx..nameidx.saturating_add(size)), &item.attr);
+    image.shift(table_end(index)..table_end(count), table_end(index.saturating_add(1)));
+    image.put(table_end(index), &entry(&item, nameidx));
+    image.put(V5.da_count, &head);
+    true
+}
+
+/// Packs the leaf in `image` with `item` as entry `index`.
+fn pack_with(image: &mut impl Image, geo: &Geometry, index: usize, item: Item<'_>) -> bool {
+    let old = image.bytes().to_vec();
+    let Some(leaf) = Leaf::parse(&old, geo) else { return false };
+    let (before, behind) = (items(&leaf).take(index), items(&leaf).skip(index));
+    pack(image, geo, before.chain([item]).chain(behind))
+}
+
+/// Takes entry `index` out of the verified leaf in `image`.
+pub fn remove(image: &mut impl Image, geo: &Geometry, index: usize) {
+    let Some(leaf) = Leaf::parse(image.bytes(), geo) else { return };
+    let Some(gone) = leaf.entries.get(index) else { return };
+    let Some(size) = leaf.attr(gone).map(|attr| attr.size()) else { return };
+    let (count, nameidx) = (leaf.entries.len(), usize::from(gone.nameidx.get()));
+    let others = leaf.entries.iter().enumerate().filter(|(i, _)| *i != index);
+    let others = others.map(|(_, e)| usize::from(e.nameidx.get()));
+    let lowest = nameidx <= leaf.firstused;
+    let firstused = if lowest { others.min().unwrap_or(geo.blocksize()) } else { leaf.firstused };
+    let usedbytes = usize::from(leaf.usedbytes).saturating_sub(size);
+    let holes = firstused.saturating_add(usedbytes) < geo.blocksize();
+    let head = head(count.saturating_sub(1), usedbytes, firstused, holes);
+    let end = nameidx.saturating_add(size).min(geo.blocksize());
+    image.zero(nameidx..end);
+    image.shift(table_end(index.saturating_add(1))..table_end(count), table_end(index));
+    image.zero(table_end(count.saturating_sub(1))..table_end(count));
+    image.put(V5.da_count, &head);
+}
+
+/// Puts `attr`, which is filed under the same hash, in the place of entry `index` of the verified
+/// leaf in `image`. False, and nothing done, where it is longer or shorter.
+pub fn replace(image: &mut impl Image, geo: &Geometry, index: usize, attr: &Attr<'_>) -> bool {
+    let Some(leaf) = Leaf::parse(image.bytes(), geo) else { return false };
+    let Some(old) = leaf.entries.get(index) else { return false };
+    let size = attr.size();
+    if leaf.attr(old).is_none_or(|old| old.size() != size) {
+        return false;
+    }
+    let nameidx = usize::from(old.nameidx.get());
+    let new = entry(&Item { hash: old.hashval.get(), attr: *attr }, nameidx);
+    let changed = new != *old;
+    if nameidx.saturating_add(size) > geo.blocksize() {
+        return false;
+    }
+    write(image.edit(nameidx..nameidx.saturating_add(size)), attr);
+    if changed {
+        image.put(table_end(index), &new);
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::testing::{geo_v5, geo_v5_1k};
+    use crate::{Ctx, Fork, Location, attr};
+    use xfskit_units::{DaBlock, Daddr, Ino};
+
+    const ID: Identity = Identity { owner: Ino(74), daddr: Daddr(62) };
+
+    fn ctx(geo: &Geometry) -> Ctx<'_> {
+        let at = Location::of("test").ino(ID.owner).fork(Fork::Attr);
+        Ctx::new(geo, Location { daddr: Some(ID.daddr), ..at })
+    }
+
+    fn judge<'a>(block: &'a [u8], geo: &Geometry) -> Leaf<'a> {
+        let mut stamped = block.to_vec();
+        da_edit::stamp(&mut stamped);
+        let leaf = Leaf::verify(&stamped, &ctx(geo)).unwrap();
+        leaf.verify_space(&ctx(geo)).unwrap();
+        let first = leaf.entries.iter().map(|e| usize::from(e.nameidx.get())).min();
+        assert_eq!(leaf.firstused, first.unwrap_or(geo.blocksize()));
+        if !leaf.holes {
+            let listed: usize = leaf.freemap.iter().map(|f| usize::from(f.size.get())).sum();
+            assert_eq!(listed, room(geo) - used(&leaf), "all that is free is listed");
+        }
+        Leaf::parse(block, geo).unwrap()
+    }
+
+    fn local<'a>(name: &'a [u8], value: &'a [u8]) -> Attr<'a> {
+        Attr { flags: attr::SECURE, name, value: Place::Local(value) }
+    }
+
+    fn random(seed: &mut u64) -> usize {
+        *seed =
+            seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(*seed >> 33).unwrap()
+    }
+
+    #[test]
+    fn a_leaf_holds_what_a_map_holds() {
+        let large = Geometry { blocklog: 16, ..geo_v5() };
+        for (geo, steps, seed) in [(geo_v5_1k(), 3000, 1), (geo_v5(), 3000, 2), (large, 600, 3)] {
+            let mut seed = seed;
+            let mut block = vec![0xff; geo.blocksize()];
+            init(&mut block, &geo, ID);
+            judge(&block, &geo);
+            let mut model: BTreeMap<(u32, Vec<u8>), Vec<u8>> = BTreeMap::new();
+            let mut refused = 0;
+            for _ in 0..steps {
+                let name = format!("n{}", random(&mut seed) % 60).into_bytes();
+                let value = vec![b'v'; random(&mut seed) % (geo.blocksize() / 12)];
+                let hash = crate::hash::name_hash(&name);
+                let leaf = Leaf::parse(&block, &geo).unwrap();
+                let at = leaf.attrs().position(|a| a.name == name);
+                match at {
+                    Some(at) if random(&mut seed) % 3 == 0 => {
+                        if replace(&mut block, &geo, at, &local(&name, &value)) {
+                            model.insert((hash, name), value);
+                        }
+                    }
+                    Some(at) => {
+                        remove(&mut block, &geo, at);
+                        model.remove(&(hash, name));
+                    }
+                    None => {
+                        let item = Item::new(&geo, local(&name, &value));
+                        let fits = used(&leaf) + item.len() <= room(&geo);
+                        assert_eq!(insert(&mut block, &geo, item), fits);
+                        if fits {
+                            model.insert((hash, name), value);
+                        } else {
+                            refused += 1;
+                        }
+                    }
+                }
+                let leaf = judge(&block, &geo);
+                let found: Vec<_> = items(&leaf)
+                    .map(|i| match i.attr.value {
+                        Place::Local(v) => ((i.hash, i.attr.name.to_vec()), v.to_vec()),
+                        Place::Remote { .. } => panic!("remote"),
+                    })
+                    .collect();
+                assert!(found.iter().map(|(key, v)| (key, v)).eq(model.iter()));
+            }
+            assert!(refused > 0, "the leaf was full at times");
+        }
+    }
+
+    #[test]
+    fn remote_and_local_change_places() {
+        let geo = geo_v5_1k();
+        let mut block = vec![0; 1024];
+        init(&mut block, &geo, ID);
+        let place = Place::Remote { valueblk: DaBlock(9), valuelen: 5000 };
+        let remote = Attr { flags: LOCAL, name: b"big", value: place };
+        assert!(insert(&mut block, &geo, Item::new(&geo, remote)));
+        let found = judge(&block, &geo).attrs().next().unwrap();
+        assert_eq!((found.flags, found.value), (0, place));
+        let short = Attr { flags: 0, name: b"big", value: Place::Local(b"8 bytes!") };
+        assert!(replace(&mut block, &geo, 0, &short), "both take 16 bytes");
+        let found = judge(&block, &geo).attrs().next().unwrap();
+        assert_eq!((found.flags, found.value), (LOCAL, Place::Local(b"8 bytes!")));
+        assert!(!replace(&mut block, &geo, 0, &Attr { value: Place::Local(b""), ..short }));
+    }
+
+    #[test]
+    fn values_of_three_quarters_of_a_leaf_stand_elsewhere() {
+        let geo = geo_v5();
+        assert!(!is_remote(&geo, 3, 3062));
+        assert!(is_remote(&geo, 3, 3063));
+    }
+
+    #[test]
+    fn a_leaf_of_linux_with_holes_is_packed_when_it_must_be() {
+        let geo = geo_v5_1k();
+        let golden = crate::testing::golden(1024, include_str!("golden/leaf-v5.hex"));
+        let mut block = golden.clone();
+        let before: Vec<_> = Leaf::parse(&golden, &geo).unwrap().attrs().collect();
+        remove(&mut block, &geo, 5);
+        let mut more = 0u8;
+        while insert(&mut block, &geo, Item::new(&geo, local(&[b'x', more + 1], b"value"))) {
+            more += 1;
+        }
+        let leaf = judge(&block, &geo);
+        assert!(more > 5 && room(&geo) - used(&leaf) < 20, "filled to the last hole");
+        for (i, attr) in before.iter().enumerate().filter(|(i, _)| *i != 5) {
+            assert!(leaf.attrs().any(|a| a == *attr), "{i}");
+        }
+    }
+}
