@@ -5,23 +5,24 @@
 //! the address and length of their first piece.
 //!
 //! 1. A buffer that a caller gets has passed the caller's verifier since it was read.
-//! 2. Memory stays below the limit given at [`BufCache::new`], apart from buffers in use.
-//! 3. Nothing on a hit is shared by all threads: shards have their own locks, the device is read
-//!    outside of them. (Two threads that miss the same block both read it; one copy stays.)
+//! 2. Memory stays below the limit given at [`BufCache::new`], apart from buffers in use: those that
+//!    are held by somebody, and those that are changed and not yet written back.
+//! 3. Nothing on a hit is shared by all threads: shards have their own locks. The device is read under
+//!    the lock of the buffer alone: two threads that miss the same block read it once.
 //!
 //! Where a block fails its verifier, the device is asked for its alternatives (mirrors, parity);
 //! the first that passes is used, and counted in [`Stats::healed`].
 
 use std::collections::HashMap;
-use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use xfskit_block::{BlockDevice, IoRead};
 use xfskit_format::{Ctx, Fault, Verdict};
-use xfskit_units::{ByteOffset, Daddr, Sectors, index};
+use xfskit_units::{ByteLen, ByteOffset, Daddr, Sectors, index};
 
 use crate::lock::{LockRank, RankedMutex};
+use crate::object::{Buf, Content, Home, Object};
 
 /// Shards of the cache.
 const SHARDS: usize = 64;
@@ -59,6 +60,11 @@ impl BufMap {
         (self.pieces.len() == 1).then(|| self.pieces[0])
     }
 
+    /// All pieces, in order.
+    pub fn iter(&self) -> impl Iterator<Item = (Daddr, Sectors)> + '_ {
+        self.pieces.iter().copied()
+    }
+
     /// Length of the whole buffer in bytes.
     pub fn byte_len(&self) -> usize {
         index(self.pieces.iter().map(|(_, len)| len.byte_len().0).sum())
@@ -70,20 +76,6 @@ impl BufMap {
 }
 
 type Key = (Daddr, usize);
-
-/// One metadata block in memory.
-#[derive(Debug)]
-pub struct Buf {
-    bytes: Box<[u8]>,
-    verified: AtomicBool,
-}
-
-impl Deref for Buf {
-    type Target = [u8];
-    fn deref(&self) -> &[u8] {
-        &self.bytes
-    }
-}
 
 /// Why a buffer could not be had.
 #[derive(Debug, thiserror::Error)]
@@ -121,7 +113,7 @@ struct Counters {
 #[derive(Debug)]
 struct Slot {
     key: Key,
-    buf: Arc<Buf>,
+    object: Arc<Object>,
     used: bool,
 }
 
@@ -135,40 +127,44 @@ struct Shard {
 }
 
 impl Shard {
-    fn get(&mut self, key: Key) -> Option<Arc<Buf>> {
+    fn get(&mut self, key: Key) -> Option<Arc<Object>> {
         let slot = &mut self.ring[*self.table.get(&key)?];
         slot.used = true;
-        Some(Arc::clone(&slot.buf))
+        Some(Arc::clone(&slot.object))
     }
 
-    /// Keeps `buf`, unless another thread was first: then answers that one's.
-    fn insert(&mut self, key: Key, buf: Arc<Buf>, limit: usize) -> Arc<Buf> {
+    /// Keeps `object`, unless another thread was first: then answers that one's.
+    fn insert(&mut self, key: Key, object: Arc<Object>, limit: usize) -> Arc<Object> {
         if let Some(first) = self.get(key) {
             return first;
         }
-        while self.bytes.saturating_add(buf.len()) > limit && !self.ring.is_empty() {
-            self.evict_one();
-        }
-        self.bytes += buf.len();
+        while self.bytes.saturating_add(key.1) > limit && self.evict_one() {}
+        self.bytes += key.1;
         self.table.insert(key, self.ring.len());
-        self.ring.push(Slot { key, buf: Arc::clone(&buf), used: false });
-        buf
+        self.ring.push(Slot { key, object: Arc::clone(&object), used: false });
+        object
     }
 
-    /// Advances the hand to the first buffer that was not used since the hand last passed it, and
-    /// drops it.
-    fn evict_one(&mut self) {
-        loop {
+    /// Advances the hand to the first buffer that nobody else holds and that was not used since the hand
+    /// last passed it, and drops it. False where two rounds find none.
+    fn evict_one(&mut self) -> bool {
+        let found = (0..self.ring.len().saturating_mul(2)).any(|_| {
             self.hand %= self.ring.len();
             let slot = &mut self.ring[self.hand];
-            if !slot.used {
-                break;
-            }
+            let free = !slot.used && Arc::strong_count(&slot.object) == 1;
             slot.used = false;
-            self.hand += 1;
+            self.hand += usize::from(!free);
+            free
+        });
+        if found {
+            self.drop_at_hand();
         }
+        found
+    }
+
+    fn drop_at_hand(&mut self) {
         let gone = self.ring.swap_remove(self.hand);
-        self.bytes -= gone.buf.len();
+        self.bytes -= gone.key.1;
         self.table.remove(&gone.key);
         // The newest buffer takes the place, and the hand passes it.
         if let Some(moved) = self.ring.get(self.hand) {
@@ -185,6 +181,8 @@ pub struct BufCache {
     /// Each covers its table and ring; rank [`LockRank::Leaf`].
     shards: Vec<RankedMutex<Shard>>,
     shard_limit: usize,
+    /// Blocks may change under the cache's own eyes, so that what is read beside it may be old.
+    writable: AtomicBool,
     counters: Counters,
 }
 
@@ -196,6 +194,7 @@ impl BufCache {
             dev,
             shards: (0..SHARDS).map(|_| shard()).collect(),
             shard_limit: limit / SHARDS,
+            writable: AtomicBool::new(false),
             counters: Counters::default(),
         }
     }
@@ -235,22 +234,54 @@ impl BufCache {
         ctx: &Ctx<'_>,
         verify: &dyn Fn(&[u8], &Ctx<'_>) -> Verdict,
     ) -> Result<Arc<Buf>, BufError> {
-        self.counters.lookups.fetch_add(1, Ordering::Relaxed);
-        let key = map.key();
-        let cached = self.shard(key).lock().get(key);
-        if let Some(buf) = cached {
-            self.counters.hits.fetch_add(1, Ordering::Relaxed);
-            if buf.verified.load(Ordering::Acquire) {
-                return Ok(buf);
-            }
-            if verify(&buf, ctx).is_ok() {
-                buf.verified.store(true, Ordering::Release);
-                return Ok(buf);
+        let object = self.object(map);
+        {
+            let content = object.lock.read();
+            if let Some(bytes) = content.bytes.as_ref().filter(|_| content.verified) {
+                self.counters.hits.fetch_add(1, Ordering::Relaxed);
+                return Ok(Arc::clone(bytes));
             }
         }
-        let bytes = self.read_verified(map, ctx, verify)?;
-        let buf = Arc::new(Buf { bytes, verified: AtomicBool::new(true) });
-        Ok(self.shard(key).lock().insert(key, buf, self.shard_limit))
+        self.load(map, &mut object.lock.write(), ctx, verify)
+    }
+
+    /// The object at `map`, read or not.
+    pub(crate) fn object(&self, map: &BufMap) -> Arc<Object> {
+        self.counters.lookups.fetch_add(1, Ordering::Relaxed);
+        let key = map.key();
+        let mut shard = self.shard(key).lock();
+        if let Some(found) = shard.get(key) {
+            return found;
+        }
+        let new = Object::new(Home::Block(map.clone()), Content::new(None, false));
+        shard.insert(key, Arc::new(new), self.shard_limit)
+    }
+
+    /// Sees to it that `content` (of the object at `map`, locked by the caller) is read and judged.
+    pub(crate) fn load(
+        &self,
+        map: &BufMap,
+        content: &mut Content,
+        ctx: &Ctx<'_>,
+        verify: &dyn Fn(&[u8], &Ctx<'_>) -> Verdict,
+    ) -> Result<Arc<Buf>, BufError> {
+        if let Some(bytes) = &content.bytes {
+            self.counters.hits.fetch_add(1, Ordering::Relaxed);
+            if content.verified || verify(bytes, ctx).is_ok() {
+                content.verified = true;
+                return Ok(Arc::clone(bytes));
+            }
+        }
+        content.bytes = None;
+        let bytes = Arc::new(Buf { bytes: self.read_verified(map, ctx, verify)? });
+        content.bytes = Some(Arc::clone(&bytes));
+        content.verified = true;
+        Ok(bytes)
+    }
+
+    /// From now on blocks change: what is read ahead goes to the system's cache only.
+    pub(crate) fn becomes_writable(&self) {
+        self.writable.store(true, Ordering::Release);
     }
 
     /// The bytes at `map` as they stand on the device, unjudged and uncached: for a look at a
@@ -317,6 +348,12 @@ impl BufCache {
         missing.sort_unstable();
         missing.dedup();
         let runs = join_near(&missing);
+        if self.writable.load(Ordering::Acquire) {
+            for run in &runs {
+                self.dev.will_need(ByteOffset(run.start), ByteLen(run.len));
+            }
+            return;
+        }
         let mut bufs: Vec<Vec<u8>> = runs.iter().map(|run| vec![0; index(run.len)]).collect();
         let mut batch: Vec<IoRead<'_>> = runs
             .iter()
@@ -333,7 +370,9 @@ impl BufCache {
                 let from = index(daddr.byte_offset().0 - run.start);
                 let bytes: Box<[u8]> = buf[from..from + index(len.byte_len().0)].into();
                 let key = (*daddr, bytes.len());
-                let new = Arc::new(Buf { bytes, verified: AtomicBool::new(false) });
+                let home = Home::Block(BufMap::single(*daddr, *len));
+                let content = Content::new(Some(Arc::new(Buf { bytes })), false);
+                let new = Arc::new(Object::new(home, content));
                 self.shard(key).lock().insert(key, new, self.shard_limit);
             }
         }
@@ -379,7 +418,7 @@ mod tests {
     use super::*;
     use xfskit_block::MemDevice;
     use xfskit_format::Location;
-    use xfskit_units::{ByteLen, Features, Geometry, Ino, RfsBlock, Uuid, Version};
+    use xfskit_units::{Features, Geometry, Ino, RfsBlock, Uuid, Version};
 
     fn geo() -> Geometry {
         Geometry {

@@ -6,12 +6,31 @@
 //! | module | what |
 //! | --- | --- |
 //! | [`lock`] | [`LockRank`](lock::LockRank): the one lock order of the stack, checked in debug builds |
+//! | [`object`] | [`Object`]: one block or inode in memory, its states from clean to in place again |
 //! | [`buf`] | [`BufCache`]: verified metadata blocks, shared by all readers, in bounded memory |
+//! | [`icache`] | [`InodeCache`]: inodes that change, one by one |
+//! | [`trans`] | [`Trans`]: lock, edit, then commit or undo |
+//! | [`engine`] | [`Engine`]: the gate, the committed-item list, when a checkpoint is due, shutdown |
+//! | [`checkpoint`] | [`Journal`]: what is listed becomes a checkpoint in the journal |
+//! | `ail` | the active-item list: written back sorted and stamped; the journal's tail |
+//! | [`busy`] | [`BusyExtents`]: freed, and not to be used again yet |
 //!
-//! Transactions, the committed-item list and the active-item list take their place here, between
-//! the journal below and the trees above; ARCHITECTURE.md draws the way of a write.
+//! ARCHITECTURE.md draws the way of a write; `docs/design/transactions.md` says why it is this way.
 
+mod ail;
 pub mod buf;
+pub mod busy;
+pub mod checkpoint;
+pub mod engine;
+pub mod icache;
 pub mod lock;
+pub mod object;
+pub mod trans;
 
-pub use buf::{Buf, BufCache, BufError, BufMap};
+pub use buf::{BufCache, BufError, BufMap};
+pub use busy::BusyExtents;
+pub use checkpoint::Journal;
+pub use engine::{DataTicket, Engine, ShutDown};
+pub use icache::{InodeCache, InodeHome};
+pub use object::{Buf, Home, Object};
+pub use trans::{Busy, Delta, Freed, Handle, Held, Place, Trans, TransError};

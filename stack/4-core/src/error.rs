@@ -3,7 +3,7 @@
 
 use xfskit_format::Fault;
 use xfskit_format::sb::SbError;
-use xfskit_trans::BufError;
+use xfskit_trans::{BufError, TransError};
 use xfskit_units::Ino;
 
 /// What can go wrong with a volume.
@@ -36,6 +36,28 @@ pub enum Error {
     /// The volume has nothing of this kind or number.
     #[error("this volume has no {0}")]
     Missing(&'static str),
+    /// The device, or the way it was opened, does not allow changes.
+    #[error("the volume is open for reading only")]
+    ReadOnly,
+    /// No space, of this kind: blocks, inodes.
+    #[error("no {0} left on the volume")]
+    NoSpace(&'static str),
+    /// A limit of the format, by name.
+    #[error("{0}")]
+    Limit(&'static str),
+    /// The name exists already.
+    #[error("the name exists")]
+    Exists,
+    /// No such name.
+    #[error("no such name")]
+    NoEntry,
+    /// Space that the change needs was freed too recently: it becomes usable with a checkpoint.
+    /// [`Volume::transact`](crate::Volume::transact) sees to that.
+    #[error("free space waits for a checkpoint")]
+    Settle,
+    /// A transaction cannot go on.
+    #[error(transparent)]
+    Trans(TransError),
     /// Something the format has and this code does not support yet, by name.
     #[error("{0} is not supported")]
     Unsupported(String),
@@ -58,6 +80,15 @@ impl From<BufError> for Error {
         match err {
             BufError::Device(err) => Self::Device(err),
             BufError::Corrupt(fault) => Self::Corrupt(fault),
+        }
+    }
+}
+
+impl From<TransError> for Error {
+    fn from(err: TransError) -> Self {
+        match err {
+            TransError::Buf(err) => err.into(),
+            other => Self::Trans(other),
         }
     }
 }

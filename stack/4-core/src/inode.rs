@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use xfskit_format::inode::{self, Dinode};
 use xfskit_format::{Ctx, Layout, Verdict};
-use xfskit_trans::{Buf, BufMap};
-use xfskit_units::{AgBlock, AgIno, AgNumber, Daddr, Ino, Sectors, index};
+use xfskit_trans::{Buf, BufMap, InodeHome};
+use xfskit_units::{AgBlock, AgIno, AgNumber, Daddr, Geometry, Ino, Sectors, index};
 
 use crate::error::{Error, Result};
 use crate::volume::Volume;
@@ -25,6 +25,11 @@ pub struct Inode {
 }
 
 impl Inode {
+    /// Inode `ino`, whose verified bytes these are.
+    pub(crate) fn new(ino: Ino, bytes: Box<[u8]>, geo: &Geometry) -> Self {
+        Self { ino, bytes, layout: Layout::of(geo) }
+    }
+
     /// Its number.
     pub fn ino(&self) -> Ino {
         self.ino
@@ -59,19 +64,49 @@ impl Volume {
     /// [`Error::NoInode`] where it is free or cannot exist, [`Error::Device`], [`Error::Corrupt`].
     pub fn iget(&self, ino: Ino) -> Result<Inode> {
         let geo = self.geo();
+        let bytes = match self.live_dinode(ino)? {
+            Some(live) => live[..].into(),
+            None => self.read_dinode(ino)?,
+        };
+        let inode = Inode::new(ino, bytes, geo);
+        if inode.core().is_free() {
+            return Err(Error::NoInode(ino));
+        }
+        Ok(inode)
+    }
+
+    /// The bytes of inode `ino`, in use or free, verified, from its cluster: not what a transaction may
+    /// have made of it since.
+    pub(crate) fn read_dinode(&self, ino: Ino) -> Result<Box<[u8]>> {
+        let at = inode::location(self.geo(), ino);
         let (agno, agino) = self.locate(ino)?;
-        let at = inode::location(geo, ino);
         let (buf, offset) = match self.read_cluster(agno, agino) {
             Err(Error::Corrupt(_)) => self.read_alone(ino)?,
             found => found?,
         };
         let bytes = buf.get(offset..).unwrap_or(&[]);
-        let dinode = Dinode::verify(bytes, &self.ctx(at).crc_known(), ino)?;
-        if dinode.is_free() {
-            return Err(Error::NoInode(ino));
-        }
-        let bytes = bytes.get(..geo.inodesize()).unwrap_or(bytes).into();
-        Ok(Inode { ino, bytes, layout: Layout::of(geo) })
+        Dinode::verify(bytes, &self.ctx(at).crc_known(), ino)?;
+        Ok(bytes.get(..self.geo().inodesize()).unwrap_or(bytes).into())
+    }
+
+    /// Where inode `ino` is written in place.
+    ///
+    /// # Errors
+    /// [`Error::NoInode`] where it cannot exist.
+    pub fn inode_home(&self, ino: Ino) -> Result<InodeHome> {
+        let (agno, agino) = self.locate(ino)?;
+        let cluster = self.cluster_of(agno, agino);
+        let ahead = agino.since(self.geo().agb_to_agino(cluster.agbno)).unwrap_or(0);
+        let offset = index(u64::from(ahead) << self.geo().inodelog);
+        Ok(InodeHome { cluster: self.cluster_range(cluster), offset })
+    }
+
+    /// Inode `ino` as it was committed last: from memory where a transaction knows it. `None` on a volume
+    /// that is open for reading.
+    fn live_dinode(&self, ino: Ino) -> Result<Option<Arc<Buf>>> {
+        let Some(engine) = &self.engine else { return Ok(None) };
+        let home = self.inode_home(ino)?;
+        Ok(Some(engine.inodes().read(ino, &home, || self.read_dinode(ino))?))
     }
 
     /// Many inodes, their clusters read ahead together. Entry `i` of the answer belongs to

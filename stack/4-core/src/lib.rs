@@ -15,6 +15,7 @@
 //! | [`mod@file`] | content of files, targets of symlinks |
 //! | [`dir`] | directories: listing, and look-up by hash |
 //! | [`attr`], [`parent`] | extended attributes, and the names of an inode by its parent pointers |
+//! | [`tx`] | [`Tx`]: a change of the volume, all of it or nothing |
 //! | [`chunks`] | all inodes of the volume, by chunk: bulkstat |
 
 pub mod attr;
@@ -27,7 +28,9 @@ pub mod file;
 pub mod inode;
 pub mod parent;
 pub mod recovery;
+pub mod tx;
 pub mod volume;
+mod writable;
 
 pub use attr::{Attr, AttrValue, Xattr};
 pub use bmap::ExtentList;
@@ -35,4 +38,5 @@ pub use dir::{Dir, DirEntry};
 pub use error::{Error, Result};
 pub use inode::Inode;
 pub use parent::Parent;
+pub use tx::{Tx, TxInode};
 pub use volume::{OpenOptions, Volume};

@@ -7,17 +7,20 @@ use xfskit_format::agf::Agf;
 use xfskit_format::agi::Agi;
 use xfskit_format::sb::{self, SbError, Superblock};
 use xfskit_format::{Corruption, Ctx, Expected, Location, Verdict, agf, agi};
-use xfskit_trans::{Buf, BufCache, BufMap};
+use xfskit_trans::{Buf, BufCache, BufMap, Engine};
 use xfskit_units::{AgNumber, ByteLen, ByteOffset, Geometry, Lsn};
 
 use crate::error::{Error, Result};
 use crate::recovery::{self, Replay};
+use crate::writable;
 
 /// How a volume is opened.
 #[derive(Clone, Debug)]
 pub struct OpenOptions {
     /// Replay a dirty journal (in memory). Off: what stands on disk is shown as it is.
     pub recovery: bool,
+    /// Changes are wanted: the journal, where dirty, is replayed onto the device itself.
+    pub write: bool,
     /// The device of an external log.
     pub log_dev: Option<Arc<dyn BlockDevice>>,
     /// Memory for metadata blocks, in bytes.
@@ -26,23 +29,25 @@ pub struct OpenOptions {
 
 impl Default for OpenOptions {
     fn default() -> Self {
-        Self { recovery: true, log_dev: None, cache_bytes: 256 << 20 }
+        Self { recovery: true, write: false, log_dev: None, cache_bytes: 256 << 20 }
     }
 }
 
-/// An XFS filesystem, open for reading. Shared by all threads.
+/// An XFS filesystem, open for reading, or for writing too. Shared by all threads.
 #[derive(Debug)]
 pub struct Volume {
     geo: Geometry,
     sb: Superblock,
-    cache: BufCache,
+    cache: Arc<BufCache>,
+    /// What makes it writable.
+    pub(crate) engine: Option<Box<Engine>>,
     log_head: Option<Lsn>,
     replay: Option<Replay>,
     faults: Vec<Corruption>,
 }
 
 impl Volume {
-    /// Opens the volume on `dev`, which is never written to.
+    /// Opens the volume on `dev`, which is written to only where [`OpenOptions::write`] asks for that.
     ///
     /// A device that ends before the volume does is opened all the same, for what is left of it
     /// may be wanted: see [`faults`](Self::faults). Its journal is replayed where all of it is there.
@@ -51,6 +56,9 @@ impl Volume {
     /// [`Error::Superblock`] for what is no XFS or needs a newer reader, [`Error::Device`], and
     /// [`Error::Journal`] where the journal cannot be replayed.
     pub fn open(dev: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Self> {
+        if options.write {
+            return Self::open_writable(dev, options);
+        }
         let sb = read_superblock(&*dev)?;
         let geo = sb.geometry();
         let faults = judge_size(&geo, dev.size());
@@ -64,8 +72,43 @@ impl Volume {
             Some(replay) => (sb, Some(replay.head)),
             None => (sb, None),
         };
-        let cache = BufCache::new(dev, options.cache_bytes);
-        Ok(Self { geo: sb.geometry(), sb, cache, log_head, replay, faults })
+        let cache = Arc::new(BufCache::new(dev, options.cache_bytes));
+        Ok(Self { geo: sb.geometry(), sb, cache, engine: None, log_head, replay, faults })
+    }
+
+    /// Opens for reading and writing: what cannot be written refuses by name first, then the journal is
+    /// replayed onto the device and continued.
+    fn open_writable(dev: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Self> {
+        let sb = read_superblock(&*dev)?;
+        writable::refuse(&sb, &*dev)?;
+        let replay = writable::recover(&dev, options.log_dev.as_deref(), &sb)?;
+        let sb = read_superblock(&*dev)?;
+        let geo = sb.geometry();
+        let cache = Arc::new(BufCache::new(Arc::clone(&dev), options.cache_bytes));
+        let engine = writable::engine(&sb, Arc::clone(&cache), &replay, options)?;
+        let log_head = None;
+        let volume = Self {
+            geo,
+            sb,
+            cache,
+            engine: Some(Box::new(engine)),
+            log_head,
+            replay: Some(replay),
+            faults: vec![],
+        };
+        writable::reset_quota(&volume)?;
+        Ok(volume)
+    }
+
+    /// All changes become durable and go in place, the counters go into the superblock, and the journal
+    /// is marked clean. Nothing to do for a volume that is open for reading.
+    ///
+    /// # Errors
+    /// [`Error::Trans`] where the volume was shut down, or is by this.
+    pub fn close(self) -> Result<()> {
+        let Some(engine) = &self.engine else { return Ok(()) };
+        writable::log_counters(&self)?;
+        Ok(engine.unmount()?)
     }
 
     /// What was found wrong with the volume as a whole, though it could be opened.

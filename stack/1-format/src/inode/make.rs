@@ -1,6 +1,6 @@
 //! Writing inodes of version 3.
 
-use xfskit_units::{Geometry, Ino};
+use xfskit_units::{Geometry, Ino, Lsn};
 use zerocopy::FromBytes;
 
 use super::{CRC_OFFSET, CoreV3, MAGIC, NULLAGINO};
@@ -28,6 +28,17 @@ impl<'a> InodeMut<'a> {
 /// Where `bytes` is no longer than a core: the caller's mistake.
 pub fn stamp(bytes: &mut [u8]) {
     xfskit_crc::update(bytes, CRC_OFFSET);
+}
+
+/// Writes the LSN of the last write, then the CRC, of an inode of version 3.
+///
+/// # Panics
+/// As [`stamp`].
+pub fn stamp_lsn(bytes: &mut [u8], lsn: Lsn) {
+    if let Some(inode) = InodeMut::new(bytes) {
+        inode.core.lsn = lsn.0.into();
+    }
+    stamp(bytes);
 }
 
 /// Lays out, over one inode's `bytes`, an inode that was never used: magic, version, generation,

@@ -1,0 +1,267 @@
+//! The active-item list: what is durable in the journal and not yet in place.
+//!
+//! Items stand in batches, one for each checkpoint, under its start LSN; an item that is logged again
+//! moves to the newer batch. The oldest batch that still holds one is the journal's tail. Write-back takes
+//! the oldest batches, sorts what they hold by address, stamps copies with LSN and CRC, and writes them in
+//! large batches: nobody who wants to change a block waits for the device.
+//!
+//! 1. Pinned objects are passed over: their newest change is not durable yet.
+//! 2. Inodes are written with their whole cluster, in one go with their neighbours.
+//! 3. All of this runs under the journal's lock; only the list itself has a lock of its own.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use xfskit_block::Error as DeviceError;
+use xfskit_format::inode;
+use xfskit_format::log::Stamp;
+use xfskit_units::{ByteOffset, Daddr, Ino, Lsn, Sectors, index};
+
+use crate::buf::{BufError, BufMap};
+use crate::engine::Engine;
+use crate::lock::{LockRank, RankedMutex};
+use crate::object::{Buf, Home, Object};
+
+/// Bytes of one write-back batch.
+const STAGING: usize = 8 << 20;
+
+/// What one checkpoint left to be written.
+#[derive(Debug, Default)]
+struct Batch {
+    objects: Vec<Arc<Object>>,
+    /// How many of `objects` still belong here: not written, not logged again.
+    live: usize,
+}
+
+/// The list.
+#[derive(Debug)]
+pub(crate) struct Ail {
+    /// Rank [`LockRank::Ail`].
+    batches: RankedMutex<BTreeMap<Lsn, Batch>>,
+}
+
+impl Ail {
+    pub(crate) fn new() -> Self {
+        Self { batches: RankedMutex::new(LockRank::Ail, BTreeMap::new()) }
+    }
+
+    /// The oldest LSN with something left to write.
+    pub(crate) fn tail(&self) -> Option<Lsn> {
+        self.batches.lock().first_key_value().map(|(lsn, _)| *lsn)
+    }
+
+    /// Takes in an object whose change is durable under `lsn`.
+    pub(crate) fn insert(&self, object: Arc<Object>, lsn: Lsn) {
+        let old = object.ail_lsn.swap(lsn.0, Ordering::AcqRel);
+        let mut batches = self.batches.lock();
+        leave(&mut batches, Lsn(old));
+        let batch = batches.entry(lsn).or_default();
+        batch.live += 1;
+        batch.objects.push(object);
+    }
+
+    /// The object is in place as of `lsn`, or will never be written.
+    pub(crate) fn remove(&self, object: &Object, lsn: Lsn) {
+        if object.ail_lsn.compare_exchange(lsn.0, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+            leave(&mut self.batches.lock(), lsn);
+        }
+    }
+
+    /// Everything that may be written now and stands under an LSN up to `upto`.
+    fn due(&self, upto: Lsn) -> Vec<Due> {
+        let batches = self.batches.lock();
+        let due = |lsn: Lsn, object: &Arc<Object>| {
+            let is_here = object.lsn() == Some(lsn);
+            let free = object.pins.load(Ordering::Acquire) == 0;
+            (is_here && free).then(|| Due { object: Arc::clone(object), lsn })
+        };
+        let mut all: Vec<Due> = batches
+            .range(..=upto)
+            .flat_map(|(&lsn, batch)| {
+                batch.objects.iter().filter_map(move |object| due(lsn, object))
+            })
+            .collect();
+        all.sort_by_key(|due| due.address());
+        all
+    }
+
+    /// Writes back what stands under LSNs up to `upto`, as far as it is not pinned. The writes are not
+    /// flushed: the next record's flush does that.
+    ///
+    /// # Errors
+    /// Where the device fails.
+    pub(crate) fn push(&self, engine: &Engine, upto: Lsn) -> Result<(), BufError> {
+        let due = self.due(upto);
+        let mut rest = &due[..];
+        let mut staging = Staging::default();
+        while !rest.is_empty() {
+            let (unit, behind) = rest.split_at(unit_len(rest));
+            staging.add(engine, unit)?;
+            if staging.bytes.len() >= STAGING || behind.is_empty() {
+                staging.write(engine, self)?;
+            }
+            rest = behind;
+        }
+        Ok(())
+    }
+}
+
+/// One object fewer stands under `lsn`.
+fn leave(batches: &mut BTreeMap<Lsn, Batch>, lsn: Lsn) {
+    if let Some(batch) = batches.get_mut(&lsn) {
+        batch.live -= 1;
+        if batch.live == 0 {
+            batches.remove(&lsn);
+        }
+    }
+}
+
+/// An object to be written back, and the LSN it is written as.
+#[derive(Debug)]
+struct Due {
+    object: Arc<Object>,
+    lsn: Lsn,
+}
+
+impl Due {
+    /// Address and length of what is written: an inode's is its cluster's.
+    fn address(&self) -> (Daddr, Sectors) {
+        match self.object.home() {
+            Home::Block(map) => map.first(),
+            Home::Inode { cluster, .. } => *cluster,
+        }
+    }
+}
+
+/// How many of `due` are written as one: a block alone, a cluster with all of its inodes.
+fn unit_len(due: &[Due]) -> usize {
+    let first = due[0].address();
+    due.iter().take_while(|other| other.address() == first).count()
+}
+
+/// Stamped copies, and what they are copies of.
+#[derive(Debug, Default)]
+struct Staging {
+    bytes: Vec<u8>,
+    /// Pieces of `bytes` and where they go.
+    writes: Vec<(ByteOffset, Range<usize>)>,
+    written: Vec<(Arc<Object>, Lsn)>,
+}
+
+impl Staging {
+    /// Copies one block, or one cluster with those of its inodes that are due.
+    fn add(&mut self, engine: &Engine, unit: &[Due]) -> Result<(), BufError> {
+        let inodes: Vec<_> = unit.iter().filter_map(InodeCopy::of).collect();
+        if !inodes.is_empty() {
+            return self.add_cluster(engine, unit, &inodes);
+        }
+        for due in unit {
+            let Home::Block(map) = due.object.home() else { continue };
+            let content = due.object.lock.read();
+            let pinned = due.object.pins.load(Ordering::Acquire) > 0;
+            if let Some(buf) = content.bytes.as_ref().filter(|_| !pinned && !content.stale) {
+                let stamp =
+                    if content.ordered { None } else { Stamp::of(&buf.bytes, engine.geo()) };
+                self.push(map, buf, stamp.map(|stamp| (stamp, due.lsn)));
+                self.written.push((Arc::clone(&due.object), due.lsn));
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts inodes into their cluster, and copies it. The cluster's own lock is taken last and alone:
+    /// who reads an inode takes the inode's first.
+    fn add_cluster(
+        &mut self,
+        engine: &Engine,
+        unit: &[Due],
+        inodes: &[InodeCopy],
+    ) -> Result<(), BufError> {
+        let (daddr, len) = unit[0].address();
+        let map = BufMap::single(daddr, len);
+        let cluster = engine.cache().object(&map);
+        let mut content = cluster.lock.write();
+        if content.stale || cluster.pins.load(Ordering::Acquire) > 0 {
+            return Ok(());
+        }
+        if content.bytes.is_none() {
+            content.bytes = Some(Arc::new(Buf { bytes: engine.cache().read_raw(&map)? }));
+        }
+        let Some(buf) = content.bytes.as_mut() else { return Ok(()) };
+        let bytes = &mut Arc::make_mut(buf).bytes;
+        for inode in inodes {
+            let image = &mut bytes[inode.offset..inode.offset + inode.bytes.len()];
+            image.copy_from_slice(&inode.bytes);
+            inode::stamp_lsn(image, inode.lsn);
+        }
+        let buf = Arc::clone(buf);
+        drop(content);
+        self.push(&map, &buf, None);
+        self.written.extend(unit.iter().filter_map(|due| {
+            let copied = match due.object.home() {
+                Home::Block(_) => true,
+                Home::Inode { ino, .. } => inodes.iter().any(|inode| inode.ino == *ino),
+            };
+            copied.then(|| (Arc::clone(&due.object), due.lsn))
+        }));
+        Ok(())
+    }
+
+    fn push(&mut self, map: &BufMap, buf: &Buf, stamp: Option<(Stamp, Lsn)>) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(&buf.bytes);
+        if let Some((stamp, lsn)) = stamp {
+            stamp.write(&mut self.bytes[start..], lsn);
+        }
+        let mut at = start;
+        for (daddr, len) in map.iter() {
+            let end = at + index(len.byte_len().0);
+            self.writes.push((daddr.byte_offset(), at..end));
+            at = end;
+        }
+    }
+
+    /// Writes what was gathered, neighbours in one write.
+    fn write(&mut self, engine: &Engine, ail: &Ail) -> Result<(), BufError> {
+        let mut joined: Vec<(ByteOffset, Range<usize>)> = Vec::with_capacity(self.writes.len());
+        for (offset, range) in self.writes.drain(..) {
+            match joined.last_mut() {
+                Some((start, before))
+                    if before.end == range.start && start.0 + before.len() as u64 == offset.0 =>
+                {
+                    before.end = range.end;
+                }
+                _ => joined.push((offset, range)),
+            }
+        }
+        let batch: Vec<_> =
+            joined.iter().map(|(at, range)| (*at, &self.bytes[range.clone()])).collect();
+        let answers = engine.device().write_batch(&batch);
+        answers.into_iter().collect::<Result<Vec<()>, DeviceError>>()?;
+        for (object, lsn) in self.written.drain(..) {
+            ail.remove(&object, lsn);
+        }
+        self.bytes.clear();
+        Ok(())
+    }
+}
+
+/// An inode as it is to be written.
+struct InodeCopy {
+    ino: Ino,
+    offset: usize,
+    lsn: Lsn,
+    bytes: Box<[u8]>,
+}
+
+impl InodeCopy {
+    fn of(due: &Due) -> Option<Self> {
+        let Home::Inode { ino, offset, .. } = due.object.home() else { return None };
+        let content = due.object.lock.read();
+        let pinned = due.object.pins.load(Ordering::Acquire) > 0;
+        let bytes = content.bytes.as_ref().filter(|_| !pinned && !content.stale)?.bytes.clone();
+        Some(Self { ino: *ino, offset: *offset, lsn: due.lsn, bytes })
+    }
+}

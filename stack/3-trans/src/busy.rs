@@ -1,0 +1,95 @@
+//! Busy extents: freed, but not to be used again before the checkpoint that freed them is durable.
+//!
+//! File data and remote attribute values are written in place without the journal. Written into a block
+//! whose freeing a crash can still undo, they would destroy the file that the block then belongs to
+//! again. Linux lets metadata reuse such blocks at once; here nobody does, for a transaction may end the
+//! checkpoint instead ([`Engine::checkpoint`](crate::Engine::checkpoint)) and try again.
+
+use std::collections::BTreeMap;
+
+use xfskit_units::{AgBlock, AgNumber, ExtLen};
+
+use crate::lock::{LockRank, RankedMutex};
+use crate::trans::Freed;
+
+/// Extents of one group: start to length and the checkpoint's number.
+type Extents = BTreeMap<u32, (u32, u64)>;
+
+/// The busy extents of a volume.
+#[derive(Debug)]
+pub struct BusyExtents {
+    /// One per group; rank [`LockRank::Leaf`].
+    groups: Vec<RankedMutex<Extents>>,
+}
+
+impl BusyExtents {
+    pub(crate) fn new(agcount: u32) -> Self {
+        let group = || RankedMutex::new(LockRank::Leaf, Extents::new());
+        Self { groups: (0..agcount).map(|_| group()).collect() }
+    }
+
+    pub(crate) fn add(&self, freed: &[Freed], checkpoint: u64) {
+        for extent in freed {
+            if let Some(group) = self.groups.get(extent.agno.0 as usize) {
+                group.lock().insert(extent.agbno.0, (extent.len.0, checkpoint));
+            }
+        }
+    }
+
+    /// Checkpoint `done` is durable.
+    pub(crate) fn settle(&self, done: u64) {
+        for group in &self.groups {
+            let mut extents = group.lock();
+            if !extents.is_empty() {
+                extents.retain(|_, (_, checkpoint)| *checkpoint > done);
+            }
+        }
+    }
+
+    /// The first busy extent of group `agno` that overlaps `[agbno, agbno + len)`.
+    pub fn overlap(
+        &self,
+        agno: AgNumber,
+        agbno: AgBlock,
+        len: ExtLen,
+    ) -> Option<(AgBlock, ExtLen)> {
+        let group = self.groups.get(agno.0 as usize)?.lock();
+        let end = agbno.0.saturating_add(len.0);
+        let before = group.range(..=agbno.0).next_back();
+        let inside = before.into_iter().chain(group.range(agbno.0..end));
+        inside
+            .map(|(&start, &(len, _))| (start, len))
+            .find(|&(start, len)| start.saturating_add(len) > agbno.0 && start < end)
+            .map(|(start, len)| (AgBlock(start), ExtLen(len)))
+    }
+
+    /// True where group `agno` has any.
+    pub fn any(&self, agno: AgNumber) -> bool {
+        self.groups.get(agno.0 as usize).is_some_and(|group| !group.lock().is_empty())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn overlaps_are_found_until_the_checkpoint_is_durable() {
+        let busy = BusyExtents::new(2);
+        let extent =
+            |agbno, len| Freed { agno: AgNumber(1), agbno: AgBlock(agbno), len: ExtLen(len) };
+        busy.add(&[extent(10, 5), extent(100, 1)], 7);
+        let over =
+            |agbno, len| busy.overlap(AgNumber(1), AgBlock(agbno), ExtLen(len)).map(|o| o.0.0);
+        assert_eq!(
+            [over(0, 10), over(0, 11), over(14, 1), over(15, 85)],
+            [None, Some(10), Some(10), None]
+        );
+        assert_eq!(over(15, 86), Some(100));
+        assert!(!busy.any(AgNumber(0)));
+        busy.settle(6);
+        assert!(busy.any(AgNumber(1)));
+        busy.settle(7);
+        assert!(!busy.any(AgNumber(1)));
+    }
+}

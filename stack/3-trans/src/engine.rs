@@ -1,0 +1,371 @@
+//! The engine of one writable volume: caches, gate, lists, journal, and what ends it.
+//!
+//! ```text
+//!   Trans ──commit──▶ CIL ──checkpoint──▶ journal ──▶ AIL ──write-back──▶ device
+//! ```
+//!
+//! 1. A transaction starts only while the list has room; a checkpoint, however full the list gets
+//!    meanwhile, is at most a sixth of the journal.
+//! 2. After a checkpoint at most half of the journal lies between tail and head, apart from what is
+//!    pinned by the next checkpoint; so the next one always finds room.
+//! 3. After the first error inside a committed change nothing is written any more.
+
+use std::sync::Arc;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
+
+use parking_lot::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard};
+use xfskit_block::BlockDevice;
+use xfskit_format::log::item::Icreate;
+use xfskit_units::Geometry;
+
+use crate::ail::Ail;
+use crate::buf::BufCache;
+use crate::busy::BusyExtents;
+use crate::checkpoint::Journal;
+use crate::icache::InodeCache;
+use crate::object::Object;
+use crate::trans::{Delta, Trans, TransError};
+
+/// Shards of gate and list: threads take one each, more threads share.
+const SHARDS: usize = 16;
+/// A list is due at the latest when it reaches this many bytes.
+const CIL_MAX: usize = 32 << 20;
+/// In journals smaller than this, one transaction runs at a time: a few more could overfill it.
+const SMALL_LOG: u64 = 32 << 20;
+
+/// Why the volume was shut down: the first cause.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("the volume was shut down: {0}")]
+pub struct ShutDown(pub Arc<str>);
+
+/// One shard of the gate and the committed-item list, on cache lines of its own.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(crate) struct Shard {
+    gate: RwLock<()>,
+    list: Mutex<Listed>,
+}
+
+/// What was committed since the last checkpoint, on one shard.
+#[derive(Debug, Default)]
+pub(crate) struct Listed {
+    pub objects: Vec<Arc<Object>>,
+    pub icreates: Vec<Icreate>,
+    /// Bytes, roughly, that are not in [`Engine::listed_bytes`] yet.
+    bytes: usize,
+}
+
+/// The gate, held by a transaction.
+#[derive(Debug)]
+pub(crate) struct GateGuard<'e> {
+    _shard: RwLockReadGuard<'e, ()>,
+    _alone: Option<MutexGuard<'e, ()>>,
+}
+
+/// Data that a committed change refers to is still to be written; dropped when it is.
+#[derive(Debug)]
+pub struct DataTicket(Arc<DataInFlight>);
+
+impl Drop for DataTicket {
+    fn drop(&mut self) {
+        *self.0.count.lock() -= 1;
+        self.0.zero.notify_all();
+    }
+}
+
+/// Tickets given out for one checkpoint.
+#[derive(Debug, Default)]
+pub(crate) struct DataInFlight {
+    count: Mutex<usize>,
+    zero: Condvar,
+}
+
+impl DataInFlight {
+    pub(crate) fn wait(&self) {
+        let mut count = self.count.lock();
+        while *count > 0 {
+            self.zero.wait(&mut count);
+        }
+    }
+}
+
+/// The superblock's counters, as of all commits so far.
+#[derive(Debug, Default)]
+pub struct Counters {
+    icount: AtomicI64,
+    ifree: AtomicI64,
+    fdblocks: AtomicI64,
+}
+
+impl Counters {
+    /// Inodes that exist, inodes that are free, blocks that are free.
+    pub fn get(&self) -> Delta {
+        Delta {
+            icount: self.icount.load(Ordering::Relaxed),
+            ifree: self.ifree.load(Ordering::Relaxed),
+            fdblocks: self.fdblocks.load(Ordering::Relaxed),
+        }
+    }
+
+    fn add(&self, delta: Delta) {
+        for (counter, change) in [
+            (&self.icount, delta.icount),
+            (&self.ifree, delta.ifree),
+            (&self.fdblocks, delta.fdblocks),
+        ] {
+            if change != 0 {
+                counter.fetch_add(change, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+/// What makes a volume writable. Shared by all threads.
+#[derive(Debug)]
+pub struct Engine {
+    geo: Geometry,
+    cache: Arc<BufCache>,
+    inodes: InodeCache,
+    busy: BusyExtents,
+    counters: Counters,
+    shards: Vec<Shard>,
+    /// In small journals: held by the one transaction that runs.
+    alone: Option<Mutex<()>>,
+    listed_bytes: AtomicUsize,
+    list_limit: usize,
+    /// Number of the checkpoint that commits go into.
+    number: AtomicU64,
+    data: RwLock<Arc<DataInFlight>>,
+    pub(crate) journal: Mutex<Journal>,
+    /// The newest durable checkpoint.
+    durable: AtomicU64,
+    pub(crate) ail: Ail,
+    shut: OnceLock<ShutDown>,
+}
+
+impl Engine {
+    /// The engine of the volume `geo` in `cache`, with its journal opened for writing. `counters` are
+    /// the superblock's, summed anew after recovery.
+    pub fn new(
+        geo: Geometry,
+        cache: Arc<BufCache>,
+        journal: Journal,
+        counters: Delta,
+        inodes: usize,
+    ) -> Self {
+        cache.becomes_writable();
+        let log_bytes = u64::from(geo.logblocks) << geo.blocklog;
+        let engine = Self {
+            busy: BusyExtents::new(geo.agcount),
+            geo,
+            cache,
+            inodes: InodeCache::new(inodes),
+            counters: Counters::default(),
+            shards: (0..SHARDS).map(|_| Shard::default()).collect(),
+            alone: (log_bytes < SMALL_LOG).then(|| Mutex::new(())),
+            listed_bytes: AtomicUsize::new(0),
+            list_limit: usize::try_from(log_bytes / 8).unwrap_or(CIL_MAX).min(CIL_MAX),
+            number: AtomicU64::new(1),
+            data: RwLock::default(),
+            ail: Ail::new(),
+            journal: Mutex::new(journal),
+            durable: AtomicU64::new(0),
+            shut: OnceLock::new(),
+        };
+        engine.counters.add(counters);
+        engine
+    }
+
+    /// Sizes and conversions.
+    pub fn geo(&self) -> &Geometry {
+        &self.geo
+    }
+
+    /// Metadata blocks.
+    pub fn cache(&self) -> &BufCache {
+        &self.cache
+    }
+
+    /// Inodes.
+    pub fn inodes(&self) -> &InodeCache {
+        &self.inodes
+    }
+
+    /// Blocks that were freed too recently.
+    pub fn busy(&self) -> &BusyExtents {
+        &self.busy
+    }
+
+    /// The superblock's counters.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// The data device.
+    pub fn device(&self) -> &Arc<dyn BlockDevice> {
+        self.cache.device()
+    }
+
+    /// Starts a transaction; waits for room in the committed-item list. The caller holds no object.
+    ///
+    /// # Errors
+    /// [`TransError::ShutDown`].
+    pub fn begin(&self) -> Result<Trans<'_>, TransError> {
+        if self.listed_bytes.load(Ordering::Relaxed) >= self.list_limit {
+            self.checkpoint_if(|engine| {
+                engine.listed_bytes.load(Ordering::Relaxed) >= engine.list_limit
+            })?;
+        }
+        self.is_up()?;
+        let alone = self.alone.as_ref().map(Mutex::lock);
+        let shard = self.shards[shard_of_thread()].gate.read();
+        Ok(Trans::new(self, GateGuard { _shard: shard, _alone: alone }))
+    }
+
+    pub(crate) fn cil_shard(&self) -> usize {
+        shard_of_thread()
+    }
+
+    pub(crate) fn checkpoint_number(&self) -> u64 {
+        self.number.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn data_ticket(&self) -> DataTicket {
+        let data = Arc::clone(&self.data.read());
+        *data.count.lock() += 1;
+        DataTicket(data)
+    }
+
+    /// Takes committed objects into the list. The caller holds the gate.
+    pub(crate) fn list(
+        &self,
+        shard: usize,
+        objects: Vec<Arc<Object>>,
+        icreates: Vec<Icreate>,
+        bytes: usize,
+    ) {
+        let mut list = self.shards[shard].list.lock();
+        list.objects.extend(objects);
+        list.icreates.extend(icreates);
+        list.bytes += bytes;
+        // The sum is shared by all threads: add to it seldom.
+        if list.bytes >= self.list_limit / (4 * SHARDS) {
+            self.listed_bytes.fetch_add(std::mem::take(&mut list.bytes), Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn apply(&self, delta: Delta) {
+        self.counters.add(delta);
+    }
+
+    /// All that is committed becomes durable.
+    ///
+    /// # Errors
+    /// [`TransError::ShutDown`] where the journal could not be written, now or earlier.
+    pub fn checkpoint(&self) -> Result<(), TransError> {
+        self.checkpoint_if(|_| true)
+    }
+
+    /// All that is committed up to checkpoint `number` becomes durable. Several threads that ask at once
+    /// share one write of the journal.
+    ///
+    /// # Errors
+    /// As [`checkpoint`](Self::checkpoint).
+    pub fn force(&self, number: u64) -> Result<(), TransError> {
+        if self.durable.load(Ordering::Acquire) >= number {
+            return Ok(self.is_up()?);
+        }
+        self.checkpoint_if(|engine| engine.durable.load(Ordering::Acquire) < number)
+    }
+
+    /// One checkpoint, if `due` still says so when its turn comes.
+    fn checkpoint_if(&self, due: impl Fn(&Self) -> bool) -> Result<(), TransError> {
+        let mut journal = self.journal.lock();
+        self.is_up()?;
+        if !due(self) {
+            return Ok(());
+        }
+        let answer = journal.checkpoint(self);
+        answer.map_err(|error| TransError::ShutDown(self.shut_down(&error.to_string())))
+    }
+
+    /// Closes the gate, takes over the list, lets `format` copy what is on it, and opens the gate: what
+    /// is committed from then on belongs to the next checkpoint.
+    pub(crate) fn take_list<T>(&self, format: impl FnOnce(&Listed) -> T) -> TakenList<T> {
+        let _gates: Vec<_> = self.shards.iter().map(|shard| shard.gate.write()).collect();
+        let mut all = Listed::default();
+        for shard in &self.shards {
+            let mut list = shard.list.lock();
+            all.objects.append(&mut list.objects);
+            all.icreates.append(&mut list.icreates);
+            list.bytes = 0;
+        }
+        self.listed_bytes.store(0, Ordering::Relaxed);
+        let formatted = format(&all);
+        let number = self.number.fetch_add(1, Ordering::AcqRel);
+        let data = std::mem::take(&mut *self.data.write());
+        TakenList { number, objects: all.objects, formatted, data }
+    }
+
+    pub(crate) fn is_durable(&self, number: u64) {
+        self.durable.store(number, Ordering::Release);
+        self.busy.settle(number);
+    }
+
+    /// All that is committed becomes durable and goes in place, and the journal is marked clean. The caller
+    /// lets no transaction begin any more.
+    ///
+    /// # Errors
+    /// As [`checkpoint`](Self::checkpoint).
+    pub fn unmount(&self) -> Result<(), TransError> {
+        self.checkpoint()?;
+        let mut journal = self.journal.lock();
+        let done = journal.write_back_all(self).and_then(|()| journal.unmount(self));
+        done.map_err(|error| TransError::ShutDown(self.shut_down(&error.to_string())))
+    }
+
+    /// Everything that is durable in the journal goes in place: memory becomes free.
+    ///
+    /// # Errors
+    /// As [`checkpoint`](Self::checkpoint).
+    pub fn write_back(&self) -> Result<(), TransError> {
+        let done = self.journal.lock().write_back_all(self);
+        done.map_err(|error| TransError::ShutDown(self.shut_down(&error.to_string())))
+    }
+
+    /// Ends all writing; the first cause is kept, and answered.
+    pub fn shut_down(&self, cause: &str) -> ShutDown {
+        let first = self.shut.get_or_init(|| {
+            tracing::error!(cause, "the volume is shut down");
+            ShutDown(cause.into())
+        });
+        first.clone()
+    }
+
+    /// Fails where the volume was shut down.
+    ///
+    /// # Errors
+    /// The first cause.
+    pub fn is_up(&self) -> Result<(), ShutDown> {
+        self.shut.get().map_or(Ok(()), |cause| Err(cause.clone()))
+    }
+}
+
+/// A list that was taken over.
+#[derive(Debug)]
+pub(crate) struct TakenList<T> {
+    pub number: u64,
+    pub objects: Vec<Arc<Object>>,
+    pub formatted: T,
+    pub data: Arc<DataInFlight>,
+}
+
+/// Threads take the shards in turn.
+fn shard_of_thread() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    thread_local! {
+        static SHARD: usize = NEXT.fetch_add(1, Ordering::Relaxed) % SHARDS;
+    }
+    SHARD.with(|shard| *shard)
+}

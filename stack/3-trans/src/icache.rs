@@ -1,0 +1,98 @@
+//! The inode cache: inodes in use by transactions, as objects of their own.
+//!
+//! Inodes are read from their cluster and written back into it, but changed, locked and logged one by
+//! one, so that two writers of neighbours do not meet.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use xfskit_units::{Daddr, Ino, Sectors, index};
+
+use crate::lock::{LockRank, RankedMutex};
+use crate::object::{Buf, Content, Home, Object};
+
+const SHARDS: usize = 64;
+
+/// Where an inode is written in place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InodeHome {
+    /// Its cluster, one buffer.
+    pub cluster: (Daddr, Sectors),
+    /// Where it begins in the cluster, in bytes.
+    pub offset: usize,
+}
+
+/// The cache. Shared by all threads.
+#[derive(Debug)]
+pub struct InodeCache {
+    /// Rank [`LockRank::Leaf`].
+    shards: Vec<RankedMutex<HashMap<Ino, Arc<Object>>>>,
+    shard_limit: usize,
+}
+
+impl InodeCache {
+    /// A cache that keeps about `limit` inodes, and all that are changed or in use.
+    pub(crate) fn new(limit: usize) -> Self {
+        let shard = || RankedMutex::new(LockRank::Leaf, HashMap::new());
+        Self {
+            shards: (0..SHARDS).map(|_| shard()).collect(),
+            shard_limit: limit.div_ceil(SHARDS).max(16),
+        }
+    }
+
+    fn shard(&self, ino: Ino) -> &RankedMutex<HashMap<Ino, Arc<Object>>> {
+        &self.shards[index(ino.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58)]
+    }
+
+    /// The inode, if it is in memory.
+    pub fn get(&self, ino: Ino) -> Option<Arc<Object>> {
+        self.shard(ino).lock().get(&ino).cloned()
+    }
+
+    /// The inode at `home`, read or not. Nothing about it is cached anywhere else, so whoever loads it
+    /// does so under its lock.
+    pub(crate) fn object(&self, ino: Ino, home: &InodeHome) -> Arc<Object> {
+        let mut shard = self.shard(ino).lock();
+        if let Some(found) = shard.get(&ino) {
+            return Arc::clone(found);
+        }
+        if shard.len() >= self.shard_limit {
+            shard.retain(|_, object| Arc::strong_count(object) > 1);
+        }
+        let home = Home::Inode { ino, cluster: home.cluster, offset: home.offset };
+        let new = Arc::new(Object::new(home, Content::new(None, false)));
+        shard.insert(ino, Arc::clone(&new));
+        new
+    }
+
+    /// The inode as it was committed last, read with `load` where it is not in memory.
+    ///
+    /// # Errors
+    /// Those of `load`.
+    pub fn read<E>(
+        &self,
+        ino: Ino,
+        home: &InodeHome,
+        load: impl FnOnce() -> Result<Box<[u8]>, E>,
+    ) -> Result<Arc<Buf>, E> {
+        let object = self.object(ino, home);
+        if let Some(bytes) = object.snapshot() {
+            return Ok(bytes);
+        }
+        fill(&mut object.lock.write(), load)
+    }
+}
+
+/// Sees to it that `content`, an inode's, locked by the caller, is read.
+pub(crate) fn fill<E>(
+    content: &mut Content,
+    load: impl FnOnce() -> Result<Box<[u8]>, E>,
+) -> Result<Arc<Buf>, E> {
+    if let Some(bytes) = &content.bytes {
+        return Ok(Arc::clone(bytes));
+    }
+    let bytes = Arc::new(Buf { bytes: load()? });
+    content.bytes = Some(Arc::clone(&bytes));
+    content.verified = true;
+    Ok(bytes)
+}

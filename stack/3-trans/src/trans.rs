@@ -1,0 +1,513 @@
+//! A transaction: objects locked, changed through declared ranges, then committed or undone.
+//!
+//! ```text
+//!   begin ──▶ join objects (their locks) ──▶ edit ──▶ commit: listed for the next checkpoint
+//!                                              └────▶ drop:   every byte as it was before
+//! ```
+//!
+//! 1. A transaction lies in one checkpoint as a whole: it holds the gate from begin to end.
+//! 2. A transaction that is dropped leaves no trace: neither bytes nor flags nor counters.
+//! 3. Locks that have an order ([`Place`]) are waited for in that order only; out of order they are
+//!    tried, and [`TransError::Busy`] says which one to wait for, holding nothing, before the next try.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use parking_lot::{ArcRwLockWriteGuard, RawRwLock};
+use xfskit_format::log::item::Icreate;
+use xfskit_format::{Ctx, Image, Verdict};
+use xfskit_units::{AgBlock, AgNumber, ExtLen, Ino};
+
+use crate::buf::{BufError, BufMap};
+use crate::engine::{DataTicket, Engine, GateGuard, ShutDown};
+use crate::icache::{self, InodeHome};
+use crate::object::{Buf, Chunks, Content, Home, Object};
+
+/// Why a transaction cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum TransError {
+    /// A block could not be had.
+    #[error(transparent)]
+    Buf(#[from] BufError),
+    /// Somebody else holds a lock that this transaction may not wait for: drop it,
+    /// [`wait`](Busy::wait), and run it again.
+    #[error("another transaction holds what this one needs")]
+    Busy(Busy),
+    /// The volume was shut down earlier.
+    #[error(transparent)]
+    ShutDown(#[from] ShutDown),
+}
+
+/// A lock to wait for.
+#[derive(Debug)]
+pub struct Busy(Arc<Object>);
+
+impl Busy {
+    /// Waits until the lock was free once. The caller holds no transaction.
+    pub fn wait(self) {
+        self.0.wait();
+    }
+}
+
+/// The place of a lock in the order in which transactions wait for them: inodes by number, then the
+/// AGI and AGF of each group, ascending. Other blocks are protected by one of these and have no place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Place {
+    /// An inode's ILOCK.
+    Inode(Ino),
+    /// AGI of a group.
+    Agi(AgNumber),
+    /// AGF of a group.
+    Agf(AgNumber),
+}
+
+/// An object of a transaction. Good for this transaction only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Handle(u32);
+
+/// One object, held.
+struct Joined {
+    object: Arc<Object>,
+    guard: ArcRwLockWriteGuard<RawRwLock, Content>,
+    place: Option<Place>,
+    /// What this transaction changed.
+    dirty: Chunks,
+    unlinked: bool,
+    ordered: bool,
+    stale: bool,
+    /// What stood in a block that was taken over as fresh: undo for all of it.
+    before: Option<Option<Arc<Buf>>>,
+}
+
+/// Bytes that stood in an object before an edit.
+struct Undo {
+    handle: Handle,
+    start: usize,
+    len: usize,
+}
+
+/// Changes of the superblock's counters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Delta {
+    /// Inodes that exist.
+    pub icount: i64,
+    /// Inodes that are free.
+    pub ifree: i64,
+    /// Blocks that are free.
+    pub fdblocks: i64,
+}
+
+/// Blocks that a transaction freed: not to be used again before its checkpoint is durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Freed {
+    /// The group.
+    pub agno: AgNumber,
+    /// First block.
+    pub agbno: AgBlock,
+    /// How many.
+    pub len: ExtLen,
+}
+
+/// A transaction. Dropped without [`commit`](Trans::commit), it undoes itself.
+pub struct Trans<'e> {
+    engine: &'e Engine,
+    /// Held to the end; `None` only in `drop`.
+    _gate: GateGuard<'e>,
+    joined: Vec<Option<Joined>>,
+    undo: Vec<Undo>,
+    undo_bytes: Vec<u8>,
+    /// Changes of the superblock's counters, applied at commit.
+    pub delta: Delta,
+    freed: Vec<Freed>,
+    icreates: Vec<Icreate>,
+}
+
+impl std::fmt::Debug for Trans<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Trans").field("joined", &self.joined.len()).finish_non_exhaustive()
+    }
+}
+
+impl<'e> Trans<'e> {
+    pub(crate) fn new(engine: &'e Engine, gate: GateGuard<'e>) -> Self {
+        Self {
+            engine,
+            _gate: gate,
+            joined: Vec::with_capacity(16),
+            undo: Vec::new(),
+            undo_bytes: Vec::new(),
+            delta: Delta::default(),
+            freed: Vec::new(),
+            icreates: Vec::new(),
+        }
+    }
+
+    /// The engine.
+    pub fn engine(&self) -> &'e Engine {
+        self.engine
+    }
+
+    /// The block at `map`, judged by `verify` when it is read from the device, locked for change. A block
+    /// with a `place` in the lock order is waited for only in that order.
+    ///
+    /// # Errors
+    /// [`TransError::Buf`], [`TransError::Busy`].
+    pub fn read(
+        &mut self,
+        map: &BufMap,
+        place: Option<Place>,
+        ctx: &Ctx<'_>,
+        verify: &dyn Fn(&[u8], &Ctx<'_>) -> Verdict,
+    ) -> Result<Handle, TransError> {
+        let object = self.engine.cache().object(map);
+        if let Some(handle) = self.find(&object) {
+            return Ok(handle);
+        }
+        let handle = self.join(object, place)?;
+        let content = &mut self.held_mut(handle).guard;
+        if !(content.verified && content.bytes.is_some()) {
+            let loaded =
+                self.engine.cache().load(map, &mut self.held_mut(handle).guard, ctx, verify);
+            if let Err(error) = loaded {
+                self.release(handle);
+                return Err(error.into());
+            }
+        }
+        Ok(handle)
+    }
+
+    /// The block at `map` as of now: as this transaction changed it, or as it was committed last.
+    /// The block is not held afterwards.
+    ///
+    /// # Errors
+    /// [`TransError::Buf`].
+    pub fn peek(
+        &self,
+        map: &BufMap,
+        ctx: &Ctx<'_>,
+        verify: &dyn Fn(&[u8], &Ctx<'_>) -> Verdict,
+    ) -> Result<Arc<Buf>, TransError> {
+        let object = self.engine.cache().object(map);
+        match self.find(&object).and_then(|handle| self.held(handle).guard.bytes.clone()) {
+            Some(bytes) => Ok(bytes),
+            None => Ok(self.engine.cache().read(map, ctx, verify)?),
+        }
+    }
+
+    /// The block at `map`, just allocated: all zeroes, whatever stood there, and logged as a whole.
+    ///
+    /// # Errors
+    /// [`TransError::Busy`], never for a block that nobody else knows.
+    pub fn fresh(&mut self, map: &BufMap) -> Result<Handle, TransError> {
+        let object = self.engine.cache().object(map);
+        let handle = match self.find(&object) {
+            Some(handle) => handle,
+            None => self.join(object, None)?,
+        };
+        self.replace(handle, vec![0; map.byte_len()].into_boxed_slice());
+        Ok(handle)
+    }
+
+    /// All of an object is new.
+    fn replace(&mut self, handle: Handle, bytes: Box<[u8]>) {
+        let held = self.held_mut(handle);
+        held.dirty.mark(&(0..bytes.len()));
+        let old = held.guard.bytes.replace(Arc::new(Buf { bytes }));
+        held.before.get_or_insert(old);
+        held.guard.verified = true;
+        held.stale = false;
+    }
+
+    /// The cluster of inodes at `map`, just allocated: zeroes, written back but never logged.
+    /// [`icreate`](Self::icreate) is what the journal says of it.
+    ///
+    /// # Errors
+    /// As [`fresh`](Self::fresh).
+    pub fn fresh_cluster(&mut self, map: &BufMap) -> Result<Handle, TransError> {
+        let handle = self.fresh(map)?;
+        let held = self.held_mut(handle);
+        held.dirty = Chunks::default();
+        held.ordered = true;
+        Ok(handle)
+    }
+
+    /// Logs that a chunk of inodes was made.
+    pub fn icreate(&mut self, item: Icreate) {
+        self.icreates.push(item);
+    }
+
+    /// Inode `ino`, its ILOCK taken; read with `load` where it is not in memory. `newborn` inodes are
+    /// known to nobody else, and may be taken out of order.
+    ///
+    /// # Errors
+    /// [`TransError::Busy`], and those of `load`.
+    pub fn inode<E: From<TransError>>(
+        &mut self,
+        ino: Ino,
+        home: &InodeHome,
+        newborn: bool,
+        load: impl FnOnce() -> Result<Box<[u8]>, E>,
+    ) -> Result<Handle, E> {
+        let object = self.engine.inodes().object(ino, home);
+        if let Some(handle) = self.find(&object) {
+            return Ok(handle);
+        }
+        let handle = self.join(object, (!newborn).then_some(Place::Inode(ino)))?;
+        if let Err(error) = icache::fill(&mut self.held_mut(handle).guard, load) {
+            self.release(handle);
+            return Err(error);
+        }
+        Ok(handle)
+    }
+
+    /// Inode `ino`, whose chunk was just made: `bytes` is all there is of it.
+    ///
+    /// # Errors
+    /// [`TransError::Busy`], never for an inode that nobody else knows.
+    pub fn fresh_inode(
+        &mut self,
+        ino: Ino,
+        home: &InodeHome,
+        bytes: Box<[u8]>,
+    ) -> Result<Handle, TransError> {
+        let object = self.engine.inodes().object(ino, home);
+        let handle = match self.find(&object) {
+            Some(handle) => handle,
+            None => self.join(object, None)?,
+        };
+        self.replace(handle, bytes);
+        Ok(handle)
+    }
+
+    /// The chunk of inode `ino` is given back: whatever is in memory of the inode is never written.
+    ///
+    /// # Errors
+    /// As [`fresh_inode`](Self::fresh_inode).
+    pub fn forget_inode(&mut self, ino: Ino) -> Result<(), TransError> {
+        if let Some(object) = self.engine.inodes().get(ino) {
+            let handle = match self.find(&object) {
+                Some(handle) => handle,
+                None => self.join(object, None)?,
+            };
+            self.invalidate(handle);
+        }
+        Ok(())
+    }
+
+    /// Takes an object's lock: waits for it where the order allows, else tries.
+    fn join(&mut self, object: Arc<Object>, place: Option<Place>) -> Result<Handle, TransError> {
+        let in_order = place.is_none_or(|place| {
+            self.joined.iter().flatten().all(|held| held.place.is_none_or(|other| other < place))
+        });
+        let guard = match object.lock.try_write_arc() {
+            Some(guard) => guard,
+            None if in_order => object.lock.write_arc(),
+            None => return Err(TransError::Busy(Busy(object))),
+        };
+        let handle = Handle(u32::try_from(self.joined.len()).unwrap_or(u32::MAX));
+        self.joined.push(Some(Joined {
+            object,
+            guard,
+            place,
+            dirty: Chunks::default(),
+            unlinked: false,
+            ordered: false,
+            stale: false,
+            before: None,
+        }));
+        Ok(handle)
+    }
+
+    fn find(&self, object: &Arc<Object>) -> Option<Handle> {
+        let is_it = |held: &Option<Joined>| {
+            held.as_ref().is_some_and(|held| Arc::ptr_eq(&held.object, object))
+        };
+        let at = self.joined.iter().position(is_it)?;
+        u32::try_from(at).ok().map(Handle)
+    }
+
+    fn held(&self, handle: Handle) -> &Joined {
+        self.joined[handle.0 as usize].as_ref().expect("a handle of an object that is held")
+    }
+
+    fn held_mut(&mut self, handle: Handle) -> &mut Joined {
+        self.joined[handle.0 as usize].as_mut().expect("a handle of an object that is held")
+    }
+
+    /// The object behind a handle.
+    pub fn object(&self, handle: Handle) -> &Arc<Object> {
+        &self.held(handle).object
+    }
+
+    /// Its bytes, with this transaction's changes.
+    pub fn bytes(&self, handle: Handle) -> &[u8] {
+        self.held(handle).guard.bytes.as_ref().map_or(&[], |buf| &buf.bytes)
+    }
+
+    /// Its bytes as a snapshot: it stays as it is, whatever this transaction does next.
+    pub fn snapshot(&self, handle: Handle) -> Arc<Buf> {
+        let bytes = self.held(handle).guard.bytes.as_ref();
+        Arc::clone(bytes.expect("a joined object has been read"))
+    }
+
+    /// Its bytes, to be edited.
+    pub fn image(&mut self, handle: Handle) -> Held<'_, 'e> {
+        Held { trans: self, handle }
+    }
+
+    /// The part `range` of an object, to be changed: saved for undo, marked for the journal.
+    ///
+    /// # Panics
+    /// Where `range` lies outside of the object.
+    pub fn edit(&mut self, handle: Handle, range: Range<usize>) -> &mut [u8] {
+        let held =
+            self.joined[handle.0 as usize].as_mut().expect("a handle of an object that is held");
+        let buf = held.guard.bytes.as_mut().expect("a joined object has been read");
+        if held.before.is_none() {
+            self.undo.push(Undo { handle, start: range.start, len: range.len() });
+            self.undo_bytes.extend_from_slice(&buf.bytes[range.clone()]);
+        }
+        if !held.ordered {
+            held.dirty.mark(&range);
+        }
+        // A snapshot that somebody still reads stays as it is: the bytes are copied once.
+        &mut Arc::make_mut(buf).bytes[range]
+    }
+
+    /// Says that an inode's unlinked pointer changes: inode items do not carry it.
+    pub fn log_unlinked(&mut self, handle: Handle) {
+        self.held_mut(handle).unlinked = true;
+    }
+
+    /// Lets go of an object that this transaction has not changed; changed ones stay held.
+    pub fn release(&mut self, handle: Handle) {
+        let slot = &mut self.joined[handle.0 as usize];
+        let changed = |held: &Joined| !held.dirty.is_empty() || held.before.is_some() || held.stale;
+        if slot.as_ref().is_some_and(|held| !changed(held)) {
+            *slot = None;
+        }
+    }
+
+    /// The block was freed: the journal cancels it, nothing of it is written any more.
+    pub fn invalidate(&mut self, handle: Handle) {
+        self.held_mut(handle).stale = true;
+    }
+
+    /// The block at `map` was freed, which nobody reads now: like [`invalidate`](Self::invalidate),
+    /// without reading it first.
+    ///
+    /// # Errors
+    /// As [`fresh`](Self::fresh).
+    pub fn invalidate_at(&mut self, map: &BufMap) -> Result<(), TransError> {
+        let object = self.engine.cache().object(map);
+        let handle = match self.find(&object) {
+            Some(handle) => handle,
+            None => self.join(object, None)?,
+        };
+        self.invalidate(handle);
+        Ok(())
+    }
+
+    /// Blocks that this transaction gave back: not to be used again before its checkpoint is durable.
+    pub fn freed(&mut self, extent: Freed) {
+        self.freed.push(extent);
+    }
+
+    /// What this transaction gave back so far.
+    pub fn freed_so_far(&self) -> &[Freed] {
+        &self.freed
+    }
+
+    /// Bytes that this transaction adds to the journal, roughly: when to stop and go on in another.
+    pub fn dirty_bytes(&self) -> usize {
+        self.joined
+            .iter()
+            .flatten()
+            .map(|held| match held.object.home() {
+                Home::Block(map) => held.dirty.runs(map.byte_len()).map(|run| run.len()).sum(),
+                Home::Inode { .. } if held.dirty.is_empty() => 0,
+                Home::Inode { .. } => held.guard.bytes.as_ref().map_or(0, |buf| buf.len()),
+            })
+            .sum()
+    }
+
+    /// The data that this transaction's metadata refers to will be written behind the commit, before
+    /// the ticket is dropped; the checkpoint waits for it.
+    pub fn data_to_come(&self) -> DataTicket {
+        self.engine.data_ticket()
+    }
+
+    /// Makes the changes visible, and lists them for the next checkpoint.
+    pub fn commit(mut self) {
+        let shard = self.engine.cil_shard();
+        let seq = self.engine.checkpoint_number();
+        let mut added = 0;
+        let mut list = Vec::new();
+        for mut held in self.joined.drain(..).flatten() {
+            let touched = !held.dirty.is_empty() || held.stale || held.unlinked || held.ordered;
+            if !touched {
+                continue;
+            }
+            let content = &mut *held.guard;
+            added += content.dirty.merge(&held.dirty) * 128;
+            content.unlinked |= held.unlinked;
+            content.ordered = (content.ordered || held.ordered) && held.dirty.is_empty();
+            content.stale = held.stale;
+            if held.stale {
+                content.dirty = Chunks::default();
+            }
+            if !content.listed {
+                content.listed = true;
+                held.object.pins.fetch_add(1, Ordering::AcqRel);
+                added += 64;
+                list.push(Arc::clone(&held.object));
+            }
+            held.object.listed_in.store(seq, Ordering::Release);
+        }
+        self.engine.list(shard, list, std::mem::take(&mut self.icreates), added);
+        self.engine.apply(self.delta);
+        self.engine.busy().add(&self.freed, seq);
+        self.undo.clear();
+        self.undo_bytes.clear();
+    }
+}
+
+impl Drop for Trans<'_> {
+    /// Undoes what was not committed, the newest change first: blocks taken over as fresh get back what
+    /// stood there, then every edit before that is taken back.
+    fn drop(&mut self) {
+        for held in self.joined.iter_mut().flatten() {
+            if let Some(before) = held.before.take() {
+                held.guard.verified = held.guard.verified && before.is_some();
+                held.guard.bytes = before;
+            }
+        }
+        while let Some(Undo { handle, start, len }) = self.undo.pop() {
+            let from = self.undo_bytes.len() - len;
+            let held = self.joined.get_mut(handle.0 as usize).and_then(Option::as_mut);
+            if let Some(buf) = held.and_then(|held| held.guard.bytes.as_mut()) {
+                let saved = &self.undo_bytes[from..];
+                Arc::make_mut(buf).bytes[start..start + len].copy_from_slice(saved);
+            }
+            self.undo_bytes.truncate(from);
+        }
+    }
+}
+
+/// One object of a transaction, as an [`Image`].
+#[derive(Debug)]
+pub struct Held<'t, 'e> {
+    trans: &'t mut Trans<'e>,
+    handle: Handle,
+}
+
+impl Image for Held<'_, '_> {
+    fn bytes(&self) -> &[u8] {
+        self.trans.bytes(self.handle)
+    }
+
+    fn edit(&mut self, range: Range<usize>) -> &mut [u8] {
+        self.trans.edit(self.handle, range)
+    }
+}

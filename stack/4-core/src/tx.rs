@@ -1,0 +1,196 @@
+//! Changes: a transaction of a volume.
+//!
+//! [`Volume::transact`] runs a closure in a transaction: all of what it does happens, or nothing. The closure
+//! may run more than once, so it decides everything anew each time: it takes its locks and reads what it
+//! needs inside.
+//!
+//! Inodes are taken in ascending order of their numbers, then groups in ascending order: AGI before AGF.
+//! Where an operation finds out late that it needs an earlier one, [`Tx`] tries, and if that fails,
+//! the closure ends with an error that `transact` answers with another run.
+//!
+//! What an operation leaves to the end of its transaction (extents to free, reverse mappings, reference
+//! counts) is put off with [`Tx::defer`] and done, sorted by group, before the commit.
+
+use std::ops::{Deref, DerefMut};
+
+use xfskit_format::inode::Dinode;
+use xfskit_format::{Ctx, Layout, Location, Verdict, agf, agfl, agi};
+use xfskit_trans::{BufMap, Engine, Handle, Place, Trans, TransError};
+use xfskit_units::{AgNumber, Ino};
+
+use crate::error::{Error, Result};
+use crate::inode::Inode;
+use crate::volume::Volume;
+
+/// A transaction of a volume. What [`Trans`] can do, a `Tx` can.
+#[derive(Debug)]
+pub struct Tx<'v> {
+    volume: &'v Volume,
+    trans: Trans<'v>,
+}
+
+impl<'v> Deref for Tx<'v> {
+    type Target = Trans<'v>;
+    fn deref(&self) -> &Trans<'v> {
+        &self.trans
+    }
+}
+
+impl<'v> DerefMut for Tx<'v> {
+    fn deref_mut(&mut self) -> &mut Trans<'v> {
+        &mut self.trans
+    }
+}
+
+/// An inode that a transaction holds: its ILOCK is taken, its image may be edited through the handle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TxInode {
+    /// Its number.
+    pub ino: Ino,
+    /// Its image.
+    pub handle: Handle,
+}
+
+impl Volume {
+    /// Runs `change` in a transaction. On `Ok` it is committed; on an error nothing has happened.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`], those of `change`, and [`Error::Trans`] where the volume was shut down.
+    pub fn transact<T>(&self, mut change: impl FnMut(&mut Tx<'_>) -> Result<T>) -> Result<T> {
+        let engine = self.engine()?;
+        let mut settled = false;
+        loop {
+            let mut tx = Tx { volume: self, trans: engine.begin()? };
+            let answer = change(&mut tx).and_then(|answer| tx.finish().map(|()| answer));
+            match answer {
+                Ok(answer) => {
+                    tx.trans.commit();
+                    return Ok(answer);
+                }
+                Err(Error::Trans(TransError::Busy(busy))) => {
+                    drop(tx);
+                    busy.wait();
+                }
+                Err(Error::Settle) if !settled => {
+                    drop(tx);
+                    engine.checkpoint()?;
+                    settled = true;
+                }
+                Err(Error::Settle) => return Err(Error::NoSpace("blocks")),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+impl<'v> Tx<'v> {
+    /// The volume.
+    pub fn volume(&self) -> &'v Volume {
+        self.volume
+    }
+
+    /// Does what was put off.
+    fn finish(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    /// The metadata block at `at` (its `daddr` and `sectors`), held for change.
+    ///
+    /// # Errors
+    /// [`Error::Device`], [`Error::Corrupt`].
+    pub fn read_buf(
+        &mut self,
+        at: Location,
+        verify: &dyn Fn(&[u8], &Ctx<'_>) -> Verdict,
+    ) -> Result<Handle> {
+        self.read_placed(at, None, verify)
+    }
+
+    fn read_placed(
+        &mut self,
+        at: Location,
+        place: Option<Place>,
+        verify: &dyn Fn(&[u8], &Ctx<'_>) -> Verdict,
+    ) -> Result<Handle> {
+        let daddr = at.daddr.ok_or_else(|| Error::Unsupported(format!("{at}: no address")))?;
+        let map = BufMap::single(daddr, at.sectors);
+        Ok(self.trans.read(&map, place, &self.volume.ctx(at), verify)?)
+    }
+
+    /// The AGF of group `agno`, held: its lock is the lock of the group's free space.
+    ///
+    /// # Errors
+    /// [`Error::Device`], [`Error::Corrupt`], and one that makes [`Volume::transact`] try again.
+    pub fn agf(&mut self, agno: AgNumber) -> Result<Handle> {
+        let verify = |bytes: &[u8], ctx: &Ctx<'_>| agf::Agf::verify(bytes, ctx, agno).map(|_| ());
+        self.read_placed(agf::location(self.volume.geo(), agno), Some(Place::Agf(agno)), &verify)
+    }
+
+    /// The AGI of group `agno`, held: its lock is the lock of the group's inodes.
+    ///
+    /// # Errors
+    /// As [`agf`](Self::agf).
+    pub fn agi(&mut self, agno: AgNumber) -> Result<Handle> {
+        let verify = |bytes: &[u8], ctx: &Ctx<'_>| agi::Agi::verify(bytes, ctx, agno).map(|_| ());
+        self.read_placed(agi::location(self.volume.geo(), agno), Some(Place::Agi(agno)), &verify)
+    }
+
+    /// The AGFL of group `agno`; the caller holds its AGF.
+    ///
+    /// # Errors
+    /// [`Error::Device`], [`Error::Corrupt`].
+    pub fn agfl(&mut self, agno: AgNumber) -> Result<Handle> {
+        let verify = |bytes: &[u8], ctx: &Ctx<'_>| agfl::Agfl::verify(bytes, ctx, agno).map(|_| ());
+        self.read_buf(agfl::location(self.volume.geo(), agno), &verify)
+    }
+
+    /// Inode `ino`, which must be in use, its ILOCK taken.
+    ///
+    /// # Errors
+    /// [`Error::NoInode`], [`Error::Device`], [`Error::Corrupt`], and one that makes
+    /// [`Volume::transact`] try again.
+    pub fn iget(&mut self, ino: Ino) -> Result<TxInode> {
+        let inode = self.iget_any(ino, false)?;
+        if self.core(inode).is_free() {
+            return Err(Error::NoInode(ino));
+        }
+        Ok(inode)
+    }
+
+    /// The same for an inode that may be free. `newborn`: nobody else knows it, its lock may be taken out
+    /// of order.
+    ///
+    /// # Errors
+    /// As [`iget`](Self::iget).
+    pub fn iget_any(&mut self, ino: Ino, newborn: bool) -> Result<TxInode> {
+        let volume = self.volume;
+        let home = volume.inode_home(ino)?;
+        let load = || volume.read_dinode(ino);
+        let handle = self.trans.inode::<Error>(ino, &home, newborn, load)?;
+        Ok(TxInode { ino, handle })
+    }
+
+    /// What an inode says, with this transaction's changes.
+    ///
+    /// # Panics
+    /// Never: the bytes were verified when the inode was read.
+    pub fn core(&self, inode: TxInode) -> Dinode<'_> {
+        let layout = Layout::of(self.volume.geo());
+        Dinode::over(self.trans.bytes(inode.handle), layout).expect("a verified inode has a core")
+    }
+
+    /// A copy of an inode as it is now, for the reading side.
+    pub fn inode_copy(&self, inode: TxInode) -> Inode {
+        Inode::new(inode.ino, self.trans.bytes(inode.handle).into(), self.volume.geo())
+    }
+}
+
+impl Volume {
+    /// The engine of a volume that is open for writing.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`].
+    pub fn engine(&self) -> Result<&Engine> {
+        self.engine.as_deref().ok_or(Error::ReadOnly)
+    }
+}

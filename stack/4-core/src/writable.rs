@@ -1,0 +1,120 @@
+//! What it takes to change a volume: nothing about it that we cannot write, its journal replayed onto the
+//! device, and its counters known.
+
+use std::mem::offset_of;
+use std::sync::Arc;
+
+use xfskit_block::BlockDevice;
+use xfskit_format::sb::{self, SbError, Superblock};
+use xfskit_format::{Ctx, Image};
+use xfskit_trans::{BufCache, Delta, Engine, Held, Journal};
+use xfskit_units::AgNumber;
+use zerocopy::big_endian::{U16, U64};
+
+use crate::error::{Error, Result};
+use crate::recovery::{self, Replay};
+use crate::volume::{OpenOptions, Volume};
+
+/// Refuses, by name, what this code does not write.
+///
+/// # Errors
+/// [`Error::Unsupported`], [`Error::ReadOnly`].
+pub(crate) fn refuse(sb: &Superblock, dev: &dyn BlockDevice) -> Result<()> {
+    if dev.is_read_only() {
+        return Err(Error::ReadOnly);
+    }
+    let features = sb.features();
+    let no = |what: &str| Err(Error::Unsupported(format!("changing a volume with {what}")));
+    if !sb.geometry().v5() {
+        return no("version 4 of the format");
+    }
+    if sb.unknown_ro_compat() != 0 {
+        return no(&format!("unknown ro-compat features {:#x}", sb.unknown_ro_compat()));
+    }
+    if features.metadir() {
+        return no("a metadata directory (metadir)");
+    }
+    if sb.rblocks.get() != 0 {
+        return no("a realtime device");
+    }
+    if sb.inprogress != 0 {
+        return no("an unfinished mkfs (sb_inprogress is set)");
+    }
+    if features.needsrepair() {
+        return no("the needsrepair mark: run xfs_repair");
+    }
+    Ok(())
+}
+
+/// Replays the journal onto the device and marks it clean.
+pub(crate) fn recover(
+    dev: &Arc<dyn BlockDevice>,
+    log_dev: Option<&dyn BlockDevice>,
+    sb: &Superblock,
+) -> Result<Replay> {
+    let replay = recovery::replay(&**dev, log_dev, sb)?;
+    if let Some(intent) = replay.unfinished.first() {
+        return Err(Error::Unsupported(format!(
+            "finishing what the journal promises ({intent:?})"
+        )));
+    }
+    if !replay.clean {
+        recovery::open_log(&**dev, log_dev, &sb.geometry())?.seal()?;
+    }
+    Ok(replay)
+}
+
+/// The engine of a volume whose journal is clean.
+pub(crate) fn engine(
+    sb: &Superblock,
+    cache: Arc<BufCache>,
+    replay: &Replay,
+    options: &OpenOptions,
+) -> Result<Engine> {
+    let counters = Delta {
+        icount: i64::try_from(sb.icount.get()).unwrap_or(i64::MAX),
+        ifree: i64::try_from(sb.ifree.get()).unwrap_or(i64::MAX),
+        fdblocks: i64::try_from(sb.fdblocks.get()).unwrap_or(i64::MAX),
+    };
+    let journal = Journal::new(replay.head);
+    Ok(Engine::new(sb.geometry(), cache, journal, counters, options.cache_bytes / 4096))
+}
+
+/// Quota is not counted here: like Linux mounted without quota, the superblock says so before the first
+/// change, and the next mount with quota counts anew.
+///
+/// # Errors
+/// As [`Volume::transact`].
+pub(crate) fn reset_quota(volume: &Volume) -> Result<()> {
+    if volume.superblock().qflags.get() == 0 {
+        return Ok(());
+    }
+    edit_superblock(volume, |image| image.put(offset_of!(Superblock, qflags), &U16::new(0)))
+}
+
+/// Writes the superblock's counters as of now.
+///
+/// # Errors
+/// As [`Volume::transact`].
+pub(crate) fn log_counters(volume: &Volume) -> Result<()> {
+    let now = volume.engine()?.counters().get();
+    let counter = |value: i64| U64::new(u64::try_from(value).unwrap_or(0));
+    edit_superblock(volume, |image| {
+        image.put(offset_of!(Superblock, icount), &counter(now.icount));
+        image.put(offset_of!(Superblock, ifree), &counter(now.ifree));
+        image.put(offset_of!(Superblock, fdblocks), &counter(now.fdblocks));
+    })
+}
+
+/// Changes the primary superblock in a transaction of its own.
+pub(crate) fn edit_superblock(volume: &Volume, edit: impl Fn(&mut Held<'_, '_>)) -> Result<()> {
+    volume.transact(|tx| {
+        let judge = |bytes: &[u8], _: &Ctx<'_>| match Superblock::verify(bytes, AgNumber(0)) {
+            Err(SbError::Corrupt(fault)) => Err(fault),
+            _ => Ok(()),
+        };
+        let handle = tx.read_buf(sb::location(volume.geo(), AgNumber(0)), &judge)?;
+        edit(&mut tx.image(handle));
+        Ok(())
+    })
+}
