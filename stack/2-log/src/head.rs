@@ -21,7 +21,7 @@ use crate::ring::{RECORD_MAX, Ring, Window};
 use crate::{Error, Result};
 
 /// Blocks that may be on their way to the disk at once: 2 MiB, whatever the record size.
-const IN_FLIGHT: u32 = 4096;
+pub(crate) const IN_FLIGHT: u32 = 4096;
 /// Records that may be on their way to the disk at once.
 const IN_FLIGHT_RECORDS: usize = 8;
 
@@ -166,7 +166,7 @@ fn headers_before(ring: &Ring<'_>, block: LogBlock, window: u32) -> Result<Vec<L
 }
 
 /// The header at block `at`, judged.
-fn header_at(ring: &Ring<'_>, at: LogBlock) -> Result<Box<RecordHeader>> {
+pub(crate) fn header_at(ring: &Ring<'_>, at: LogBlock) -> Result<Box<RecordHeader>> {
     let block = ring.read_blocks(at, 1)?;
     Ok(Box::new(RecordHeader::verify(&block, &ring.ctx(at), at)?.clone()))
 }

@@ -21,12 +21,15 @@
 //! | [`head`] | finding head and tail; torn writes; is it clean? |
 //! | [`record`] | the records from tail to head, checked and unpacked |
 //! | [`transaction`] | committed transactions, put together from records |
+//! | [`payload`] | what a checkpoint carries, on its way into records |
+//! | [`writer`] | checkpoints written at the head |
 //!
 //! Every length and count here comes from the disk. Reading ends after one lap whatever the records
 //! say; a record is at most [`RECORD_MAX`](ring::RECORD_MAX) blocks; and what unfinished
 //! transactions may hold in memory is bounded.
 
 pub mod head;
+pub mod payload;
 pub mod record;
 pub mod ring;
 #[cfg(test)]
@@ -34,15 +37,18 @@ mod testing;
 #[cfg(test)]
 mod tests;
 pub mod transaction;
+pub mod writer;
 
 use xfskit_block::BlockDevice;
 use xfskit_format::{Fault, log};
 use xfskit_units::{Daddr, Geometry, LogBlock, Lsn};
 
 pub use head::{Search, Torn};
+pub use payload::Payload;
 pub use record::{Record, Records};
 pub use ring::Ring;
 pub use transaction::{Transaction, Transactions};
+pub use writer::{AppendError, Before, Committed, LogWriter};
 
 /// What can go wrong with a journal.
 #[derive(Debug, thiserror::Error)]

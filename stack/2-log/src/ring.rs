@@ -91,15 +91,31 @@ impl<'d> Ring<'d> {
         Ok(buf)
     }
 
-    /// Writes `bytes`, whole blocks and no more than the ring has, from block `at` on.
-    pub fn write(&self, at: LogBlock, bytes: &[u8]) -> Result<()> {
+    /// Writes `bytes`, whole blocks and no more than the ring has, from block `at` on. Answers how
+    /// many writes that took.
+    pub fn write(&self, at: LogBlock, bytes: &[u8]) -> Result<u64> {
+        self.write_with(at, bytes, |offset, bytes| self.dev.write_at(offset, bytes))
+    }
+
+    /// As [`write`](Self::write), and what is written is durable.
+    pub fn write_fua(&self, at: LogBlock, bytes: &[u8]) -> Result<u64> {
+        self.write_with(at, bytes, |offset, bytes| self.dev.write_fua(offset, bytes))
+    }
+
+    fn write_with(
+        &self,
+        at: LogBlock,
+        bytes: &[u8],
+        write: impl Fn(ByteOffset, &[u8]) -> xfskit_block::Result<()>,
+    ) -> Result<u64> {
         let to_end = (self.blocks - at.0 % self.blocks) as usize * BLOCK;
         let (first, wrapped) = bytes.split_at(to_end.min(bytes.len()));
-        self.dev.write_at(self.byte(at), first)?;
-        if !wrapped.is_empty() {
-            self.dev.write_at(self.byte(LogBlock(0)), wrapped)?;
+        write(self.byte(at), first)?;
+        if wrapped.is_empty() {
+            return Ok(1);
         }
-        Ok(())
+        write(self.byte(LogBlock(0)), wrapped)?;
+        Ok(2)
     }
 
     /// Makes every write durable.

@@ -176,6 +176,14 @@ pub fn next_cycle(cycle: u32) -> u32 {
     }
 }
 
+/// The cycle before `cycle`, which is never [`MAGIC`]; 0 before the first.
+pub fn previous_cycle(cycle: u32) -> u32 {
+    match cycle.saturating_sub(1) {
+        MAGIC => MAGIC.wrapping_sub(1),
+        previous => previous,
+    }
+}
+
 /// Stamps `cycle` over the first word of every payload block of `record`, keeping the words in its
 /// first `headers` blocks, and over the further header blocks. [`wrap`] and [`sum`] follow.
 pub fn pack(record: &mut [u8], headers: usize, cycle: u32) {
@@ -204,10 +212,10 @@ pub fn wrap(record: &mut [u8], to_end: usize) {
     }
 }
 
-/// Stores the checksum of a record that is stamped to its end.
+/// Stores the checksum of a record that is stamped to its end. The field may hold anything before.
 pub fn sum(record: &mut [u8], headers: usize) {
     let (head, payload) = record.split_at_mut(headers.saturating_mul(BLOCK).min(record.len()));
-    let [crc, _] = checksums(head, payload);
+    let crc = checksum(CRC_HEADER_LENS[0], head, payload);
     if let Some(field) = head.get_mut(CRC_OFFSET..CRC_OFFSET.saturating_add(4)) {
         field.copy_from_slice(&crc.to_le_bytes());
     }
@@ -239,18 +247,21 @@ pub fn unpack(headers: &[u8], payload: &mut [u8]) {
 /// `payload` is exactly `len` bytes. How many header blocks count follows from `len`, not from how
 /// many there are.
 pub fn checksums(headers: &[u8], payload: &[u8]) -> [u32; 2] {
-    CRC_HEADER_LENS.map(|len| {
-        let before = headers.get(..CRC_OFFSET).unwrap_or(&[]);
-        let behind = headers.get(CRC_OFFSET.saturating_add(4)..len).unwrap_or(&[]);
-        let mut crc = xfskit_crc::crc32c(before);
-        crc = xfskit_crc::append(crc, &[0; 4]);
-        crc = xfskit_crc::append(crc, behind);
-        let covering = payload.len().div_ceil(HEADER_COVERS).max(1);
-        for extended in headers.chunks_exact(BLOCK).take(covering).skip(1) {
-            crc = xfskit_crc::append(crc, extended.get(..CRC_EXTENDED_LEN).unwrap_or(&[]));
-        }
-        xfskit_crc::append(crc, payload)
-    })
+    CRC_HEADER_LENS.map(|len| checksum(len, headers, payload))
+}
+
+/// The checksum of a writer that counts `len` bytes of the first header block.
+fn checksum(len: usize, headers: &[u8], payload: &[u8]) -> u32 {
+    let before = headers.get(..CRC_OFFSET).unwrap_or(&[]);
+    let behind = headers.get(CRC_OFFSET.saturating_add(4)..len).unwrap_or(&[]);
+    let mut crc = xfskit_crc::crc32c(before);
+    crc = xfskit_crc::append(crc, &[0; 4]);
+    crc = xfskit_crc::append(crc, behind);
+    let covering = payload.len().div_ceil(HEADER_COVERS).max(1);
+    for extended in headers.chunks_exact(BLOCK).take(covering).skip(1) {
+        crc = xfskit_crc::append(crc, extended.get(..CRC_EXTENDED_LEN).unwrap_or(&[]));
+    }
+    xfskit_crc::append(crc, payload)
 }
 
 #[cfg(test)]

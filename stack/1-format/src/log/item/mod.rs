@@ -84,6 +84,20 @@ pub mod kind {
     pub const CUD_RT: u16 = 0x124f;
 }
 
+/// Where the regions of items go, one after the other: the payload of a checkpoint.
+pub trait Regions {
+    /// Adds a region: the concatenation of `parts`, filled up with zeroes to a multiple of four bytes.
+    fn region(&mut self, parts: &[&[u8]]);
+}
+
+impl Regions for Vec<Vec<u8>> {
+    fn region(&mut self, parts: &[&[u8]]) {
+        let mut region = parts.concat();
+        region.resize(region.len().next_multiple_of(4), 0);
+        self.push(region);
+    }
+}
+
 /// One item, taken apart.
 #[derive(Clone, Debug)]
 pub enum Item<'a> {

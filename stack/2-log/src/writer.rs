@@ -1,0 +1,491 @@
+//! Writing the journal: checkpoints at the head.
+//!
+//! A checkpoint is one transaction: START, the transaction header, the regions, COMMIT. It fills as
+//! many records as it needs; a region that meets the end of a record goes on in the next one. One
+//! writer writes one checkpoint at a time, so the place of the next one is known beforehand.
+//!
+//! 1. Everything of a checkpoint is durable when [`append`](LogWriter::append) returns.
+//! 2. At most [`IN_FLIGHT_RECORDS`] records are written between two flushes of the journal. Any of
+//!    them may be lost or torn in a crash, in any order: recovery cuts the journal off at the first that is
+//!    not whole, and looks for such records no further back. Within that bound the record with COMMIT
+//!    needs no flush of its own before it.
+//! 3. What was written in place is durable before a record that lets go of it (a new tail, or the
+//!    metadata that refers to new data) is written: [`Before`].
+//! 4. The head never reaches the tail: room for one whole record stays between them.
+//! 5. All records between tail and head have the same number of header blocks. A writer begins on a
+//!    journal of which nothing is needed any more, and keeps its record size.
+//!
+//! What it costs: one flush for up to eight records, and one before them where [`Before`] asks for it; a
+//! single record goes out as one write with FUA.
+
+use std::sync::Arc;
+
+use xfskit_block::BlockDevice;
+use xfskit_format::log::op::{
+    self, CLIENT_TRANSACTION, COMMIT, CONTINUE, END, OpHeader, START, TransHeader, WAS_CONT,
+};
+use xfskit_format::log::record::{
+    self, BLOCK, FMT_LINUX_LE, MAGIC, RecordHeader, SIZE_MAX, next_cycle, previous_cycle,
+};
+use xfskit_format::log::unmount_record;
+use xfskit_units::{Daddr, Geometry, LogBlock, Lsn};
+use zerocopy::{FromZeros, IntoBytes};
+
+use crate::head::{self, IN_FLIGHT};
+use crate::payload::Payload;
+use crate::{Error, Log, Result, Ring};
+
+/// Size of records unless somebody wants another, in bytes: what every kernel uses by default.
+pub const RECORD_SIZE: u32 = 32 * 1024;
+/// Records that may be on their way at once.
+pub const IN_FLIGHT_RECORDS: u32 = 8;
+/// A region is not cut for less than an operation header and four bytes.
+const CUT_MIN: usize = op::LEN + 4;
+
+/// What must be durable before a checkpoint is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Before {
+    /// Nothing was written in place since the last append, neither file data nor metadata.
+    Nothing,
+    /// What was written in place: the data device is flushed first.
+    InPlace,
+}
+
+/// Where a checkpoint lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Committed {
+    /// The record with its START: the LSN of everything that it changes.
+    pub start: Lsn,
+    /// The record with its COMMIT.
+    pub commit: Lsn,
+}
+
+/// Why a checkpoint was not written.
+#[derive(Debug, thiserror::Error)]
+pub enum AppendError {
+    /// It does not fit before the tail; nothing was written.
+    #[error("{needed} bytes are to be written to the journal, which has {free} free")]
+    Full {
+        /// Bytes to be written, at most.
+        needed: u64,
+        /// Bytes free.
+        free: u64,
+    },
+    /// The journal failed; nobody may append again.
+    #[error(transparent)]
+    Journal(#[from] Error),
+}
+
+/// What a writer has done so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Checkpoints written.
+    pub checkpoints: u64,
+    /// Records written.
+    pub records: u64,
+    /// Bytes written, headers and padding included.
+    pub bytes: u64,
+    /// Writes to the journal's device.
+    pub writes: u64,
+    /// Of these, writes with FUA.
+    pub fua: u64,
+    /// Flushes of the journal's device; where it is the data device too, of that for either reason.
+    pub flushes: u64,
+    /// Flushes of a data device that is not the journal's.
+    pub data_flushes: u64,
+}
+
+/// The head of a journal, and who may append there.
+#[derive(Debug)]
+pub struct LogWriter {
+    dev: Arc<dyn BlockDevice>,
+    data: Arc<dyn BlockDevice>,
+    start: Daddr,
+    geo: Geometry,
+    shape: Shape,
+    /// Where the first record of this writer goes: nothing before it is needed.
+    first: Lsn,
+    head: Lsn,
+    prev: u32,
+    /// The tail that the newest record carries.
+    tail: Lsn,
+    records: Vec<u8>,
+    stats: Stats,
+}
+
+/// Sizes of records, in bytes.
+#[derive(Clone, Copy, Debug)]
+struct Shape {
+    /// What records say in `size`.
+    size: u32,
+    /// Header blocks.
+    headers: usize,
+    /// Records are multiples of this.
+    unit: usize,
+    /// Longest record, headers included.
+    max: usize,
+}
+
+impl Shape {
+    fn new(geo: &Geometry, wanted: u32) -> Self {
+        let unit = geo.logsectsize().max(geo.logsunit as usize).max(BLOCK);
+        let least = u32::try_from(unit).unwrap_or(SIZE_MAX).max(16 * 1024);
+        let size = wanted.clamp(least, SIZE_MAX.max(least));
+        let headers = record::header_blocks(size);
+        Self { size, headers, unit, max: size as usize / unit * unit }
+    }
+
+    /// Payload bytes of the longest record.
+    fn room(&self) -> usize {
+        self.max - self.headers * BLOCK
+    }
+
+    /// Length of a record with `payload` bytes.
+    fn record(&self, payload: usize) -> usize {
+        (self.headers * BLOCK + payload).next_multiple_of(self.unit)
+    }
+}
+
+impl LogWriter {
+    /// A writer at the head of `log`, whose device is `dev`; `data` is the volume's (the same one for
+    /// an internal journal). Everything that the journal holds is in place and durable: a clean
+    /// journal, or one just recovered. Records are `size` bytes at most ([`RECORD_SIZE`]), or the
+    /// stripe unit of the journal where that is more; from 16 KiB to 256 KiB.
+    ///
+    /// Remains of an interrupted write ahead of the head are cleared away, as they could be taken for
+    /// records of this lap once the head comes near.
+    ///
+    /// # Errors
+    /// Where the device fails.
+    pub fn new(
+        log: &Log<'_>,
+        dev: Arc<dyn BlockDevice>,
+        data: Arc<dyn BlockDevice>,
+        size: u32,
+    ) -> Result<Self> {
+        let ring = log.ring();
+        let geo = ring.geo().clone();
+        let writer = Self {
+            shape: Shape::new(&geo, size),
+            dev,
+            data,
+            start: ring.start(),
+            geo,
+            first: log.head(),
+            head: log.head(),
+            prev: log.last_record().map_or(u32::MAX, |block| block.0),
+            tail: log.head(),
+            records: Vec::new(),
+            stats: Stats::default(),
+        };
+        writer.clear_ahead(log)?;
+        Ok(writer)
+    }
+
+    /// Where the next record will begin: the start LSN of the next checkpoint. No LSN on the volume may
+    /// lie ahead of it.
+    pub fn next_lsn(&self) -> Lsn {
+        self.head
+    }
+
+    /// What was done so far.
+    pub fn stats(&self) -> Stats {
+        self.stats
+    }
+
+    /// Size of the whole journal in bytes.
+    pub fn size(&self) -> u64 {
+        u64::from(self.geo.log_bbs()) * BLOCK as u64
+    }
+
+    /// Bytes of the journal that `payload` takes at most, headers and padding included.
+    pub fn space_of(&self, payload: &Payload) -> u64 {
+        self.space_for(payload.byte_len(), payload.region_count())
+    }
+
+    /// Bytes of the journal that `regions` regions of `bytes` bytes in all take at most.
+    pub fn space_for(&self, bytes: usize, regions: usize) -> u64 {
+        let all = bytes + size_of::<TransHeader>() + (regions + 3) * op::LEN;
+        let room = self.shape.room();
+        if all <= room {
+            return self.shape.record(all) as u64;
+        }
+        // A record may end early by less than CUT_MIN bytes, and a cut region has one more header.
+        let records = all.div_ceil(room - CUT_MIN - op::LEN);
+        records as u64 * self.shape.max as u64
+    }
+
+    /// Bytes that may be written before the head comes too near to `tail`.
+    pub fn free(&self, tail: Lsn) -> u64 {
+        let (tail, head) = (tail.max(self.first), self.head);
+        let blocks = match tail.block().0.checked_sub(head.block().0) {
+            _ if tail >= head => self.geo.log_bbs(),
+            Some(ahead) => ahead,
+            None => self.geo.log_bbs() - (head.block().0 - tail.block().0),
+        };
+        (u64::from(blocks) * BLOCK as u64).saturating_sub(self.shape.max as u64)
+    }
+
+    /// Writes `payload` as one checkpoint; it is durable when this returns. `tail` is the start LSN of
+    /// the oldest checkpoint that is not in place yet; [`next_lsn`](Self::next_lsn) where there is none.
+    ///
+    /// # Errors
+    /// [`AppendError::Full`] where the payload does not fit before the tail; else those of the devices.
+    pub fn append(
+        &mut self,
+        payload: &Payload,
+        tail: Lsn,
+        before: Before,
+    ) -> std::result::Result<Committed, AppendError> {
+        let tail = tail.clamp(self.first, self.head);
+        let (needed, free) = (self.space_of(payload), self.free(tail));
+        if needed > free {
+            return Err(AppendError::Full { needed, free });
+        }
+        self.settle(tail, before)?;
+        let start = self.head;
+        let mut ops = Ops::new(payload, tid(start));
+        let mut commit = start;
+        while !ops.done() {
+            self.records.clear();
+            let at = self.head;
+            let mut count = 0;
+            while count < IN_FLIGHT_RECORDS && !ops.done() {
+                commit = self.head;
+                self.add_record(&mut ops, tail);
+                count += 1;
+            }
+            self.write(at, count)?;
+        }
+        self.tail = tail;
+        self.stats.checkpoints += 1;
+        Ok(Committed { start, commit })
+    }
+
+    /// Marks the journal clean. Everything that it holds is in place; the data device is flushed first.
+    ///
+    /// # Errors
+    /// Where the device fails.
+    pub fn unmount(&mut self) -> Result<()> {
+        self.settle(self.head, Before::InPlace)?;
+        let at = self.head;
+        self.records.clear();
+        self.records.extend(unmount_record(&self.geo, at, self.prev));
+        self.prev = at.block().0;
+        self.advance(self.records.len());
+        self.write(at, 1)?;
+        // Records may change their size here, and nothing before is needed.
+        (self.first, self.tail) = (self.head, self.head);
+        Ok(())
+    }
+
+    /// Invariant 3.
+    fn settle(&mut self, tail: Lsn, before: Before) -> Result<()> {
+        if before == Before::Nothing && tail == self.tail {
+            return Ok(());
+        }
+        self.data.flush()?;
+        if Arc::ptr_eq(&self.data, &self.dev) {
+            self.stats.flushes += 1;
+        } else {
+            self.stats.data_flushes += 1;
+        }
+        Ok(())
+    }
+
+    /// Adds the next record to those to be written, and moves the head behind it.
+    fn add_record(&mut self, ops: &mut Ops<'_>, tail: Lsn) {
+        let Shape { size, headers, .. } = self.shape;
+        let from = self.records.len();
+        self.records.resize(from + headers * BLOCK, 0);
+        let num_logops = ops.fill(&mut self.records, self.shape.room());
+        let payload = self.records.len() - from - headers * BLOCK;
+        let total = self.shape.record(payload);
+        self.records.resize(from + total, 0);
+
+        let mut header = RecordHeader::new_zeroed();
+        header.magicno = MAGIC.into();
+        header.cycle = self.head.cycle().into();
+        header.version = 2.into();
+        header.len = u32::try_from(total - headers * BLOCK).unwrap_or(0).into();
+        header.lsn = self.head.0.into();
+        header.tail_lsn = tail.0.into();
+        header.prev_block = self.prev.into();
+        header.num_logops = num_logops.into();
+        header.fmt = FMT_LINUX_LE.into();
+        header.fs_uuid = *self.geo.uuid.as_bytes();
+        header.size = size.into();
+
+        let bytes = &mut self.records[from..];
+        bytes[..BLOCK].copy_from_slice(header.as_bytes());
+        record::pack(bytes, headers, self.head.cycle());
+        record::wrap(bytes, (self.geo.log_bbs() - self.head.block().0) as usize);
+        record::sum(bytes, headers);
+        self.prev = self.head.block().0;
+        self.advance(total);
+    }
+
+    /// Moves the head by `bytes`.
+    fn advance(&mut self, bytes: usize) {
+        let blocks = self.geo.log_bbs();
+        let end = self.head.block().0 + u32::try_from(bytes / BLOCK).unwrap_or(0);
+        self.head = if end < blocks {
+            Lsn::new(self.head.cycle(), LogBlock(end))
+        } else {
+            Lsn::new(next_cycle(self.head.cycle()), LogBlock(end - blocks))
+        };
+    }
+
+    /// Writes the `count` records that wait, from `at` on, and makes them durable.
+    fn write(&mut self, at: Lsn, count: u32) -> Result<()> {
+        let ring = Ring::new(&*self.dev, self.start, &self.geo)?;
+        let fua = count == 1;
+        let writes = if fua {
+            ring.write_fua(at.block(), &self.records)?
+        } else {
+            let writes = ring.write(at.block(), &self.records)?;
+            ring.flush()?;
+            self.stats.flushes += 1;
+            writes
+        };
+        self.stats.writes += writes;
+        self.stats.fua += if fua { writes } else { 0 };
+        self.stats.records += u64::from(count);
+        self.stats.bytes += self.records.len() as u64;
+        Ok(())
+    }
+
+    /// Overwrites what an interrupted write of this lap may have left ahead of the head with blocks of
+    /// the lap before, as far as nothing there is needed. Writes nothing where there is nothing.
+    fn clear_ahead(&self, log: &Log<'_>) -> Result<()> {
+        let ring = log.ring();
+        let Some(last) = log.last_record() else { return Ok(()) };
+        let tail = head::header_at(ring, last)?.tail_lsn();
+        let at = self.head.block();
+        let kept = ring.distance(at, tail.block()).min(ring.distance(at, last));
+        let count = kept.min(IN_FLIGHT);
+        let lsn = |n| {
+            let (cycle, block) = (self.head.cycle(), ring.forward(at, n));
+            Lsn::new(if block >= at { previous_cycle(cycle) } else { cycle }, block)
+        };
+        let mut bytes = ring.read_blocks(at, count)?;
+        let is_old = |(n, block)| record::cycle_of(block) == lsn(n).cycle();
+        if (0..count).zip(bytes.chunks_exact(BLOCK)).all(is_old) {
+            return Ok(());
+        }
+        for (n, block) in (0..count).zip(bytes.chunks_exact_mut(BLOCK)) {
+            let mut header = RecordHeader::new_zeroed();
+            header.magicno = MAGIC.into();
+            header.cycle = lsn(n).cycle().into();
+            header.version = 2.into();
+            header.lsn = lsn(n).0.into();
+            header.tail_lsn = tail.0.into();
+            header.fmt = FMT_LINUX_LE.into();
+            header.fs_uuid = *self.geo.uuid.as_bytes();
+            block.copy_from_slice(header.as_bytes());
+        }
+        let ring = Ring::new(&*self.dev, self.start, &self.geo)?;
+        ring.write(at, &bytes)?;
+        ring.flush()
+    }
+}
+
+/// The id of the checkpoint that begins at `start`. Only one transaction is open at a time, so any
+/// number will do; this one seldom comes again.
+fn tid(start: Lsn) -> u32 {
+    start.block().0 ^ start.cycle().wrapping_mul(0x9e37_79b1)
+}
+
+/// The operations of one checkpoint, as far as they have not been written.
+struct Ops<'p> {
+    payload: &'p Payload,
+    tid: u32,
+    /// The region that comes next: 0 is START, 1 the transaction header, 2 the payload's first; the one
+    /// behind the last is COMMIT.
+    next: usize,
+    /// Byte of the payload at which that region begins.
+    offset: usize,
+    /// Bytes of that region that are written already.
+    cut: usize,
+}
+
+impl<'p> Ops<'p> {
+    fn new(payload: &'p Payload, tid: u32) -> Self {
+        Self { payload, tid, next: 0, offset: 0, cut: 0 }
+    }
+
+    fn done(&self) -> bool {
+        self.next > self.payload.lens.len() + 2
+    }
+
+    /// Adds operations to `record` until `room` bytes are filled or none is left; how many.
+    fn fill(&mut self, record: &mut Vec<u8>, room: usize) -> u32 {
+        let end = record.len() + room;
+        let mut count = 0;
+        while !self.done() && self.add(record, end) {
+            count += 1;
+        }
+        count
+    }
+
+    /// Adds the next operation, or as much of it as there is room for; false where there is none.
+    fn add(&mut self, record: &mut Vec<u8>, end: usize) -> bool {
+        let payload = self.payload;
+        let trans;
+        let (flags, region): (u8, &[u8]) = match self.next {
+            0 => (START, &[]),
+            1 => {
+                trans = trans_header(self.tid, payload.lens.len());
+                (0, &trans)
+            }
+            next => match payload.lens.get(next - 2) {
+                Some(&len) => (0, &payload.bytes[self.offset..self.offset + len as usize]),
+                None => (COMMIT, &[]),
+            },
+        };
+        let rest = &region[self.cut..];
+        let room = end - record.len();
+        if room < (op::LEN + rest.len()).min(CUT_MIN) {
+            return false;
+        }
+        let piece = rest.len().min((room - op::LEN) / 4 * 4);
+        let (first, last) = (self.cut == 0, piece == rest.len());
+        let cut = match (first, last) {
+            (true, true) => 0,
+            (true, false) => CONTINUE,
+            (false, false) => WAS_CONT | CONTINUE,
+            (false, true) => WAS_CONT | END,
+        };
+        let header = OpHeader {
+            tid: self.tid.into(),
+            len: u32::try_from(piece).unwrap_or(0).into(),
+            clientid: CLIENT_TRANSACTION,
+            flags: flags | cut,
+            res2: 0.into(),
+        };
+        record.extend_from_slice(header.as_bytes());
+        record.extend_from_slice(&rest[..piece]);
+        if last {
+            self.offset += if self.next < 2 { 0 } else { region.len() };
+            (self.next, self.cut) = (self.next + 1, 0);
+        } else {
+            self.cut += piece;
+        }
+        true
+    }
+}
+
+fn trans_header(tid: u32, regions: usize) -> [u8; size_of::<TransHeader>()] {
+    let header = TransHeader {
+        magic: op::TRANS_MAGIC.into(),
+        r#type: op::TRANS_CHECKPOINT.into(),
+        tid: tid.into(),
+        num_items: u32::try_from(regions).unwrap_or(u32::MAX).into(),
+    };
+    let mut bytes = [0; size_of::<TransHeader>()];
+    bytes.copy_from_slice(header.as_bytes());
+    bytes
+}
+
+#[cfg(test)]
+mod tests;
