@@ -1,4 +1,4 @@
-//! Floor 6: trees out of a volume (and, with the transactional engine, into one).
+//! Floor 6: trees out of a volume, and trees to be put into one.
 //!
 //! A copy carries everything that belongs to a file: content with its holes, mode, owner, times to
 //! the nanosecond, extended attributes, ACLs, hard links, symbolic links, devices. Damage does not
@@ -9,10 +9,12 @@
 //! | [`get`](mod@get) | a tree into a directory, on several threads, in the order of the disk |
 //! | [`dest`] | the receiving side: making files and giving them what belongs to them |
 //! | [`archive`](mod@archive) | a tree as a tar stream |
+//! | [`source`] | a tree to be put into a volume, read from directories and archives |
 
 pub mod archive;
 pub mod dest;
 pub mod get;
+pub mod source;
 
 mod acl;
 mod links;

@@ -1,0 +1,221 @@
+//! What files hold, wherever it lies: in a file of a source directory, in a range of an archive, or
+//! in what was unpacked from one.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use rustix::fs::{self, SeekFrom};
+use rustix::io::Errno;
+
+use super::SourceError;
+use super::disk::Root;
+
+/// A range of a file that has data, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Segment {
+    /// Where it begins.
+    pub offset: u64,
+    /// Its length; not 0.
+    pub len: u64,
+}
+
+impl Segment {
+    /// All of a file without holes.
+    pub(super) fn whole(size: u64) -> Vec<Self> {
+        if size == 0 { Vec::new() } else { vec![Self { offset: 0, len: size }] }
+    }
+
+    /// Where it ends.
+    pub const fn end(self) -> u64 {
+        self.offset + self.len
+    }
+}
+
+/// Where the content of one file lies.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Place {
+    /// Nowhere: holes only.
+    Hole,
+    /// In source directory `dir`, under the same path.
+    Disk { dir: u16, sparse: bool },
+    /// In one piece, from byte `at` of store `file`.
+    Range { file: u16, at: u64 },
+    /// In pieces: segments that follow each other from byte `at` of store `file`.
+    Pieces { file: u16, at: u64, segments: Box<[Segment]> },
+}
+
+/// A file on disk from this size may have holes that its block count hides (space allocated beyond
+/// its end, or a filesystem that counts otherwise); asking costs little then.
+const ASK_FOR_HOLES: u64 = 64 << 10;
+
+impl Place {
+    /// True where a file of `size` bytes has no holes for sure.
+    pub(super) fn is_dense(&self, size: u64) -> bool {
+        match self {
+            Self::Disk { sparse, .. } => !sparse && size < ASK_FOR_HOLES,
+            Self::Range { .. } => true,
+            Self::Hole | Self::Pieces { .. } => false,
+        }
+    }
+}
+
+/// What contents lie in.
+#[derive(Debug, Default)]
+pub(super) struct Stores {
+    pub(super) dirs: Vec<Root>,
+    pub(super) files: Vec<File>,
+}
+
+/// The content of one file, open for reading; may be shared by threads.
+#[derive(Debug)]
+pub struct Content<'t> {
+    size: u64,
+    from: From<'t>,
+    path: Vec<u8>,
+}
+
+#[derive(Debug)]
+enum From<'t> {
+    Hole,
+    Disk(File),
+    Range { file: &'t File, at: u64 },
+    Pieces { file: &'t File, at: u64, segments: &'t [Segment] },
+}
+
+impl Stores {
+    /// Opens what lies at `place`; `path` is the node's, and its file has `size` bytes.
+    pub(super) fn open<'t>(
+        &'t self,
+        place: &'t Place,
+        size: u64,
+        path: impl FnOnce() -> Vec<u8>,
+    ) -> Result<Content<'t>, SourceError> {
+        let path = path();
+        let store = |file: u16| &self.files[usize::from(file)];
+        let from = match place {
+            Place::Hole => From::Hole,
+            Place::Disk { dir, .. } => {
+                From::Disk(self.dirs[usize::from(*dir)].open_file(&path, size)?)
+            }
+            Place::Range { file, at } => From::Range { file: store(*file), at: *at },
+            Place::Pieces { file, at, segments } => {
+                From::Pieces { file: store(*file), at: *at, segments }
+            }
+        };
+        Ok(Content { size, from, path })
+    }
+}
+
+impl Content<'_> {
+    /// No content.
+    pub(super) fn empty() -> Self {
+        Self { size: 0, from: From::Hole, path: Vec::new() }
+    }
+
+    /// In bytes.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Where it has data: ascending, not touching, not empty, none beyond its size.
+    ///
+    /// # Errors
+    /// Where the file cannot be asked.
+    pub fn segments(&self) -> Result<Vec<Segment>, SourceError> {
+        match &self.from {
+            From::Hole => Ok(Vec::new()),
+            From::Range { .. } => Ok(Segment::whole(self.size)),
+            From::Pieces { segments, .. } => Ok(segments.to_vec()),
+            From::Disk(file) => {
+                data_of(file, self.size).map_err(|error| SourceError::io(&self.path, error))
+            }
+        }
+    }
+
+    /// Fills `buf` with what stands from byte `offset` on: zeroes where there is a hole.
+    ///
+    /// # Errors
+    /// Where the file cannot be read, or ends before it should.
+    pub fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), SourceError> {
+        let end = offset.checked_add(buf.len() as u64).filter(|&end| end <= self.size);
+        if end.is_none() {
+            return Err(self.short());
+        }
+        match &self.from {
+            From::Hole => {
+                buf.fill(0);
+                Ok(())
+            }
+            From::Disk(file) => self.read(file, offset, buf),
+            From::Range { file, at } => self.read(file, at + offset, buf),
+            From::Pieces { file, at, segments } => {
+                self.read_pieces(file, *at, segments, offset, buf)
+            }
+        }
+    }
+
+    /// Segments that follow each other from `at` of `file`, and zeroes between them.
+    fn read_pieces(
+        &self,
+        file: &File,
+        at: u64,
+        segments: &[Segment],
+        offset: u64,
+        buf: &mut [u8],
+    ) -> Result<(), SourceError> {
+        buf.fill(0);
+        let end = offset + buf.len() as u64;
+        let mut at = at;
+        for segment in segments {
+            let (from, to) = (segment.offset.max(offset), segment.end().min(end));
+            if from < to {
+                let part = &mut buf[to_usize(from - offset)..to_usize(to - offset)];
+                self.read(file, at + (from - segment.offset), part)?;
+            }
+            at += segment.len;
+        }
+        Ok(())
+    }
+
+    fn read(&self, file: &File, at: u64, buf: &mut [u8]) -> Result<(), SourceError> {
+        file.read_exact_at(buf, at).map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => self.short(),
+            _ => SourceError::io(&self.path, error),
+        })
+    }
+
+    fn short(&self) -> SourceError {
+        SourceError::Changed { path: self.path.clone() }
+    }
+}
+
+/// Of a difference within a buffer.
+#[allow(clippy::cast_possible_truncation)]
+fn to_usize(within: u64) -> usize {
+    within as usize
+}
+
+/// Where `file` of `size` bytes has data, as its filesystem tells; all of it where it cannot.
+fn data_of(file: &File, size: u64) -> io::Result<Vec<Segment>> {
+    let mut segments = Vec::new();
+    let mut at = 0;
+    while at < size {
+        let data = match fs::seek(file, SeekFrom::Data(at)) {
+            Ok(data) => data.max(at),
+            Err(Errno::NXIO) => break,
+            Err(Errno::INVAL | Errno::OPNOTSUPP) if at == 0 => return Ok(Segment::whole(size)),
+            Err(error) => return Err(error.into()),
+        };
+        if data >= size {
+            break;
+        }
+        let hole = fs::seek(file, SeekFrom::Hole(data))?.min(size);
+        if hole <= data {
+            break; // shrunk meanwhile: reading will tell
+        }
+        segments.push(Segment { offset: data, len: hole - data });
+        at = hole;
+    }
+    Ok(segments)
+}

@@ -1,0 +1,83 @@
+//! A source directory, and reaching what lies in it by path: of any length, never through a
+//! symbolic link.
+
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{self, FileType, Mode, OFlags};
+use rustix::io::Errno;
+
+use super::SourceError;
+
+/// Longest path that one call takes, with its closing zero.
+const PATH_MAX: usize = 4096;
+const PLACE: OFlags =
+    OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+/// Not blocking: a named pipe in the place of a file must not hold us up.
+const FILE: OFlags =
+    OFlags::RDONLY.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK).union(OFlags::CLOEXEC);
+
+/// The root of a source directory.
+#[derive(Debug)]
+pub(super) struct Root {
+    fd: OwnedFd,
+    path: PathBuf,
+}
+
+impl Root {
+    /// Opens the directory `path`; that may be a symbolic link to one.
+    pub(super) fn open(path: &Path) -> Result<Self, SourceError> {
+        let flags = PLACE.difference(OFlags::NOFOLLOW);
+        let fd = fs::open(path, flags, Mode::empty())
+            .map_err(|error| SourceError::io(path.as_os_str().as_bytes(), error))?;
+        Ok(Self { fd, path: path.to_path_buf() })
+    }
+
+    /// `path` below it, as messages show it.
+    pub(super) fn shown(&self, path: &[u8]) -> Vec<u8> {
+        let mut shown = self.path.as_os_str().as_bytes().to_vec();
+        if !path.is_empty() {
+            shown.push(b'/');
+            shown.extend_from_slice(path);
+        }
+        shown
+    }
+
+    /// Opens the regular file at `path` below it, which should have `size` bytes.
+    pub(super) fn open_file(&self, path: &[u8], size: u64) -> Result<File, SourceError> {
+        let fd = self.open_at(path, FILE).map_err(|errno| match errno {
+            Errno::LOOP | Errno::NOENT | Errno::NOTDIR | Errno::NXIO => {
+                SourceError::Changed { path: self.shown(path) }
+            }
+            errno => SourceError::io(&self.shown(path), errno),
+        })?;
+        let stat = fs::fstat(&fd).map_err(|error| SourceError::io(&self.shown(path), error))?;
+        let regular = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+        if !regular || u64::try_from(stat.st_size) != Ok(size) {
+            return Err(SourceError::Changed { path: self.shown(path) });
+        }
+        Ok(fd.into())
+    }
+
+    /// Opens what is at `path` below it. Reading leaves the access time alone where the caller may
+    /// have it so.
+    pub(super) fn open_at(&self, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
+        let mut from = None;
+        let mut rest = path;
+        while rest.len() >= PATH_MAX {
+            let cut =
+                rest[..PATH_MAX].iter().rposition(|&b| b == b'/').ok_or(Errno::NAMETOOLONG)?;
+            let at = from.as_ref().unwrap_or(&self.fd);
+            from = Some(fs::openat(at, &rest[..cut], PLACE, Mode::empty())?);
+            rest = &rest[cut + 1..];
+        }
+        let at = from.as_ref().unwrap_or(&self.fd);
+        let rest = if rest.is_empty() { b"." } else { rest };
+        match fs::openat(at, rest, flags | OFlags::NOATIME, Mode::empty()) {
+            Err(Errno::PERM) => fs::openat(at, rest, flags, Mode::empty()),
+            other => other,
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! A tree as read: one [`Node`] for each name, compact enough for millions of them.
+//!
+//! Invariants, whatever the source was and however many threads read it:
+//!
+//! 1. Node 0 is the root, a directory.
+//! 2. The children of a directory have consecutive numbers, in the order of their names' bytes, and
+//!    all are numbered higher than their directory.
+//! 3. A file with several names is described at the name with the lowest number; its other names
+//!    are [`Kind::HardLink`]s to that node.
+//! 4. Names have 1 to 255 bytes, neither `/` nor NUL among them, and are not `.` or `..`.
+
+use std::ops::Range;
+
+use xfskit_format::attr::Namespace;
+use xfskit_format::timestamp::Timestamp;
+
+use super::content::{Content, Place, Stores};
+use super::{Segment, SourceError};
+
+/// The number of a node in its [`Tree`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId(pub u32);
+
+impl NodeId {
+    /// The root directory.
+    pub const ROOT: Self = Self(0);
+
+    /// As an index.
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// What a node is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A directory; [`Tree::children`] has the rest.
+    Dir {
+        /// Number of its first child.
+        first: u32,
+        /// How many it has.
+        count: u32,
+    },
+    /// A regular file; [`Tree::open`] has the rest.
+    File {
+        /// In bytes.
+        size: u64,
+        /// Where its content lies.
+        content: ContentId,
+    },
+    /// A symbolic link; [`Tree::target`] has the rest.
+    Symlink {
+        /// Length of the target, in bytes: 1 to 1023.
+        len: u16,
+    },
+    /// A character device.
+    Char {
+        /// Its major number.
+        major: u32,
+        /// Its minor number.
+        minor: u32,
+    },
+    /// A block device.
+    Block {
+        /// Its major number.
+        major: u32,
+        /// Its minor number.
+        minor: u32,
+    },
+    /// A named pipe.
+    Fifo,
+    /// A socket.
+    Socket,
+    /// A further name of the node given, which has a lower number and is no directory.
+    HardLink(NodeId),
+}
+
+/// Where the content of a file lies: an index of the tree's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ContentId(pub(super) u32);
+
+/// What every inode has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Meta {
+    /// Permissions with set-user-id, set-group-id and sticky: the low 12 bits of the mode.
+    pub perm: u16,
+    /// Owner.
+    pub uid: u32,
+    /// Owning group.
+    pub gid: u32,
+    /// When the content changed last.
+    pub mtime: Timestamp,
+    /// When the content was read last.
+    pub atime: Timestamp,
+}
+
+/// One extended attribute, as XFS stores it. POSIX ACLs are among them, in their stored form.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Xattr {
+    /// Where the name belongs.
+    pub namespace: Namespace,
+    /// Without its namespace: 1 to 255 bytes.
+    pub name: Box<[u8]>,
+    /// At most 65536 bytes.
+    pub value: Box<[u8]>,
+}
+
+/// One name, and what it names.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// What it is.
+    pub kind: Kind,
+    /// Zero for a [`Kind::HardLink`]: its target has it.
+    pub meta: Meta,
+    /// How many names it has: for a directory 2 and one for each directory in it; 0 for a
+    /// [`Kind::HardLink`].
+    pub nlink: u32,
+    /// The directory it is in; the root's is itself.
+    pub parent: NodeId,
+    pub(super) name: Text,
+    pub(super) target: Text,
+    pub(super) xattrs: XattrsId,
+}
+
+/// A range of the tree's bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Text {
+    pub(super) at: u32,
+    pub(super) len: u16,
+}
+
+impl Text {
+    fn range(self) -> Range<usize> {
+        let at = self.at as usize;
+        at..at + usize::from(self.len)
+    }
+}
+
+/// One of the tree's sets of attributes: many nodes have the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct XattrsId(pub(super) u32);
+
+/// A whole tree.
+#[derive(Debug)]
+pub struct Tree {
+    pub(super) nodes: Vec<Node>,
+    /// Names and targets of symbolic links.
+    pub(super) text: Vec<u8>,
+    /// Sets of attributes, each sorted by namespace and name; the first is empty.
+    pub(super) xattrs: Vec<Box<[Xattr]>>,
+    /// Where files' contents lie.
+    pub(super) places: Vec<Place>,
+    /// What they lie in.
+    pub(super) stores: Stores,
+}
+
+impl Tree {
+    /// A root that is empty, of user 0 with permissions 0755, from 1970.
+    pub fn empty() -> Self {
+        let root = Node {
+            kind: Kind::Dir { first: 1, count: 0 },
+            meta: Meta { perm: 0o755, ..Meta::default() },
+            nlink: 2,
+            parent: NodeId::ROOT,
+            name: Text::default(),
+            target: Text::default(),
+            xattrs: XattrsId::default(),
+        };
+        Self {
+            nodes: vec![root],
+            text: Vec::new(),
+            xattrs: vec![Box::default()],
+            places: Vec::new(),
+            stores: Stores::default(),
+        }
+    }
+
+    /// How many nodes there are.
+    #[allow(clippy::len_without_is_empty)] // there always is a root
+    pub fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// All numbers, ascending: each directory before what it holds.
+    #[allow(clippy::cast_possible_truncation)] // nodes are numbered in 32 bits
+    pub fn ids(&self) -> impl DoubleEndedIterator<Item = NodeId> + ExactSizeIterator + use<> {
+        (0..self.nodes.len() as u32).map(NodeId)
+    }
+
+    /// Node `id`.
+    pub fn node(&self, id: NodeId) -> &Node {
+        &self.nodes[id.index()]
+    }
+
+    /// The node that has the inode of `id`: its target where it is a hard link, else itself.
+    pub fn inode(&self, id: NodeId) -> NodeId {
+        match self.node(id).kind {
+            Kind::HardLink(target) => target,
+            _ => id,
+        }
+    }
+
+    /// Name of `id` in its directory; the root's is empty.
+    pub fn name(&self, id: NodeId) -> &[u8] {
+        &self.text[self.node(id).name.range()]
+    }
+
+    /// Path of `id` from the root, without a leading `/`; the root's is empty.
+    pub fn path(&self, id: NodeId) -> Vec<u8> {
+        let mut names = Vec::new();
+        let mut at = id;
+        while at != NodeId::ROOT {
+            names.push(self.name(at));
+            at = self.node(at).parent;
+        }
+        names.reverse();
+        names.join(&b'/')
+    }
+
+    /// What directory `id` holds, sorted by name; nothing where it is no directory.
+    pub fn children(
+        &self,
+        id: NodeId,
+    ) -> impl DoubleEndedIterator<Item = NodeId> + ExactSizeIterator + use<> {
+        let range = match self.node(id).kind {
+            Kind::Dir { first, count } => first..first + count,
+            _ => 0..0,
+        };
+        range.map(NodeId)
+    }
+
+    /// Where symbolic link `id` points; empty where it is none.
+    pub fn target(&self, id: NodeId) -> &[u8] {
+        &self.text[self.node(id).target.range()]
+    }
+
+    /// Attributes of `id`, sorted by namespace and name. A hard link has none: ask its target.
+    pub fn xattrs(&self, id: NodeId) -> &[Xattr] {
+        &self.xattrs[self.node(id).xattrs.0 as usize]
+    }
+
+    /// The content of file `id`, to be read; empty where it is none. What lies in a directory is
+    /// opened once, here.
+    ///
+    /// # Errors
+    /// Where a file cannot be opened, or is another one now.
+    pub fn open(&self, id: NodeId) -> Result<Content<'_>, SourceError> {
+        let Kind::File { size, content } = self.node(id).kind else {
+            return Ok(Content::empty());
+        };
+        self.stores.open(&self.places[content.0 as usize], size, || self.path(id))
+    }
+
+    /// Where file `id` has data: ascending, not touching, not empty, none beyond its size. Opens
+    /// the file only where there is reason to suspect holes.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn segments(&self, id: NodeId) -> Result<Vec<Segment>, SourceError> {
+        let Kind::File { size, content } = self.node(id).kind else { return Ok(Vec::new()) };
+        if self.places[content.0 as usize].is_dense(size) {
+            return Ok(Segment::whole(size));
+        }
+        self.open(id)?.segments()
+    }
+}
