@@ -4,6 +4,8 @@
 //! and *xattrs* as programs see them: `user.x`, and ACLs as `system.posix_acl_access` in the
 //! kernel's own form.
 
+pub mod forkoff;
+
 use std::borrow::Cow;
 use std::ops::ControlFlow;
 

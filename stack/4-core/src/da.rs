@@ -3,6 +3,10 @@
 //! Every walk ends, whatever the blocks say: each level must be one below the last, and a walk
 //! along siblings or over all leaves visits no more blocks than the fork has.
 
+pub(crate) mod share;
+#[cfg(test)]
+pub(crate) mod testing;
+
 use std::ops::ControlFlow;
 use std::sync::Arc;
 

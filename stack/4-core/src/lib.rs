@@ -16,10 +16,12 @@
 //! | [`dir`] | directories: listing, and look-up by hash |
 //! | [`attr`], [`parent`] | extended attributes, and the names of an inode by its parent pointers |
 //! | [`tx`] | [`Tx`]: a change of the volume, all of it or nothing |
+//! | [`bulk`] | whole structures in one go, for a volume that is built from nothing |
 //! | [`chunks`] | all inodes of the volume, by chunk: bulkstat |
 
 pub mod attr;
 pub mod bmap;
+pub mod bulk;
 pub mod chunks;
 mod da;
 pub mod dir;

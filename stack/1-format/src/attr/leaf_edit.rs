@@ -292,7 +292,7 @@ mod tests {
                 let leaf = Leaf::parse(&block, &geo).unwrap();
                 let at = leaf.attrs().position(|a| a.name == name);
                 match at {
-                    Some(at) if random(&mut seed) % 3 == 0 => {
+                    Some(at) if random(&mut seed).is_multiple_of(3) => {
                         if replace(&mut block, &geo, at, &local(&name, &value)) {
                             model.insert((hash, name), value);
                         }

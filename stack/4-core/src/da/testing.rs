@@ -1,0 +1,152 @@
+//! A judge of attribute trees in memory, for tests.
+
+use std::collections::HashSet;
+
+use xfskit_format::attr::leaf::{Attr, Leaf, Place};
+use xfskit_format::attr::leaf_edit;
+use xfskit_format::da::{self, Node};
+use xfskit_format::{Ctx, Fork, Layout, Location, da_edit};
+use xfskit_units::{
+    DaBlock, Daddr, Features, FileOff, FsBlock, Geometry, Ino, RfsBlock, Uuid, Version,
+};
+
+/// A volume with parent pointers and blocks of `1 << blocklog` bytes.
+pub(crate) fn geo(blocklog: u8) -> Geometry {
+    let uuid = Uuid::from_bytes([0x11; 16]);
+    Geometry {
+        features: Features {
+            version: Version::V5,
+            versionnum: 0xb4a0,
+            features2: 0x18a,
+            compat: 0,
+            ro_compat: 0xf,
+            incompat: 0xeb,
+            log_incompat: 0,
+        },
+        blocklog,
+        sectlog: 9,
+        inodelog: 9,
+        inopblog: blocklog - 9,
+        agblklog: 16,
+        dirblklog: 0,
+        dblocks: RfsBlock(262_144),
+        rblocks: RfsBlock(0),
+        rextents: 0,
+        rextsize: 1,
+        agcount: 4,
+        agblocks: 65536,
+        logstart: Some(FsBlock(0x2_0007)),
+        logblocks: 16384,
+        logsectlog: 9,
+        logsunit: 1,
+        inoalignmt: 8,
+        spino_align: 4,
+        imax_pct: 25,
+        unit: 0,
+        width: 0,
+        rootino: Ino(128),
+        rbmino: Some(Ino(129)),
+        rsumino: Some(Ino(130)),
+        metadirino: None,
+        uuid,
+        meta_uuid: uuid,
+    }
+}
+
+/// The inode whose fork tests build.
+pub(crate) const INO: Ino = Ino(133);
+
+/// Where tests put block `dablk`.
+pub(crate) fn home(dablk: DaBlock) -> Daddr {
+    Daddr(1000 + 8 * u64::from(dablk.0))
+}
+
+/// What a walk over a sound tree found.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    /// Bytes used of each leaf, in hash order.
+    pub(crate) used: Vec<usize>,
+    /// Children of each node but the root.
+    pub(crate) kids: Vec<usize>,
+    /// Flags, name, and local value or length of a remote one.
+    pub(crate) attrs: Vec<(u8, Vec<u8>, Result<Vec<u8>, (DaBlock, u32)>)>,
+    /// Blocks of the tree.
+    pub(crate) blocks: HashSet<DaBlock>,
+    /// Hashes that stand in more than one leaf.
+    pub(crate) torn_runs: usize,
+}
+
+/// Judges the attribute tree whose blocks `block` gives.
+pub(crate) fn judge(geo: &Geometry, block: &dyn Fn(DaBlock) -> Vec<u8>) -> Found {
+    let mut walk = Walk { geo, block, found: Found::default(), chain: Vec::new(), last: None };
+    walk.visit(DaBlock(0), None);
+    for (_, forw) in &walk.chain {
+        assert_eq!(*forw, 0, "the last of a level has none behind it");
+    }
+    walk.found
+}
+
+struct Walk<'w> {
+    geo: &'w Geometry,
+    block: &'w dyn Fn(DaBlock) -> Vec<u8>,
+    found: Found,
+    /// For each level the last block and its `forw`.
+    chain: Vec<(u32, u32)>,
+    last: Option<u32>,
+}
+
+impl Walk<'_> {
+    fn visit(&mut self, dablk: DaBlock, promised: Option<(u16, u32)>) {
+        assert!(self.found.blocks.insert(dablk), "block {dablk} twice");
+        let mut bytes = (self.block)(dablk);
+        da_edit::stamp(&mut bytes);
+        let at = Location::of("test").ino(INO).fork(Fork::Attr);
+        let at = at.fileoff(FileOff(dablk.0.into()));
+        let ctx = Ctx::new(self.geo, Location { daddr: Some(home(dablk)), ..at });
+        if da::magic(&bytes) == Some(Layout::V5.da_node_magic) {
+            let node = Node::verify(&bytes, &ctx, Fork::Attr).unwrap();
+            let last = node.btree.last().map(|kid| kid.hashval.get());
+            if let Some(promised) = promised {
+                assert_eq!((node.level, last), (promised.0, Some(promised.1)), "node {dablk}");
+                self.found.kids.push(node.btree.len());
+            } else {
+                assert!(node.btree.len() > 1, "a root with one child");
+            }
+            let siblings = (node.info.forw.get(), node.info.back.get());
+            self.judge_siblings(node.level.into(), dablk, siblings);
+            for kid in node.btree {
+                self.visit(DaBlock(kid.before.get()), Some((node.level - 1, kid.hashval.get())));
+            }
+            return;
+        }
+        let leaf = Leaf::verify(&bytes, &ctx).unwrap();
+        leaf.verify_space(&ctx).unwrap();
+        if let Some((level, hash)) = promised {
+            assert_eq!((level, Some(hash)), (0, leaf.last_hash()), "leaf {dablk}");
+        }
+        self.judge_siblings(0, dablk, (leaf.info.forw.get(), leaf.info.back.get()));
+        let first = leaf.entries.first().map(|e| e.hashval.get());
+        assert!(self.last <= first || first.is_none(), "hashes descend between leaves");
+        self.found.torn_runs += usize::from(self.last == first && first.is_some());
+        self.last = leaf.last_hash();
+        self.found.used.push(leaf_edit::used(&leaf));
+        let own = |attr: Attr<'_>| {
+            let value = match attr.value {
+                Place::Local(value) => Ok(value.to_vec()),
+                Place::Remote { valueblk, valuelen } => Err((valueblk, valuelen)),
+            };
+            (attr.flags & !xfskit_format::attr::LOCAL, attr.name.to_vec(), value)
+        };
+        self.found.attrs.extend(leaf.attrs().map(own));
+    }
+
+    fn judge_siblings(&mut self, level: usize, dablk: DaBlock, (forw, back): (u32, u32)) {
+        if self.chain.len() <= level {
+            self.chain.resize(level + 1, (0, dablk.0));
+        }
+        // The first of a level follows nothing, and nothing names it.
+        let (before, next) = self.chain[level];
+        assert_eq!((before, next), (back, if before == 0 { next } else { dablk.0 }));
+        self.chain[level] = (dablk.0, forw);
+    }
+}
