@@ -61,6 +61,9 @@ pub(crate) fn home(dablk: DaBlock) -> Daddr {
     Daddr(1000 + 8 * u64::from(dablk.0))
 }
 
+/// Flags, name, and local value, or place and length of a remote one.
+pub(crate) type FoundAttr = (u8, Vec<u8>, Result<Vec<u8>, (DaBlock, u32)>);
+
 /// What a walk over a sound tree found.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
@@ -68,8 +71,8 @@ pub(crate) struct Found {
     pub(crate) used: Vec<usize>,
     /// Children of each node but the root.
     pub(crate) kids: Vec<usize>,
-    /// Flags, name, and local value or length of a remote one.
-    pub(crate) attrs: Vec<(u8, Vec<u8>, Result<Vec<u8>, (DaBlock, u32)>)>,
+    /// The attributes, in hash order.
+    pub(crate) attrs: Vec<FoundAttr>,
     /// Blocks of the tree.
     pub(crate) blocks: HashSet<DaBlock>,
     /// Hashes that stand in more than one leaf.

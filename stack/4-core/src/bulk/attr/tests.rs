@@ -1,25 +1,25 @@
 use std::collections::HashSet;
 
 use super::*;
-use crate::da::testing::{self, Found, INO, home};
+use crate::da::testing::{self, Found, FoundAttr, INO, home};
 use xfskit_format::{Ctx, Location};
 
 fn user(name: String, value: Vec<u8>) -> NewAttr<'static> {
     NewAttr { namespace: Namespace::User, name: name.into_bytes().into(), value: value.into() }
 }
 
-fn blocks<'a>(geo: &'a Geometry, attrs: Vec<NewAttr<'a>>) -> Box<AttrBlocks<'a>> {
+fn blocks<'a>(geo: &'a Geometry, attrs: Vec<NewAttr<'a>>) -> AttrBlocks<'a> {
     let plan = AttrPlan::new(geo, INO, attrs, DataNeed::Inline(16)).unwrap();
     assert_eq!(plan.forkoff, 24);
     let AttrForm::Blocks(blocks) = plan.form else { panic!("blocks were due") };
-    blocks
+    *blocks
 }
 
 /// Judges the fork, reads every value back, and answers what the tree is like.
 fn judge(geo: &Geometry, fork: &AttrBlocks<'_>, attrs: &[NewAttr<'_>]) -> Found {
     let found = testing::judge(geo, &|dablk| fork.fill(dablk, home(dablk)));
     let mut used = found.blocks.clone();
-    let read = |(flags, name, value): &(u8, Vec<u8>, Result<Vec<u8>, (DaBlock, u32)>)| {
+    let read = |(flags, name, value): &FoundAttr| {
         let value = match value {
             Ok(value) => value.clone(),
             Err((valueblk, valuelen)) => {
