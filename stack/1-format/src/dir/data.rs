@@ -279,7 +279,7 @@ impl<'a> Data<'a> {
     }
 
     /// The names.
-    pub fn entries(&self) -> impl Iterator<Item = Entry<'a>> + use<'a> {
+    pub fn entries(&self) -> impl Iterator<Item = Entry<'a>> + Clone + use<'a> {
         self.slots.clone().filter_map(|slot| match slot {
             Slot::Entry(entry) => Some(entry),
             Slot::Unused { .. } => None,

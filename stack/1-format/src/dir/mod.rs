@@ -9,7 +9,8 @@
 //!
 //! One fork holds three address spaces: data from 0, leaves and nodes from 32 GiB, the free index
 //! from 64 GiB. A directory block is `2^dirblklog` filesystem blocks, wherever on the disk they
-//! are. An entry never moves within the data space, whatever form the directory takes: its place,
+//! are. How each form is changed stands beside it: [`sf_edit`], [`block_edit`], [`data_edit`],
+//! [`leaf_edit`], [`free_edit`]. An entry never moves within the data space, whatever form the directory takes: its place,
 //! divided by 8, is its [`DataPtr`], which hash leaves store and readers resume from.
 
 use xfskit_units::{FileOff, Geometry, Ino};
@@ -19,10 +20,15 @@ use crate::ctx::Ctx;
 use crate::fault::{Value, Verdict};
 use crate::layout::Layout;
 
+pub mod block_edit;
 pub mod data;
+pub mod data_edit;
 pub mod free;
+pub mod free_edit;
 pub mod leaf;
+pub mod leaf_edit;
 pub mod sf;
+pub mod sf_edit;
 
 /// "No data block here", in the tables of free space.
 pub const NULLDATAOFF: u16 = u16::MAX;
