@@ -416,50 +416,10 @@ fn join_near(blocks: &[(Daddr, Sectors)]) -> Vec<Run> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::geo;
     use xfskit_block::MemDevice;
     use xfskit_format::Location;
-    use xfskit_units::{Features, Geometry, Ino, RfsBlock, Uuid, Version};
-
-    fn geo() -> Geometry {
-        Geometry {
-            features: Features {
-                version: Version::V5,
-                versionnum: 0xb4a0,
-                features2: 0x18a,
-                compat: 0,
-                ro_compat: 0,
-                incompat: 1,
-                log_incompat: 0,
-            },
-            blocklog: 12,
-            sectlog: 9,
-            inodelog: 9,
-            inopblog: 3,
-            agblklog: 12,
-            dirblklog: 0,
-            dblocks: RfsBlock(4096),
-            rblocks: RfsBlock(0),
-            rextents: 0,
-            rextsize: 1,
-            agcount: 1,
-            agblocks: 4096,
-            logstart: None,
-            logblocks: 512,
-            logsectlog: 9,
-            logsunit: 1,
-            inoalignmt: 4,
-            spino_align: 0,
-            imax_pct: 25,
-            unit: 0,
-            width: 0,
-            rootino: Ino(64),
-            rbmino: None,
-            rsumino: None,
-            metadirino: None,
-            uuid: Uuid::nil(),
-            meta_uuid: Uuid::nil(),
-        }
-    }
+    use xfskit_units::ByteLen;
 
     fn device() -> Arc<MemDevice> {
         let dev = MemDevice::new(ByteLen(16 << 20));

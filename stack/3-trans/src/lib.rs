@@ -25,6 +25,10 @@ pub mod engine;
 pub mod icache;
 pub mod lock;
 pub mod object;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
 pub mod trans;
 
 pub use buf::{BufCache, BufError, BufMap};

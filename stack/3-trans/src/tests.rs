@@ -1,0 +1,172 @@
+//! Transactions on a device in memory: undo, visibility, locks, lists.
+
+use std::sync::atomic::Ordering;
+
+use xfskit_block::BlockDevice;
+use xfskit_format::{Ctx, Image, Location};
+use xfskit_units::{AgBlock, AgNumber, ByteOffset, Daddr, ExtLen, Sectors};
+
+use crate::testing::{engine, geo};
+use crate::{BufMap, Engine, Freed, Handle, Place, Trans, TransError};
+
+fn map(block: u64) -> BufMap {
+    BufMap::single(Daddr(block * 8), Sectors(8))
+}
+
+fn read(tx: &mut Trans<'_>, block: u64, place: Option<Place>) -> Result<Handle, TransError> {
+    let geo = geo();
+    tx.read(&map(block), place, &Ctx::new(&geo, Location::of("test")), &|_, _| Ok(()))
+}
+
+fn seen(engine: &Engine, block: u64) -> Vec<u8> {
+    let geo = geo();
+    let ctx = Ctx::new(&geo, Location::of("test"));
+    engine.cache().read(&map(block), &ctx, &|_, _| Ok(())).unwrap()[..4].to_vec()
+}
+
+#[test]
+fn what_is_dropped_leaves_no_trace() {
+    let engine = engine();
+    {
+        let mut tx = engine.begin().unwrap();
+        let a = read(&mut tx, 3000, None).unwrap();
+        tx.image(a).put(0, b"abcd");
+        tx.image(a).put(2, b"xy");
+        let b = tx.fresh(&map(3000)).unwrap();
+        assert_eq!(a, b);
+        tx.image(b).put(0, b"new!");
+        let c = tx.fresh(&map(3001)).unwrap();
+        tx.image(c).put(0, b"also");
+        tx.delta.fdblocks -= 2;
+        tx.freed(Freed { agno: AgNumber(0), agbno: AgBlock(9), len: ExtLen(1) });
+    }
+    assert_eq!(seen(&engine, 3000), [0; 4]);
+    assert_eq!(seen(&engine, 3001), [0; 4]);
+    assert_eq!(engine.counters().get().fdblocks, 1000);
+    assert!(!engine.busy().any(AgNumber(0)));
+    engine.unmount().unwrap();
+    let mut block = [0; 4096];
+    engine.device().read_at(ByteOffset(3000 * 4096), &mut block).unwrap();
+    assert_eq!(block, [0; 4096]);
+}
+
+#[test]
+fn what_is_committed_is_seen_then_goes_in_place() {
+    let engine = engine();
+    let mut tx = engine.begin().unwrap();
+    let a = read(&mut tx, 3000, None).unwrap();
+    let before = tx.snapshot(a);
+    tx.image(a).put(0, b"abcd");
+    assert_eq!(before[..4], [0; 4]);
+    tx.delta.ifree += 3;
+    tx.commit();
+    assert_eq!(seen(&engine, 3000), b"abcd");
+    assert_eq!(engine.counters().get().ifree, 3);
+    engine.checkpoint().unwrap();
+    engine.write_back().unwrap();
+    let mut block = [0; 4];
+    engine.device().read_at(ByteOffset(3000 * 4096), &mut block).unwrap();
+    assert_eq!(&block, b"abcd");
+}
+
+#[test]
+fn what_is_not_durable_is_not_written_in_place() {
+    let engine = engine();
+    let change = |text: &[u8; 4]| {
+        let mut tx = engine.begin().unwrap();
+        let a = read(&mut tx, 3000, None).unwrap();
+        tx.image(a).put(0, text);
+        tx.commit();
+    };
+    change(b"aaaa");
+    engine.checkpoint().unwrap();
+    change(b"bbbb");
+    engine.write_back().unwrap();
+    let mut block = [0; 4];
+    engine.device().read_at(ByteOffset(3000 * 4096), &mut block).unwrap();
+    assert_eq!(block, [0; 4], "pinned by the list");
+    engine.checkpoint().unwrap();
+    engine.write_back().unwrap();
+    engine.device().read_at(ByteOffset(3000 * 4096), &mut block).unwrap();
+    assert_eq!(&block, b"bbbb");
+}
+
+#[test]
+fn locks_out_of_order_are_tried_and_answer_busy() {
+    let engine = engine();
+    let mut first = engine.begin().unwrap();
+    read(&mut first, 1, Some(Place::Agf(AgNumber(0)))).unwrap();
+    std::thread::scope(|scope| {
+        let busy = scope.spawn(|| {
+            let mut second = engine.begin().unwrap();
+            read(&mut second, 2, Some(Place::Agf(AgNumber(1)))).unwrap();
+            match read(&mut second, 1, Some(Place::Agf(AgNumber(0)))) {
+                Err(TransError::Busy(busy)) => busy,
+                other => panic!("{other:?}"),
+            }
+        });
+        let busy = busy.join().unwrap();
+        drop(first);
+        busy.wait();
+    });
+}
+
+#[test]
+fn extents_that_were_freed_are_busy_until_the_checkpoint() {
+    let engine = engine();
+    let mut tx = engine.begin().unwrap();
+    let a = read(&mut tx, 3000, None).unwrap();
+    tx.image(a).put(0, b"x");
+    tx.freed(Freed { agno: AgNumber(0), agbno: AgBlock(9), len: ExtLen(1) });
+    tx.commit();
+    assert!(engine.busy().any(AgNumber(0)));
+    engine.checkpoint().unwrap();
+    assert!(!engine.busy().any(AgNumber(0)));
+}
+
+#[test]
+fn a_checkpoint_waits_for_the_data_it_refers_to() {
+    let engine = engine();
+    let mut tx = engine.begin().unwrap();
+    let a = read(&mut tx, 3000, None).unwrap();
+    tx.image(a).put(0, b"x");
+    let ticket = tx.data_to_come();
+    tx.commit();
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            engine.checkpoint().unwrap();
+            assert!(done.load(Ordering::SeqCst), "the data came first");
+        });
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        done.store(true, Ordering::SeqCst);
+        drop(ticket);
+    });
+}
+
+#[test]
+fn many_threads_add_up() {
+    let engine = engine();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for i in 0..500u64 {
+                    let mut tx = engine.begin().unwrap();
+                    let at = read(&mut tx, 3000 + i % 7, None).unwrap();
+                    let n = u32::from_be_bytes(tx.bytes(at)[..4].try_into().unwrap());
+                    tx.image(at).put(0, &(n + 1).to_be_bytes());
+                    if i % 3 == 0 {
+                        drop(tx);
+                    } else {
+                        tx.commit();
+                    }
+                    if i % 100 == 99 {
+                        engine.checkpoint().unwrap();
+                    }
+                }
+            });
+        }
+    });
+    let count = |block| u32::from_be_bytes(seen(&engine, block).try_into().unwrap());
+    assert_eq!((3000..3007).map(count).sum::<u32>(), 4 * 333);
+}
