@@ -6,6 +6,8 @@
 //! level must be one below the last, every block must start where its parent said, and so none can
 //! be met twice.
 
+mod change;
+
 use xfskit_format::bmbt::{self, BmbtBlock, BmdrRoot, Extent, ExtentRules, Rec};
 use xfskit_format::inode::{Dinode, Format};
 use xfskit_format::{Ctx, Fork, Verdict, inode};
@@ -18,6 +20,9 @@ use crate::volume::Volume;
 
 /// Blocks of a level announced to the device at once.
 const READ_AHEAD: usize = 64;
+
+/// Extents that one transaction should unmap at most: freeing each of them touches several blocks.
+pub const BUNMAP_MAX: usize = 32;
 
 /// What lies behind a part of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
