@@ -21,14 +21,14 @@ fn whole() -> Vec<u8> {
 }
 
 /// The payload, unpacked.
-fn payload() -> Vec<u8> {
+pub(super) fn payload() -> Vec<u8> {
     let mut record = whole();
     let (headers, payload) = record.split_at_mut(BLOCK);
     record::unpack(headers, payload);
     payload.to_vec()
 }
 
-fn regions(payload: &[u8]) -> Vec<&[u8]> {
+pub(super) fn regions(payload: &[u8]) -> Vec<&[u8]> {
     let geo = geo_v5();
     let ctx = Ctx::new(&geo, Location::of("log record"));
     let ops = op::ops(payload, 14, &ctx).map(Result::unwrap);

@@ -109,6 +109,16 @@ impl BufType {
         Self::ALL.get(usize::from(number)).copied().unwrap_or(Self::Other(number))
     }
 
+    /// The bits of `flags` that say this type.
+    pub fn flags(self) -> u16 {
+        let defined = || Self::ALL.iter().position(|&it| it == self);
+        let number = match self {
+            Self::Other(number) => number.into(),
+            _ => defined().and_then(|n| u16::try_from(n).ok()).unwrap_or(0),
+        };
+        number << 11
+    }
+
     /// True for every block of a directory: such blocks may lie in several pieces.
     pub fn is_dir(self) -> bool {
         matches!(

@@ -10,6 +10,7 @@ use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::exactly;
+use crate::bytes;
 use crate::ctx::Ctx;
 use crate::fault::{Expected, Fork, Verdict};
 use crate::layout::Layout;
@@ -220,6 +221,7 @@ const NUMBERS_V3: &[(usize, usize)] =
 /// `atime`, `mtime`, `ctime`; on version 3 also `crtime`.
 const TIMES: &[usize] = &[32, 40, 48];
 const CRTIME: usize = 144;
+const FLAGS2_OFFSET: usize = std::mem::offset_of!(LogDinode, flags2);
 
 impl LogDinode {
     /// Version 4's flush counter, which shares its place with `big_nextents`.
@@ -231,20 +233,37 @@ impl LogDinode {
     pub fn to_disk(&self) -> [u8; CORE_LEN] {
         let mut core = [0; CORE_LEN];
         core.copy_from_slice(self.as_bytes());
-        let v3 = self.version >= 3;
-        let bigtime = v3 && self.flags2.get() & FLAGS2_BIGTIME != 0;
-        for &(at, width) in NUMBERS.iter().chain(if v3 { NUMBERS_V3 } else { NUMBERS_V2 }) {
-            swap(&mut core, at, width);
-        }
-        for &at in TIMES.iter().chain(v3.then_some(&CRTIME)) {
-            if bigtime {
-                swap(&mut core, at, 8);
-            } else {
-                swap(&mut core, at, 4);
-                swap(&mut core, at.saturating_add(4), 4);
-            }
-        }
+        turn(&mut core, self.version, self.flags2.get());
         core
+    }
+
+    /// The core of a version 3 inode, `disk`, as the journal carries it; `None` where it is cut off.
+    pub fn from_disk(disk: &[u8]) -> Option<Self> {
+        let mut core: [u8; CORE_LEN] = *disk.first_chunk()?;
+        let flags2 = bytes::be64(&core, FLAGS2_OFFSET)?;
+        turn(&mut core, 3, flags2);
+        let mut core = Self::read_from_bytes(&core).ok()?;
+        core.next_unlinked = u32::MAX.into();
+        core.crc = 0.into();
+        core.lsn = 0.into();
+        Some(core)
+    }
+}
+
+/// Turns the numbers of a core from one byte order into the other.
+fn turn(core: &mut [u8; CORE_LEN], version: u8, flags2: u64) {
+    let v3 = version >= 3;
+    let bigtime = v3 && flags2 & FLAGS2_BIGTIME != 0;
+    for &(at, width) in NUMBERS.iter().chain(if v3 { NUMBERS_V3 } else { NUMBERS_V2 }) {
+        swap(core, at, width);
+    }
+    for &at in TIMES.iter().chain(v3.then_some(&CRTIME)) {
+        if bigtime {
+            swap(core, at, 8);
+        } else {
+            swap(core, at, 4);
+            swap(core, at.saturating_add(4), 4);
+        }
     }
 }
 

@@ -11,10 +11,12 @@
 //! | [`dquot`] | DQUOT, QUOTAOFF: quota records, which recovery here passes over |
 //! | [`intent`] | EFI, RUI, CUI, BUI, XMI and all done items: work promised, work done |
 //! | [`attri`] | ATTRI: an attribute or parent pointer to be set or removed |
+//! | [`encode`] | items of changed blocks and inodes, written |
 
 pub mod attri;
 pub mod buf;
 pub mod dquot;
+pub mod encode;
 pub mod icreate;
 pub mod inode;
 pub mod intent;
