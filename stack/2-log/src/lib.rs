@@ -48,7 +48,7 @@ pub use payload::Payload;
 pub use record::{Record, Records};
 pub use ring::Ring;
 pub use transaction::{Transaction, Transactions};
-pub use writer::{AppendError, Before, Committed, LogWriter};
+pub use writer::{AppendError, Before, Committed, LogWriter, Stats};
 
 /// What can go wrong with a journal.
 #[derive(Debug, thiserror::Error)]

@@ -193,6 +193,16 @@ impl LogWriter {
         self.stats
     }
 
+    /// The place `bytes` bytes behind the head: what stands under older LSNs is that old.
+    pub fn lsn_behind_head(&self, bytes: u64) -> Lsn {
+        let back = u32::try_from(bytes / BLOCK as u64).unwrap_or(u32::MAX).min(self.geo.log_bbs());
+        let (cycle, block) = (self.head.cycle(), self.head.block().0);
+        match block.checked_sub(back) {
+            Some(block) => Lsn::new(cycle, LogBlock(block)),
+            None => Lsn::new(previous_cycle(cycle), LogBlock(block + self.geo.log_bbs() - back)),
+        }
+    }
+
     /// Size of the whole journal in bytes.
     pub fn size(&self) -> u64 {
         u64::from(self.geo.log_bbs()) * BLOCK as u64

@@ -83,7 +83,7 @@ impl Ail {
                 batch.objects.iter().filter_map(move |object| due(lsn, object))
             })
             .collect();
-        all.sort_by_key(|due| due.address());
+        all.sort_by_key(Due::address);
         all
     }
 

@@ -11,15 +11,26 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use xfskit_units::Lsn;
+use xfskit_format::bytes;
+use xfskit_format::log::item::{Regions, encode};
+use xfskit_log::{AppendError, Before, LogWriter, Payload, Stats};
+use xfskit_units::{AgIno, Geometry, Lsn};
+use zerocopy::IntoBytes;
 
 use crate::buf::BufError;
-use crate::engine::{Engine, Listed};
-use crate::object::Object;
+use crate::engine::{Engine, Listed, TakenList};
+use crate::object::{Content, Home, Object};
+
+/// Where an inode's unlinked pointer stands in it, in bytes.
+const NEXT_UNLINKED: usize = 96;
 
 /// Why a checkpoint could not be written.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum JournalError {
+    #[error("the journal cannot be written: {0}")]
+    Append(#[from] AppendError),
+    #[error("the journal cannot be written: {0}")]
+    Log(#[from] xfskit_log::Error),
     #[error("metadata cannot be written back: {0}")]
     WriteBack(#[from] BufError),
 }
@@ -27,52 +38,113 @@ pub(crate) enum JournalError {
 /// The journal of a writable volume.
 #[derive(Debug)]
 pub struct Journal {
-    head: Lsn,
+    writer: LogWriter,
+    payload: Payload,
+    /// Start of the newest checkpoint: the tail where everything is in place.
+    last: Lsn,
 }
 
 impl Journal {
-    /// The journal, clean, whose next record begins at `head`.
-    pub fn new(head: Lsn) -> Self {
-        Self { head }
+    /// The journal behind `writer`: everything that it held before is in place.
+    pub fn new(writer: LogWriter) -> Self {
+        let last = writer.next_lsn();
+        Self { writer, payload: Payload::new(), last }
+    }
+
+    /// What was written so far.
+    pub fn stats(&self) -> Stats {
+        self.writer.stats()
+    }
+
+    /// Start LSN of the oldest checkpoint that is not in place yet.
+    fn tail(&self, engine: &Engine) -> Lsn {
+        engine.ail.tail().unwrap_or(self.last)
     }
 
     /// Writes all that is listed.
     pub(crate) fn checkpoint(&mut self, engine: &Engine) -> Result<(), JournalError> {
-        let taken = engine.take_list(format);
+        let Self { writer, payload, .. } = self;
+        payload.clear();
+        let lsn = writer.next_lsn();
+        let taken = engine.take_list(|listed| format(engine.geo(), listed, payload, lsn));
         taken.data.wait();
-        for (object, stale) in taken.objects.iter().zip(taken.formatted) {
+        if !taken.objects.is_empty() {
+            self.append(engine, &taken)?;
+        }
+        engine.is_durable(taken.number);
+        self.make_room(engine)
+    }
+
+    fn append(
+        &mut self,
+        engine: &Engine,
+        taken: &TakenList<Vec<bool>>,
+    ) -> Result<(), JournalError> {
+        let tail = self.tail(engine);
+        let written = self.writer.append(&self.payload, tail, Before::InPlace)?;
+        self.last = written.start;
+        for (object, &stale) in taken.objects.iter().zip(&taken.formatted) {
             match object.lsn() {
                 Some(lsn) if stale => engine.ail.remove(object, lsn),
                 None if stale => {}
-                _ => engine.ail.insert(Arc::clone(object), self.head),
+                _ => engine.ail.insert(Arc::clone(object), written.start),
             }
             object.pins.fetch_sub(1, Ordering::AcqRel);
         }
-        engine.is_durable(taken.number);
+        Ok(())
+    }
+
+    /// Writes back the oldest until at most half of the journal is in use.
+    fn make_room(&mut self, engine: &Engine) -> Result<(), JournalError> {
+        let (size, free) = (self.writer.size(), self.writer.free(self.tail(engine)));
+        if free < size / 2 {
+            engine.ail.push(engine, self.writer.lsn_behind_head(size / 4))?;
+        }
         Ok(())
     }
 
     /// Everything that is durable in the journal goes in place.
-    pub(crate) fn write_back_all(&mut self, engine: &Engine) -> Result<(), JournalError> {
+    pub(crate) fn write_back_all(engine: &Engine) -> Result<(), JournalError> {
         Ok(engine.ail.push(engine, Lsn(u64::MAX))?)
     }
 
     /// Marks the journal clean. Everything is in place.
-    pub(crate) fn unmount(&mut self, engine: &Engine) -> Result<(), JournalError> {
-        let flushed = engine.device().flush();
-        flushed.map_err(|error| JournalError::WriteBack(error.into()))
+    pub(crate) fn unmount(&mut self) -> Result<(), JournalError> {
+        Ok(self.writer.unmount()?)
     }
 }
 
 /// Copies what is listed into the payload; answers which objects were cancelled.
-fn format(listed: &Listed) -> Vec<bool> {
-    listed.objects.iter().map(|object| format_object(object)).collect()
+fn format(geo: &Geometry, listed: &Listed, payload: &mut Payload, lsn: Lsn) -> Vec<bool> {
+    for icreate in &listed.icreates {
+        payload.region(&[icreate.as_bytes()]);
+    }
+    let one = |object: &Arc<Object>| format_object(geo, object, payload, lsn);
+    listed.objects.iter().map(one).collect()
 }
 
-fn format_object(object: &Object) -> bool {
+fn format_object(geo: &Geometry, object: &Object, payload: &mut Payload, lsn: Lsn) -> bool {
     let mut content = object.lock.write();
-    content.listed = false;
-    content.dirty = crate::object::Chunks::default();
-    content.unlinked = false;
-    content.stale
+    let Content { bytes, dirty, listed, stale, unlinked, ordered, .. } = &mut *content;
+    let (dirty, unlinked) = (std::mem::take(dirty), std::mem::take(unlinked));
+    *listed = false;
+    let Some(image) = bytes.as_ref().map(|buf| &buf.bytes[..]) else { return *stale };
+    let runs: Vec<_> = dirty.runs(image.len()).collect();
+    match object.home() {
+        Home::Block(map) if *stale => map.iter().for_each(|place| encode::cancel(payload, place)),
+        Home::Block(_) if *ordered || runs.is_empty() => {}
+        Home::Block(map) => {
+            let pieces: Vec<_> = map.iter().collect();
+            encode::buf(payload, geo, image, &pieces, &runs, lsn);
+        }
+        Home::Inode { .. } if *stale => {}
+        Home::Inode { ino, cluster, offset } => {
+            encode::inode(payload, geo, *ino, (*cluster, *offset), image, &runs);
+            if unlinked {
+                let next = bytes::be32(image, NEXT_UNLINKED).filter(|&next| next != u32::MAX);
+                encode::unlinked(payload, *cluster, &[(*offset, next.map(AgIno))]);
+            }
+        }
+    }
+    *stale
 }

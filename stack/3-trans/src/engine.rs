@@ -321,7 +321,7 @@ impl Engine {
     pub fn unmount(&self) -> Result<(), TransError> {
         self.checkpoint()?;
         let mut journal = self.journal.lock();
-        let done = journal.write_back_all(self).and_then(|()| journal.unmount(self));
+        let done = Journal::write_back_all(self).and_then(|()| journal.unmount());
         done.map_err(|error| TransError::ShutDown(self.shut_down(&error.to_string())))
     }
 
@@ -330,7 +330,8 @@ impl Engine {
     /// # Errors
     /// As [`checkpoint`](Self::checkpoint).
     pub fn write_back(&self) -> Result<(), TransError> {
-        let done = self.journal.lock().write_back_all(self);
+        let _journal = self.journal.lock();
+        let done = Journal::write_back_all(self);
         done.map_err(|error| TransError::ShutDown(self.shut_down(&error.to_string())))
     }
 

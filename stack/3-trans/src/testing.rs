@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
-use xfskit_block::MemDevice;
-use xfskit_units::{ByteLen, Features, Geometry, Ino, Lsn, RfsBlock, Uuid, Version};
+use xfskit_block::{BlockDevice, MemDevice};
+use xfskit_format::log::seed_record;
+use xfskit_log::{Log, LogWriter};
+use xfskit_units::{ByteLen, ByteOffset, Daddr, Features, Geometry, Ino, RfsBlock, Uuid, Version};
 
 use crate::{BufCache, Delta, Engine, Journal};
 
@@ -49,10 +51,15 @@ pub(crate) fn geo() -> Geometry {
     }
 }
 
-/// An engine with 1,000 free blocks.
+/// An engine with 1,000 free blocks; blocks from 3000 on are nobody's.
 pub(crate) fn engine() -> Engine {
-    let dev = Arc::new(MemDevice::new(ByteLen(16 << 20)));
+    let dev: Arc<dyn BlockDevice> = Arc::new(MemDevice::new(ByteLen(16 << 20)));
+    let geo = geo();
+    let log_dev: Arc<dyn BlockDevice> = Arc::new(MemDevice::new(ByteLen(64 << 20)));
+    log_dev.write_at(ByteOffset(0), &seed_record(geo.uuid, 512, true)).unwrap();
+    let log = Log::open(&*log_dev, Daddr(0), &geo).unwrap();
+    let writer = LogWriter::new(&log, Arc::clone(&log_dev), Arc::clone(&dev), 32768).unwrap();
     let cache = Arc::new(BufCache::new(dev, 1 << 20));
     let counters = Delta { fdblocks: 1000, ..Delta::default() };
-    Engine::new(geo(), cache, Journal::new(Lsn(1 << 32)), counters, 100)
+    Engine::new(geo.clone(), cache, Journal::new(writer), counters, 100)
 }

@@ -85,7 +85,7 @@ impl Volume {
         let sb = read_superblock(&*dev)?;
         let geo = sb.geometry();
         let cache = Arc::new(BufCache::new(Arc::clone(&dev), options.cache_bytes));
-        let engine = writable::engine(&sb, Arc::clone(&cache), &replay, options)?;
+        let engine = writable::engine(&sb, Arc::clone(&cache), options)?;
         let log_head = None;
         let volume = Self {
             geo,

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use xfskit_block::BlockDevice;
 use xfskit_format::sb::{self, SbError, Superblock};
 use xfskit_format::{Ctx, Image};
+use xfskit_log::LogWriter;
+use xfskit_log::writer::RECORD_SIZE;
 use xfskit_trans::{BufCache, Delta, Engine, Held, Journal};
 use xfskit_units::AgNumber;
 use zerocopy::big_endian::{U16, U64};
@@ -14,6 +16,9 @@ use zerocopy::big_endian::{U16, U64};
 use crate::error::{Error, Result};
 use crate::recovery::{self, Replay};
 use crate::volume::{OpenOptions, Volume};
+
+/// Memory that a cached inode takes, in bytes, roughly: a part of the cache's limit goes to inodes.
+const INODE_COST: usize = 4096;
 
 /// Refuses, by name, what this code does not write.
 ///
@@ -68,7 +73,6 @@ pub(crate) fn recover(
 pub(crate) fn engine(
     sb: &Superblock,
     cache: Arc<BufCache>,
-    replay: &Replay,
     options: &OpenOptions,
 ) -> Result<Engine> {
     let counters = Delta {
@@ -76,8 +80,13 @@ pub(crate) fn engine(
         ifree: i64::try_from(sb.ifree.get()).unwrap_or(i64::MAX),
         fdblocks: i64::try_from(sb.fdblocks.get()).unwrap_or(i64::MAX),
     };
-    let journal = Journal::new(replay.head);
-    Ok(Engine::new(sb.geometry(), cache, journal, counters, options.cache_bytes / 4096))
+    let dev = Arc::clone(cache.device());
+    let geo = sb.geometry();
+    let log = recovery::open_log(&*dev, options.log_dev.as_deref(), &geo)?;
+    let log_dev = options.log_dev.as_ref().filter(|_| geo.logstart.is_none()).unwrap_or(&dev);
+    let writer = LogWriter::new(&log, Arc::clone(log_dev), Arc::clone(&dev), RECORD_SIZE)?;
+    let inodes = options.cache_bytes / INODE_COST;
+    Ok(Engine::new(geo.clone(), cache, Journal::new(writer), counters, inodes))
 }
 
 /// Quota is not counted here: like Linux mounted without quota, the superblock says so before the first
