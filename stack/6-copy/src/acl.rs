@@ -1,49 +1,189 @@
-//! POSIX ACLs in the text form that tar archives carry.
+//! POSIX ACLs: what programs get and set as `system.posix_acl_*`, and the text form that tar
+//! archives carry.
 
-/// `user::rwx,user:1000:r--,…` from the value of a `system.posix_acl_*` attribute; `None` where
-/// the value is not one.
-pub(crate) fn text(value: &[u8]) -> Option<String> {
-    let (version, entries) = value.split_first_chunk::<4>()?;
-    let (entries, rest) = entries.as_chunks::<8>();
-    if u32::from_le_bytes(*version) != 2 || !rest.is_empty() {
-        return None;
-    }
-    let entries: Option<Vec<String>> = entries.iter().copied().map(entry).collect();
-    Some(entries?.join(","))
+/// Version of the form that programs see.
+const VERSION: u32 = 2;
+
+const USER_OBJ: u16 = 0x01;
+const USER: u16 = 0x02;
+const GROUP_OBJ: u16 = 0x04;
+const GROUP: u16 = 0x08;
+const MASK: u16 = 0x10;
+const OTHER: u16 = 0x20;
+
+/// The id of an entry whose tag says it all.
+const NO_ID: u32 = u32::MAX;
+
+/// One entry, in the order in which Linux wants them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Entry {
+    tag: u16,
+    id: u32,
+    perm: u16,
 }
 
-/// One entry: tag and permissions in 16 bits each, then the user or group.
-fn entry([t0, t1, p0, p1, id @ ..]: [u8; 8]) -> Option<String> {
-    let id = u32::from_le_bytes(id);
-    let who = match u16::from_le_bytes([t0, t1]) {
-        0x01 => "user:".to_owned(),
-        0x02 => format!("user:{id}"),
-        0x04 => "group:".to_owned(),
-        0x08 => format!("group:{id}"),
-        0x10 => "mask:".to_owned(),
-        0x20 => "other:".to_owned(),
-        _ => return None,
+/// An ACL that Linux would accept: the three entries of the mode are there once each, and a mask
+/// where there are others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Acl(Vec<Entry>);
+
+impl Acl {
+    fn new(mut entries: Vec<Entry>) -> Option<Self> {
+        entries.sort_unstable();
+        let count = |tag| entries.iter().filter(|entry| entry.tag == tag).count();
+        let twice = entries.windows(2).any(|e| (e[0].tag, e[0].id) == (e[1].tag, e[1].id));
+        let base = [USER_OBJ, GROUP_OBJ, OTHER].iter().all(|&tag| count(tag) == 1);
+        let mask = count(MASK) == 1 || count(USER) + count(GROUP) == 0;
+        (base && mask && !twice).then_some(Self(entries))
+    }
+
+    /// From the value of a `system.posix_acl_*` attribute.
+    pub(crate) fn from_xattr(value: &[u8]) -> Option<Self> {
+        let (version, entries) = value.split_first_chunk::<4>()?;
+        let (entries, []) = entries.as_chunks::<8>() else { return None };
+        if u32::from_le_bytes(*version) != VERSION {
+            return None;
+        }
+        let entry = |&[t0, t1, p0, p1, id @ ..]: &[u8; 8]| {
+            let (tag, perm) = (u16::from_le_bytes([t0, t1]), u16::from_le_bytes([p0, p1]));
+            let id = match tag {
+                USER | GROUP => u32::from_le_bytes(id),
+                USER_OBJ | GROUP_OBJ | MASK | OTHER => NO_ID,
+                _ => return None,
+            };
+            (perm <= 7).then_some(Entry { tag, id, perm })
+        };
+        Self::new(entries.iter().map(entry).collect::<Option<_>>()?)
+    }
+
+    /// The value of a `system.posix_acl_*` attribute.
+    pub(crate) fn to_xattr(&self) -> Vec<u8> {
+        let mut value = VERSION.to_le_bytes().to_vec();
+        for entry in &self.0 {
+            value.extend(entry.tag.to_le_bytes());
+            value.extend(entry.perm.to_le_bytes());
+            value.extend(entry.id.to_le_bytes());
+        }
+        value
+    }
+
+    /// From text such as `user::rwx,user:1000:r--,group::r-x,mask::r-x,other::---`. Entries may
+    /// also stand on lines, and end with the number of the user or group that they name
+    /// (`user:jane:r--:1000`). A name without its number is an error: whose it is depends on the
+    /// machine.
+    pub(crate) fn from_text(text: &[u8]) -> Result<Self, String> {
+        let text = std::str::from_utf8(text).map_err(|_| "not text".to_owned())?;
+        let entries = text.split([',', '\n']).map(str::trim);
+        let entries = entries.filter(|entry| !entry.is_empty() && !entry.starts_with('#'));
+        let entries = entries.map(entry_of_text).collect::<Result<Vec<_>, _>>()?;
+        Self::new(entries).ok_or_else(|| "entries missing or double".to_owned())
+    }
+
+    /// As text, with numbers for users and groups.
+    pub(crate) fn to_text(&self) -> String {
+        let entries: Vec<String> = self.0.iter().map(|entry| text_of_entry(*entry)).collect();
+        entries.join(",")
+    }
+
+    /// True where a mode says as much.
+    pub(crate) fn is_minimal(&self) -> bool {
+        self.0.len() == 3
+    }
+
+    /// The nine permission bits of a mode that go with it.
+    pub(crate) fn perm(&self) -> u16 {
+        let of = |tag| self.0.iter().find(|entry| entry.tag == tag).map(|entry| entry.perm);
+        let group = of(MASK).or(of(GROUP_OBJ)).unwrap_or(0);
+        of(USER_OBJ).unwrap_or(0) << 6 | group << 3 | of(OTHER).unwrap_or(0)
+    }
+}
+
+fn entry_of_text(entry: &str) -> Result<Entry, String> {
+    let wrong = || format!("no entry of an ACL: {entry:?}");
+    let fields: Vec<&str> = entry.strip_prefix("default:").unwrap_or(entry).split(':').collect();
+    let (word, who, perm, number) = match *fields {
+        [word, perm] => (word, "", perm, None),
+        [word, who, perm] => (word, who, perm, None),
+        [word, who, perm, number] => (word, who, perm, Some(number)),
+        _ => return Err(wrong()),
     };
-    let perm = u16::from_le_bytes([p0, p1]);
+    let tag = match (word, who.is_empty()) {
+        ("user" | "u", true) => USER_OBJ,
+        ("user" | "u", false) => USER,
+        ("group" | "g", true) => GROUP_OBJ,
+        ("group" | "g", false) => GROUP,
+        ("mask" | "m", true) => MASK,
+        ("other" | "o", true) => OTHER,
+        _ => return Err(wrong()),
+    };
+    let id = match tag {
+        USER | GROUP => number.unwrap_or(who).trim().parse().map_err(|_| {
+            format!("ACL for {who:?} by name; make the archive with --numeric-owner")
+        })?,
+        _ => NO_ID,
+    };
+    // What follows a blank is a comment (`#effective:r--`).
+    let perm = perm.split_whitespace().next().unwrap_or("");
+    let bits = perm.bytes().map(|b| match b {
+        b'r' => Ok(4),
+        b'w' => Ok(2),
+        b'x' => Ok(1),
+        b'-' => Ok(0),
+        _ => Err(wrong()),
+    });
+    let perm = bits.reduce(|a, b| Ok(a? | b?)).unwrap_or(Ok(0))?;
+    Ok(Entry { tag, id, perm })
+}
+
+fn text_of_entry(Entry { tag, id, perm }: Entry) -> String {
+    let who = match tag {
+        USER_OBJ => "user:".to_owned(),
+        USER => format!("user:{id}"),
+        GROUP_OBJ => "group:".to_owned(),
+        GROUP => format!("group:{id}"),
+        MASK => "mask:".to_owned(),
+        _ => "other:".to_owned(),
+    };
     let bit = |mask, c| if perm & mask != 0 { c } else { '-' };
-    Some(format!("{who}:{}{}{}", bit(4, 'r'), bit(2, 'w'), bit(1, 'x')))
+    format!("{who}:{}{}{}", bit(4, 'r'), bit(2, 'w'), bit(1, 'x'))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const VALUE: &[u8] = b"\x02\0\0\0\
+        \x01\0\x06\0\xff\xff\xff\xff\
+        \x02\0\x04\0\xe8\x03\0\0\
+        \x04\0\x04\0\xff\xff\xff\xff\
+        \x10\0\x05\0\xff\xff\xff\xff\
+        \x20\0\0\0\xff\xff\xff\xff";
+    const TEXT: &str = "user::rw-,user:1000:r--,group::r--,mask::r-x,other::---";
+
     #[test]
     fn an_acl_reads_as_setfacl_writes_it() {
-        let value = b"\x02\0\0\0\
-            \x01\0\x06\0\xff\xff\xff\xff\
-            \x02\0\x04\0\xe8\x03\0\0\
-            \x04\0\x04\0\xff\xff\xff\xff\
-            \x10\0\x04\0\xff\xff\xff\xff\
-            \x20\0\0\0\xff\xff\xff\xff";
-        let expected = "user::rw-,user:1000:r--,group::r--,mask::r--,other::---";
-        assert_eq!(text(value).as_deref(), Some(expected));
-        assert_eq!(text(&value[..10]), None);
-        assert_eq!(text(b""), None);
+        let acl = Acl::from_xattr(VALUE).unwrap();
+        assert_eq!(acl.to_text(), TEXT);
+        assert_eq!(acl.to_xattr(), VALUE);
+        assert_eq!((acl.perm(), acl.is_minimal()), (0o650, false));
+        assert_eq!(Acl::from_xattr(&VALUE[..12]), None);
+        assert_eq!(Acl::from_xattr(&VALUE[..10]), None);
+        assert_eq!(Acl::from_xattr(b""), None);
+    }
+
+    #[test]
+    fn the_text_forms_of_archives_are_the_same_acl() {
+        let acl = Acl::from_xattr(VALUE).unwrap();
+        for text in [
+            TEXT,
+            "mask::r-x\nuser::rw-\ngroup::r--\t#effective:r--\nuser:jane:r--:1000\nother::---\n",
+            "u::rw,u:1000:r,g::r,m::rx,o::",
+        ] {
+            assert_eq!(Acl::from_text(text.as_bytes()).as_ref(), Ok(&acl), "{text}");
+        }
+        for wrong in ["", "user::rw-", "user:jane:r--,user::r,group::r,mask::r,other::r", "x:y"] {
+            assert!(Acl::from_text(wrong.as_bytes()).is_err(), "{wrong}");
+        }
+        assert!(Acl::from_text(b"user::rwx,group::r-x,other::r-x").unwrap().is_minimal());
     }
 }

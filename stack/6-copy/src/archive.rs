@@ -276,7 +276,7 @@ impl Pax {
                 b"system.posix_acl_default" => Some("SCHILY.acl.default"),
                 _ => None,
             };
-            match acl.zip(acl::text(value)) {
+            match acl.zip(acl::Acl::from_xattr(value).map(|acl| acl.to_text())) {
                 Some((key, text)) => pax.text(key, &text),
                 None => pax.record_key(&[b"SCHILY.xattr.".to_vec(), escaped(name)].concat(), value),
             }

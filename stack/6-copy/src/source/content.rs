@@ -84,6 +84,18 @@ enum From<'t> {
 }
 
 impl Stores {
+    /// The number of the next directory.
+    pub(super) fn next_dir(&self) -> Result<u16, SourceError> {
+        u16::try_from(self.dirs.len()).map_err(|_| too_many_layers())
+    }
+
+    /// Adds a file, and tells its number.
+    pub(super) fn add_file(&mut self, file: File) -> Result<u16, SourceError> {
+        let number = u16::try_from(self.files.len()).map_err(|_| too_many_layers())?;
+        self.files.push(file);
+        Ok(number)
+    }
+
     /// Opens what lies at `place`; `path` is the node's, and its file has `size` bytes.
     pub(super) fn open<'t>(
         &'t self,
@@ -105,6 +117,10 @@ impl Stores {
         };
         Ok(Content { size, from, path })
     }
+}
+
+fn too_many_layers() -> SourceError {
+    SourceError::Unfit { path: b"/".to_vec(), what: "a tree of more than 65536 layers".into() }
 }
 
 impl Content<'_> {

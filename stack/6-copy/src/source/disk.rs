@@ -4,6 +4,7 @@
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{self, FileType, Mode, OFlags};
@@ -12,7 +13,7 @@ use rustix::io::Errno;
 use super::SourceError;
 
 /// Longest path that one call takes, with its closing zero.
-const PATH_MAX: usize = 4096;
+pub(super) const PATH_MAX: usize = 4096;
 const PLACE: OFlags =
     OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 /// Not blocking: a named pipe in the place of a file must not hold us up.
@@ -37,12 +38,18 @@ impl Root {
 
     /// `path` below it, as messages show it.
     pub(super) fn shown(&self, path: &[u8]) -> Vec<u8> {
-        let mut shown = self.path.as_os_str().as_bytes().to_vec();
-        if !path.is_empty() {
-            shown.push(b'/');
-            shown.extend_from_slice(path);
-        }
+        let mut shown = Vec::new();
+        self.show(&mut shown, path);
         shown
+    }
+
+    /// Appends `path` below it, as programs know it, to `to`.
+    pub(super) fn show(&self, to: &mut Vec<u8>, path: &[u8]) {
+        to.extend_from_slice(self.path.as_os_str().as_bytes());
+        if !path.is_empty() {
+            to.push(b'/');
+            to.extend_from_slice(path);
+        }
     }
 
     /// Opens the regular file at `path` below it, which should have `size` bytes.
@@ -80,4 +87,9 @@ impl Root {
             other => other,
         }
     }
+}
+
+/// Device and inode number of the file `path`; `None` where there is none.
+pub(super) fn identity(path: &Path) -> Option<(u64, u64)> {
+    std::fs::metadata(path).ok().map(|meta| (meta.dev(), meta.ino()))
 }

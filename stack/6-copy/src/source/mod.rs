@@ -20,6 +20,14 @@ pub mod content;
 pub mod tree;
 
 mod disk;
+mod draft;
+mod walk;
+mod xattr;
+
+#[cfg(test)]
+mod tests;
+
+use draft::Draft;
 
 pub use content::{Content, Segment};
 pub use tree::{Kind, Meta, Node, NodeId, Tree, Xattr};
@@ -143,9 +151,28 @@ pub type OnProgress<'a> = &'a (dyn Fn(Progress) -> ControlFlow<()> + Sync);
 /// # Errors
 /// Where a source cannot be read, or holds what XFS cannot.
 pub fn read_tree(
-    _sources: &[Source],
-    _options: &SourceOptions,
-    _progress: OnProgress<'_>,
+    sources: &[Source],
+    options: &SourceOptions,
+    on_progress: OnProgress<'_>,
 ) -> Result<Tree, SourceError> {
-    Ok(Tree::empty())
+    let exclude: Vec<(u64, u64)> =
+        options.exclude.iter().filter_map(|path| disk::identity(path)).collect();
+    let mut draft = Draft::new();
+    let mut progress = Progress::default();
+    for source in sources {
+        match source {
+            Source::Dir(path) => {
+                let number = draft.stores.next_dir()?;
+                let root = disk::Root::open(path)?;
+                walk::walk(&mut draft, &root, number, &exclude, &mut progress, on_progress)?;
+                draft.stores.dirs.push(root);
+            }
+            Source::Tar(_) | Source::Stdin => {}
+        }
+    }
+    let mut tree = draft.finish()?;
+    if let Some(epoch) = options.epoch {
+        tree.clamp_times(epoch);
+    }
+    Ok(tree)
 }

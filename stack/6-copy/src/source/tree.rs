@@ -10,6 +10,7 @@
 //! 4. Names have 1 to 255 bytes, neither `/` nor NUL among them, and are not `.` or `..`.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use xfskit_format::attr::Namespace;
 use xfskit_format::timestamp::Timestamp;
@@ -147,7 +148,7 @@ pub struct Tree {
     /// Names and targets of symbolic links.
     pub(super) text: Vec<u8>,
     /// Sets of attributes, each sorted by namespace and name; the first is empty.
-    pub(super) xattrs: Vec<Box<[Xattr]>>,
+    pub(super) xattrs: Vec<Arc<[Xattr]>>,
     /// Where files' contents lie.
     pub(super) places: Vec<Place>,
     /// What they lie in.
@@ -169,7 +170,7 @@ impl Tree {
         Self {
             nodes: vec![root],
             text: Vec::new(),
-            xattrs: vec![Box::default()],
+            xattrs: vec![Arc::from([])],
             places: Vec::new(),
             stores: Stores::default(),
         }
@@ -262,5 +263,14 @@ impl Tree {
             return Ok(Segment::whole(size));
         }
         self.open(id)?.segments()
+    }
+
+    /// Makes all times that are later than `epoch` equal to it; access times become modification
+    /// times.
+    pub(super) fn clamp_times(&mut self, epoch: Timestamp) {
+        for node in &mut self.nodes {
+            node.meta.mtime = node.meta.mtime.min(epoch);
+            node.meta.atime = node.meta.mtime;
+        }
     }
 }

@@ -1,0 +1,400 @@
+//! A tree in the making: layers change it entry by entry, then it is numbered and becomes a
+//! [`Tree`].
+//!
+//! Here names and inodes are apart, as on disk: an inode that lost a name to a later layer lives on
+//! under its other names, and one that lost all is left behind when the tree is numbered.
+
+use std::collections::{BTreeMap, HashMap};
+use std::mem;
+use std::sync::Arc;
+
+use super::content::{Place, Stores};
+use super::tree::{ContentId, Kind, Meta, Node, NodeId, Text, Tree, Xattr, XattrsId};
+use super::{SourceError, xattr};
+
+/// The number of an inode in its [`Draft`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct InodeId(u32);
+
+/// What an inode is to be.
+#[derive(Clone, Debug)]
+pub(super) enum What {
+    Dir,
+    File { size: u64, content: ContentId },
+    Symlink(Box<[u8]>),
+    Char { major: u32, minor: u32 },
+    Block { major: u32, minor: u32 },
+    Fifo,
+    Socket,
+}
+
+#[derive(Debug)]
+struct Inode {
+    meta: Meta,
+    xattrs: XattrsId,
+    form: Form,
+}
+
+/// [`What`], with the place of a directory's entries.
+#[derive(Debug)]
+enum Form {
+    Dir(u32),
+    Other(What),
+}
+
+/// Names to inodes.
+type Entries = BTreeMap<Box<[u8]>, InodeId>;
+
+/// The tree in the making.
+#[derive(Debug)]
+pub(super) struct Draft {
+    inodes: Vec<Inode>,
+    dirs: Vec<Entries>,
+    pub(super) xattrs: Interned<Arc<[Xattr]>>,
+    places: Interned<Place>,
+    pub(super) stores: Stores,
+}
+
+/// Values of which many are equal, each kept once and numbered.
+#[derive(Debug)]
+pub(super) struct Interned<T> {
+    values: Vec<T>,
+    numbers: HashMap<T, u32>,
+}
+
+impl<T: Clone + Eq + std::hash::Hash> Interned<T> {
+    pub(super) fn new(values: Vec<T>) -> Self {
+        let numbers = values.iter().cloned().zip(0..).collect();
+        Self { values, numbers }
+    }
+
+    /// The number of `value`; `None` where 32 bits have no more numbers.
+    pub(super) fn number(&mut self, value: T) -> Option<u32> {
+        if let Some(&number) = self.numbers.get(&value) {
+            return Some(number);
+        }
+        let number = self.push(value.clone())?;
+        self.numbers.insert(value, number);
+        Some(number)
+    }
+
+    /// A number of its own for `value`, whose like will not come again.
+    fn push(&mut self, value: T) -> Option<u32> {
+        let number = u32::try_from(self.values.len()).ok()?;
+        self.values.push(value);
+        Some(number)
+    }
+
+    pub(super) fn get(&self, number: u32) -> &T {
+        &self.values[number as usize]
+    }
+
+    pub(super) fn into_values(self) -> Vec<T> {
+        self.values
+    }
+}
+
+/// More than a [`Tree`] can number.
+fn too_many(path: &[u8]) -> SourceError {
+    SourceError::Unfit { path: path.to_vec(), what: "more than 2^32 of a kind in one tree".into() }
+}
+
+/// Hops over symbolic links on the way to one directory, as Linux counts them.
+const LINKS_MAX: u32 = 40;
+
+impl Draft {
+    pub(super) const ROOT: InodeId = InodeId(0);
+
+    /// An empty root.
+    pub(super) fn new() -> Self {
+        let meta = Meta { perm: 0o755, ..Meta::default() };
+        let root = Inode { meta, xattrs: XattrsId::default(), form: Form::Dir(0) };
+        Self {
+            inodes: vec![root],
+            dirs: vec![Entries::new()],
+            xattrs: Interned::new(vec![Arc::from([])]),
+            places: Interned::new(Vec::new()),
+            stores: Stores::default(),
+        }
+    }
+
+    fn inode(&self, id: InodeId) -> &Inode {
+        &self.inodes[id.0 as usize]
+    }
+
+    fn entries(&mut self, dir: InodeId) -> Option<&mut Entries> {
+        match self.inode(dir).form {
+            Form::Dir(entries) => self.dirs.get_mut(entries as usize),
+            Form::Other(_) => None,
+        }
+    }
+
+    pub(super) fn lookup(&self, dir: InodeId, name: &[u8]) -> Option<InodeId> {
+        match self.inode(dir).form {
+            Form::Dir(entries) => self.dirs[entries as usize].get(name).copied(),
+            Form::Other(_) => None,
+        }
+    }
+
+    pub(super) fn is_dir(&self, id: InodeId) -> bool {
+        matches!(self.inode(id).form, Form::Dir(_))
+    }
+
+    /// Keeps a set of attributes, sorted by namespace and name.
+    pub(super) fn keep_xattrs(
+        &mut self,
+        path: &[u8],
+        xattrs: Vec<Xattr>,
+    ) -> Result<XattrsId, SourceError> {
+        if xattrs.is_empty() {
+            return Ok(XattrsId::default());
+        }
+        self.xattrs.number(xattrs.into()).map(XattrsId).ok_or_else(|| too_many(path))
+    }
+
+    /// Keeps the place of a content.
+    pub(super) fn keep_place(
+        &mut self,
+        path: &[u8],
+        place: Place,
+    ) -> Result<ContentId, SourceError> {
+        let number = match place {
+            Place::Hole | Place::Disk { .. } => self.places.number(place),
+            place => self.places.push(place),
+        };
+        number.map(ContentId).ok_or_else(|| too_many(path))
+    }
+
+    /// Gives directory `dir` the metadata of a later layer.
+    pub(super) fn set(&mut self, dir: InodeId, meta: Meta, xattrs: XattrsId) {
+        let inode = &mut self.inodes[dir.0 as usize];
+        (inode.meta, inode.xattrs) = (meta, xattrs);
+    }
+
+    /// Makes `name` in `dir`; a directory that is there already keeps what it holds, all else that
+    /// is there gives way.
+    pub(super) fn put(
+        &mut self,
+        dir: InodeId,
+        name: &[u8],
+        meta: Meta,
+        xattrs: XattrsId,
+        what: What,
+    ) -> Result<InodeId, SourceError> {
+        check_name(name)?;
+        if let What::Symlink(target) = &what {
+            xattr::check_target(name, target)?;
+        }
+        let form = match what {
+            What::Dir => match self.lookup(dir, name).filter(|&there| self.is_dir(there)) {
+                Some(there) => {
+                    self.set(there, meta, xattrs);
+                    return Ok(there);
+                }
+                None => {
+                    let entries = u32::try_from(self.dirs.len()).map_err(|_| too_many(name))?;
+                    self.dirs.push(Entries::new());
+                    Form::Dir(entries)
+                }
+            },
+            other => Form::Other(other),
+        };
+        let id = u32::try_from(self.inodes.len()).map(InodeId).map_err(|_| too_many(name))?;
+        self.inodes.push(Inode { meta, xattrs, form });
+        self.link(dir, name, id)?;
+        Ok(id)
+    }
+
+    /// Makes `name` in `dir` a name of `inode`.
+    pub(super) fn link(
+        &mut self,
+        dir: InodeId,
+        name: &[u8],
+        inode: InodeId,
+    ) -> Result<(), SourceError> {
+        check_name(name)?;
+        if let Some(entries) = self.entries(dir) {
+            entries.insert(name.into(), inode);
+        }
+        Ok(())
+    }
+
+    /// Removes `name` from `dir`, with all below it.
+    pub(super) fn remove(&mut self, dir: InodeId, name: &[u8]) {
+        if let Some(entries) = self.entries(dir) {
+            entries.remove(name);
+        }
+    }
+
+    /// Empties `dir`, but for what `keep` keeps.
+    pub(super) fn empty(&mut self, dir: InodeId, keep: impl Fn(InodeId) -> bool) {
+        if let Some(entries) = self.entries(dir) {
+            entries.retain(|_, &mut inode| keep(inode));
+        }
+    }
+
+    /// The inode at `path`, following symbolic links within the tree but for the last name.
+    pub(super) fn find(&self, path: &[u8]) -> Option<InodeId> {
+        let mut names = parts(path);
+        let Some(name) = names.next_back() else { return Some(Self::ROOT) };
+        self.lookup(self.resolve(names)?, name)
+    }
+
+    /// The directory reached by `names`, following symbolic links: `None` where there is none.
+    fn resolve<'n>(&self, names: impl DoubleEndedIterator<Item = &'n [u8]>) -> Option<InodeId> {
+        let mut names: Vec<Vec<u8>> = names.rev().map(<[u8]>::to_vec).collect();
+        let mut links = 0;
+        // The way down, so that `..` in a link's target can go up again; the root is its own parent.
+        let mut way = vec![Self::ROOT];
+        while let Some(name) = names.pop() {
+            let at = way.last().copied().unwrap_or(Self::ROOT);
+            if name == b".." {
+                if way.len() > 1 {
+                    way.pop();
+                }
+                continue;
+            }
+            let next = self.lookup(at, &name)?;
+            match &self.inode(next).form {
+                Form::Dir(_) => way.push(next),
+                Form::Other(What::Symlink(target)) => {
+                    links += 1;
+                    if links > LINKS_MAX {
+                        return None;
+                    }
+                    if target.first() == Some(&b'/') {
+                        way.truncate(1);
+                    }
+                    names.extend(parts(target).rev().map(<[u8]>::to_vec));
+                }
+                Form::Other(_) => return None,
+            }
+        }
+        way.last().copied()
+    }
+
+    /// The directory at `path`; what is missing of it is made, with permissions 0755, of user 0,
+    /// from 1970. `None` where something else is in the way.
+    pub(super) fn dir_at(&mut self, path: &[u8]) -> Result<Option<InodeId>, SourceError> {
+        if let Some(found) = self.resolve(parts(path)) {
+            return Ok(Some(found));
+        }
+        let names: Vec<&[u8]> = parts(path).collect();
+        let mut at = Self::ROOT;
+        for (depth, name) in names.iter().enumerate() {
+            at = match self.lookup(at, name) {
+                Some(there) if self.is_dir(there) => there,
+                Some(_) => match self.resolve(names[..=depth].iter().copied()) {
+                    Some(there) => there,
+                    None => return Ok(None),
+                },
+                None => {
+                    let meta = Meta { perm: 0o755, ..Meta::default() };
+                    self.put(at, name, meta, XattrsId::default(), What::Dir)?
+                }
+            };
+        }
+        Ok(Some(at))
+    }
+
+    /// Numbers what can be reached from the root.
+    pub(super) fn finish(mut self) -> Result<Tree, SourceError> {
+        let mut tree = Tree::empty();
+        let mut first_names = vec![None; self.inodes.len()];
+        self.node(Self::ROOT, &mut tree.nodes[0]);
+        let mut open = vec![(NodeId::ROOT, Self::ROOT)];
+        while let Some((node, dir)) = open.pop() {
+            let entries = self.entries(dir).map(mem::take).unwrap_or_default();
+            let number = |count: usize| u32::try_from(count).map_err(|_| too_many(b"/"));
+            let first = number(tree.nodes.len())?;
+            let count = number(entries.len())?;
+            tree.nodes[node.index()].kind = Kind::Dir { first, count };
+            number(tree.nodes.len() + entries.len())?;
+            let mut dirs = Vec::new();
+            for (id, (name, inode)) in (first..).map(NodeId).zip(entries) {
+                let mut made = Node { parent: node, name: keep(&mut tree.text, &name)?, ..blank() };
+                let first_name: &mut Option<NodeId> = &mut first_names[inode.0 as usize];
+                if let Some(target) = *first_name {
+                    made.kind = Kind::HardLink(target);
+                    tree.nodes[target.index()].nlink += 1;
+                } else {
+                    *first_name = Some(id);
+                    self.node(inode, &mut made);
+                    if let Form::Other(What::Symlink(target)) = &self.inode(inode).form {
+                        made.target = keep(&mut tree.text, target)?;
+                    }
+                    if self.is_dir(inode) {
+                        tree.nodes[node.index()].nlink += 1;
+                        dirs.push((id, inode));
+                    }
+                }
+                tree.nodes.push(made);
+            }
+            open.extend(dirs.into_iter().rev());
+        }
+        tree.xattrs = self.xattrs.into_values();
+        tree.places = self.places.into_values();
+        tree.stores = self.stores;
+        Ok(tree)
+    }
+
+    /// Gives `node` what `inode` has; where a directory's children are is still to come.
+    fn node(&self, inode: InodeId, node: &mut Node) {
+        let Inode { meta, xattrs, form } = self.inode(inode);
+        (node.meta, node.xattrs, node.nlink) = (*meta, *xattrs, 1);
+        node.kind = match form {
+            Form::Dir(_) | Form::Other(What::Dir) => {
+                node.nlink = 2;
+                Kind::Dir { first: 0, count: 0 }
+            }
+            Form::Other(What::File { size, content }) => {
+                Kind::File { size: *size, content: *content }
+            }
+            // Checked when it was put.
+            Form::Other(What::Symlink(target)) => {
+                Kind::Symlink { len: u16::try_from(target.len()).unwrap_or(u16::MAX) }
+            }
+            &Form::Other(What::Char { major, minor }) => Kind::Char { major, minor },
+            &Form::Other(What::Block { major, minor }) => Kind::Block { major, minor },
+            Form::Other(What::Fifo) => Kind::Fifo,
+            Form::Other(What::Socket) => Kind::Socket,
+        };
+    }
+}
+
+/// A node to be filled in.
+fn blank() -> Node {
+    Node {
+        kind: Kind::Fifo,
+        meta: Meta::default(),
+        nlink: 0,
+        parent: NodeId::ROOT,
+        name: Text::default(),
+        target: Text::default(),
+        xattrs: XattrsId::default(),
+    }
+}
+
+/// Keeps `bytes`, at most 65535 of them, in `text`.
+fn keep(text: &mut Vec<u8>, bytes: &[u8]) -> Result<Text, SourceError> {
+    let at = u32::try_from(text.len()).map_err(|_| too_many(bytes))?;
+    let len = u16::try_from(bytes.len()).map_err(|_| too_many(bytes))?;
+    text.extend_from_slice(bytes);
+    Ok(Text { at, len })
+}
+
+/// The names of a path: what is between slashes, without `.` and nothing.
+pub(super) fn parts(path: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
+    path.split(|&b| b == b'/').filter(|part| !part.is_empty() && part != b".")
+}
+
+/// Refuses what cannot be a name (invariant 4 of [`tree`](super::tree)).
+fn check_name(name: &[u8]) -> Result<(), SourceError> {
+    let what = match name {
+        b"" | b"." | b".." => "no name for a file",
+        _ if name.contains(&b'/') || name.contains(&0) => "a name with a slash or a zero in it",
+        _ if name.len() > xfskit_format::dir::NAME_MAX => "longer than the 255 bytes of a name",
+        _ => return Ok(()),
+    };
+    Err(SourceError::Unfit { path: name.to_vec(), what: what.into() })
+}

@@ -1,0 +1,118 @@
+//! Directories as sources.
+
+use super::*;
+
+#[test]
+fn a_directory_is_read_with_everything_in_it() {
+    let dir = tempfile::tempdir().unwrap();
+    if !furnish(dir.path()) {
+        return;
+    }
+    let tree = read(&[Source::Dir(dir.path().into())]);
+    assert_same(&tree, dir.path(), EVERYTHING);
+    let plain = at(&tree, b"zz-link"); // the root is numbered first
+    assert_eq!(tree.node(at(&tree, b"sub/plain")).kind, Kind::HardLink(plain));
+    assert_eq!(tree.node(plain).nlink, 3);
+    assert_eq!(tree.segments(at(&tree, b"hole")).unwrap(), []);
+    assert_eq!(tree.segments(at(&tree, b"sparse")).unwrap().len(), 2);
+    assert!(tree.xattrs(plain).iter().any(|x| x.namespace == Namespace::Trusted));
+}
+
+#[test]
+fn reading_twice_gives_the_same_numbers() {
+    let dir = tempfile::tempdir().unwrap();
+    for i in 0..3000 {
+        fs::create_dir_all(dir.path().join(format!("{}", i % 7))).unwrap();
+        fs::write(dir.path().join(format!("{}/{i}", i % 7)), b"").unwrap();
+        if i % 5 == 0 {
+            let (old, new) = (format!("{}/{i}", i % 7), format!("{}/link{i}", (i + 1) % 2));
+            fs::create_dir_all(dir.path().join(format!("{}", (i + 1) % 2))).unwrap();
+            fs::hard_link(dir.path().join(old), dir.path().join(new)).unwrap();
+        }
+    }
+    let shape = |tree: &Tree| -> Vec<(Vec<u8>, NodeId)> {
+        tree.ids().map(|id| (tree.path(id), tree.inode(id))).collect()
+    };
+    let once = shape(&read(&[Source::Dir(dir.path().into())]));
+    for _ in 0..5 {
+        assert_eq!(shape(&read(&[Source::Dir(dir.path().into())])), once);
+    }
+}
+
+#[test]
+fn paths_longer_than_a_call_takes_are_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let name = "d".repeat(200);
+    let mut at = sys::open(dir.path(), sys::OFlags::PATH, Mode::empty()).unwrap();
+    for _ in 0..50 {
+        sys::mkdirat(&at, &name, Mode::from_raw_mode(0o755)).unwrap();
+        at = sys::openat(&at, &name, sys::OFlags::PATH, Mode::empty()).unwrap();
+    }
+    let flags = sys::OFlags::CREATE | sys::OFlags::WRONLY;
+    let file = sys::openat(&at, "file", flags, Mode::from_raw_mode(0o644)).unwrap();
+    rustix::io::write(&file, b"far below").unwrap();
+    let attr = rustix::fs::fsetxattr(&file, "user.deep", b"1", XattrFlags::empty());
+    let tree = read(&[Source::Dir(dir.path().into())]);
+    let path = format!("{}/file", vec![name; 50].join("/"));
+    assert_eq!(content(&tree, path.as_bytes()), b"far below");
+    if attr.is_ok() {
+        assert_eq!(tree.xattrs(super::at(&tree, path.as_bytes())).len(), 1);
+    }
+}
+
+#[test]
+fn a_file_that_changes_its_size_is_an_error_that_names_it() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("file"), b"12345").unwrap();
+    let tree = read(&[Source::Dir(dir.path().into())]);
+    fs::write(dir.path().join("file"), b"123").unwrap();
+    let error = tree.open(at(&tree, b"file")).unwrap_err();
+    assert!(matches!(error, SourceError::Changed { .. }), "{error}");
+    assert!(error.to_string().contains("/file: changed"), "{error}");
+    fs::remove_file(dir.path().join("file")).unwrap();
+    symlink("/etc/passwd", dir.path().join("file")).unwrap();
+    assert!(matches!(tree.open(at(&tree, b"file")), Err(SourceError::Changed { .. })));
+}
+
+#[test]
+fn the_image_itself_is_left_out() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("image"), b"").unwrap();
+    fs::write(dir.path().join("other"), b"").unwrap();
+    let options =
+        SourceOptions { exclude: vec![dir.path().join("image")], ..SourceOptions::default() };
+    let tree = read_tree(&[Source::Dir(dir.path().into())], &options, PROGRESS).unwrap();
+    assert_eq!(paths(&tree), ["other"]);
+}
+
+#[test]
+fn an_epoch_bounds_all_times() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("file"), b"").unwrap();
+    let epoch = Timestamp { sec: 1_000_000, nsec: 0 };
+    let options = SourceOptions { epoch: Some(epoch), ..SourceOptions::default() };
+    let tree = read_tree(&[Source::Dir(dir.path().into())], &options, PROGRESS).unwrap();
+    assert!(tree.ids().all(|id| tree.node(id).meta.mtime == epoch));
+    assert!(tree.ids().all(|id| tree.node(id).meta.atime == epoch));
+}
+
+#[test]
+fn what_xfs_cannot_hold_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    symlink("t".repeat(1024), dir.path().join("long")).unwrap();
+    let error = read_tree(&[Source::Dir(dir.path().into())], &SourceOptions::default(), PROGRESS);
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains("/long: ") && error.contains("1023"), "{error}");
+    let gone = read_tree(&[Source::Dir("/no/such".into())], &SourceOptions::default(), PROGRESS);
+    assert!(gone.unwrap_err().to_string().contains("/no/such"));
+}
+
+#[test]
+fn a_reading_can_be_stopped() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("file"), b"").unwrap();
+    let stop: OnProgress<'_> = &|_| ControlFlow::Break(());
+    let sources = [Source::Dir(dir.path().into())];
+    let stopped = read_tree(&sources, &SourceOptions::default(), stop);
+    assert!(matches!(stopped, Err(SourceError::Stopped)));
+}

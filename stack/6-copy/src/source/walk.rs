@@ -1,0 +1,361 @@
+//! Reading a directory with all below it, on a few threads.
+//!
+//! The work is a heap of tasks: list a directory, or look at some of its names. What a task finds
+//! goes into the draft in one step, under the one lock. The order of tasks differs from run to run;
+//! the draft's names do not, and the numbering comes later.
+
+use std::collections::HashMap;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use rustix::fs::{self, Access, AtFlags, FileType, OFlags, RawDir, Statx, StatxFlags};
+use rustix::io::Errno;
+use xfskit_format::timestamp::Timestamp;
+
+use super::content::Place;
+use super::disk::{PATH_MAX, Root};
+use super::draft::{Draft, InodeId, What};
+use super::tree::{Meta, Xattr, XattrsId};
+use super::xattr::Xattrs;
+use super::{OnProgress, Progress, SourceError};
+
+/// Names looked at in one task.
+const NAMES_PER_TASK: usize = 1024;
+/// Room for what one call on attributes answers: the list of names, or a value.
+const XATTR_ROOM: usize = 64 << 10;
+/// Threads: more than a few wait for each other's directories in the kernel.
+const THREADS: usize = 4;
+const DIRECTORY: OFlags =
+    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// A directory being read.
+struct Dir {
+    fd: OwnedFd,
+    /// Below the root.
+    path: Vec<u8>,
+    inode: InodeId,
+}
+
+type Name = Box<[u8]>;
+
+enum Task {
+    List { path: Vec<u8>, inode: InodeId },
+    Look { dir: Arc<Dir>, names: Vec<Name> },
+}
+
+/// One name, looked at.
+struct Found {
+    name: Name,
+    stat: Statx,
+    target: Box<[u8]>,
+    xattrs: Vec<Xattr>,
+    perm: u16,
+}
+
+/// What the threads share, under one lock.
+struct Shared<'d> {
+    draft: &'d mut Draft,
+    tasks: Vec<Task>,
+    /// Tasks taken and not done.
+    busy: usize,
+    /// Files with several names: device and inode number.
+    links: HashMap<(u64, u64), InodeId>,
+    progress: &'d mut Progress,
+    failed: Option<SourceError>,
+}
+
+struct Walk<'w> {
+    root: &'w Root,
+    /// Number of the root among the stores.
+    number: u16,
+    /// Device and inode number of files to leave out.
+    exclude: &'w [(u64, u64)],
+    on_progress: OnProgress<'w>,
+    shared: Mutex<Shared<'w>>,
+    more: Condvar,
+}
+
+/// Lays the directory `root`, the store's directory `number`, over the draft.
+pub(super) fn walk(
+    draft: &mut Draft,
+    root: &Root,
+    number: u16,
+    exclude: &[(u64, u64)],
+    progress: &mut Progress,
+    on_progress: OnProgress<'_>,
+) -> Result<(), SourceError> {
+    let mut rooms = Rooms::new();
+    let failed = |error| SourceError::io(&root.shown(b""), error);
+    let top = root.open_at(b"", DIRECTORY).map_err(failed)?;
+    let stat =
+        fs::statx(&top, &b""[..], AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS).map_err(failed)?;
+    let (xattrs, perm) = rooms.xattrs(&root.shown(b""), stat.stx_mode)?;
+    let xattrs = draft.keep_xattrs(b"", xattrs)?;
+    draft.set(Draft::ROOT, meta(&stat, perm), xattrs);
+    let first = Task::List { path: Vec::new(), inode: Draft::ROOT };
+    let shared = Shared {
+        draft,
+        tasks: vec![first],
+        busy: 0,
+        links: HashMap::new(),
+        progress,
+        failed: None,
+    };
+    let walk = Walk {
+        root,
+        number,
+        exclude,
+        on_progress,
+        shared: Mutex::new(shared),
+        more: Condvar::new(),
+    };
+    let threads = thread::available_parallelism().map_or(1, |n| n.get().min(THREADS));
+    thread::scope(|scope| {
+        for _ in 1..threads {
+            scope.spawn(|| walk.work(&mut Rooms::new()));
+        }
+        walk.work(&mut rooms);
+    });
+    let shared = walk.shared.into_inner().unwrap_or_else(PoisonError::into_inner);
+    shared.failed.map_or(Ok(()), Err)
+}
+
+impl<'w> Walk<'w> {
+    fn lock(&self) -> MutexGuard<'_, Shared<'w>> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Does tasks until there are none, or one failed.
+    fn work(&self, rooms: &mut Rooms) {
+        let mut shared = self.lock();
+        loop {
+            if shared.failed.is_some() {
+                break;
+            }
+            let Some(task) = shared.tasks.pop() else {
+                if shared.busy == 0 {
+                    break;
+                }
+                shared = self.more.wait(shared).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            shared.busy += 1;
+            drop(shared);
+            let done = self.task(task, rooms);
+            shared = self.lock();
+            shared.busy -= 1;
+            if let Err(error) = done {
+                shared.failed.get_or_insert(error);
+            }
+            self.more.notify_all();
+        }
+        self.more.notify_all();
+    }
+
+    fn task(&self, task: Task, rooms: &mut Rooms) -> Result<(), SourceError> {
+        let (dir, names) = match task {
+            Task::List { path, inode } => self.list(path, inode)?,
+            Task::Look { dir, names } => (dir, names),
+        };
+        let mut found = Vec::with_capacity(names.len());
+        for name in names {
+            found.extend(self.look(&dir, name, rooms)?);
+        }
+        self.merge(&dir, found)
+    }
+
+    /// The names in a directory; all but the first few are left as tasks of their own.
+    fn list(&self, path: Vec<u8>, inode: InodeId) -> Result<(Arc<Dir>, Vec<Name>), SourceError> {
+        let failed = |error| SourceError::io(&self.root.shown(&path), error);
+        let fd = self.root.open_at(&path, DIRECTORY).map_err(failed)?;
+        let mut names: Vec<Name> = Vec::new();
+        let mut room = Vec::with_capacity(XATTR_ROOM);
+        let mut listing = RawDir::new(&fd, room.spare_capacity_mut());
+        while let Some(entry) = listing.next() {
+            let entry = entry.map_err(failed)?;
+            let name = entry.file_name().to_bytes();
+            if name != b"." && name != b".." {
+                names.push(name.into());
+            }
+        }
+        let dir = Arc::new(Dir { fd, path, inode });
+        while names.len() > NAMES_PER_TASK {
+            let names = names.split_off(names.len() - NAMES_PER_TASK);
+            self.lock().tasks.push(Task::Look { dir: Arc::clone(&dir), names });
+            self.more.notify_one();
+        }
+        Ok((dir, names))
+    }
+
+    /// Looks at one name; `None` where it is to be left out.
+    fn look(&self, dir: &Dir, name: Name, rooms: &mut Rooms) -> Result<Option<Found>, SourceError> {
+        let shown = || self.root.shown(&below(&dir.path, &name));
+        let failed = |error| SourceError::io(&shown(), error);
+        let flags = AtFlags::SYMLINK_NOFOLLOW;
+        let stat = fs::statx(&dir.fd, &*name, flags, StatxFlags::BASIC_STATS).map_err(failed)?;
+        if self.exclude.contains(&identity(&stat)) {
+            return Ok(None);
+        }
+        let mut target = Vec::new();
+        match file_type(&stat) {
+            FileType::Symlink => {
+                target = fs::readlinkat(&dir.fd, &*name, Vec::new()).map_err(failed)?.into_bytes();
+            }
+            // Better now than when half of the volume is written.
+            FileType::RegularFile if !rooms.is_root => {
+                fs::accessat(&dir.fd, &*name, Access::READ_OK, AtFlags::EACCESS).map_err(failed)?;
+            }
+            _ => {}
+        }
+        let (xattrs, perm) = rooms.xattrs_at(self.root, dir, &name, stat.stx_mode)?;
+        Ok(Some(Found { name, stat, target: target.into(), xattrs, perm }))
+    }
+
+    /// Puts into the draft what was found in `dir`.
+    fn merge(&self, dir: &Dir, found: Vec<Found>) -> Result<(), SourceError> {
+        let mut guard = self.lock();
+        let shared = &mut *guard;
+        shared.progress.names += found.len() as u64;
+        if (self.on_progress)(*shared.progress).is_break() {
+            return Err(SourceError::Stopped);
+        }
+        for Found { name, stat, target, xattrs, perm } in found {
+            let kind = file_type(&stat);
+            let several = stat.stx_nlink > 1 && kind != FileType::Directory;
+            if let Some(&inode) = shared.links.get(&identity(&stat)).filter(|_| several) {
+                shared.draft.link(dir.inode, &name, inode)?;
+                continue;
+            }
+            let path = below(&dir.path, &name);
+            let shown = |error: SourceError| match error {
+                SourceError::Unfit { what, .. } => {
+                    SourceError::Unfit { path: self.root.shown(&path), what }
+                }
+                error => error,
+            };
+            let what = self.what(shared.draft, &path, &stat, target)?;
+            let xattrs: XattrsId = shared.draft.keep_xattrs(&path, xattrs)?;
+            let inode = shared
+                .draft
+                .put(dir.inode, &name, meta(&stat, perm), xattrs, what)
+                .map_err(shown)?;
+            if several {
+                shared.links.insert(identity(&stat), inode);
+            }
+            if kind == FileType::Directory {
+                shared.tasks.push(Task::List { path, inode });
+            }
+        }
+        Ok(())
+    }
+
+    fn what(
+        &self,
+        draft: &mut Draft,
+        path: &[u8],
+        stat: &Statx,
+        target: Box<[u8]>,
+    ) -> Result<What, SourceError> {
+        let (major, minor) = (stat.stx_rdev_major, stat.stx_rdev_minor);
+        Ok(match file_type(stat) {
+            FileType::Directory => What::Dir,
+            FileType::Symlink => What::Symlink(target),
+            FileType::CharacterDevice => What::Char { major, minor },
+            FileType::BlockDevice => What::Block { major, minor },
+            FileType::Fifo => What::Fifo,
+            FileType::Socket => What::Socket,
+            _ => {
+                let size = stat.stx_size;
+                let sparse = stat.stx_blocks.saturating_mul(512) < size;
+                let place = Place::Disk { dir: self.number, sparse };
+                What::File { size, content: draft.keep_place(path, place)? }
+            }
+        })
+    }
+}
+
+fn below(dir: &[u8], name: &[u8]) -> Vec<u8> {
+    if dir.is_empty() { name.to_vec() } else { [dir, b"/", name].concat() }
+}
+
+fn file_type(stat: &Statx) -> FileType {
+    FileType::from_raw_mode(stat.stx_mode.into())
+}
+
+/// Device and inode number.
+fn identity(stat: &Statx) -> (u64, u64) {
+    (fs::makedev(stat.stx_dev_major, stat.stx_dev_minor), stat.stx_ino)
+}
+
+fn meta(stat: &Statx, perm: u16) -> Meta {
+    let time = |time: &fs::StatxTimestamp| Timestamp { sec: time.tv_sec, nsec: time.tv_nsec };
+    Meta {
+        perm,
+        uid: stat.stx_uid,
+        gid: stat.stx_gid,
+        mtime: time(&stat.stx_mtime),
+        atime: time(&stat.stx_atime),
+    }
+}
+
+/// What one thread needs again and again.
+struct Rooms {
+    names: Vec<u8>,
+    value: Vec<u8>,
+    path: Vec<u8>,
+    is_root: bool,
+}
+
+impl Rooms {
+    fn new() -> Self {
+        Self {
+            names: vec![0; XATTR_ROOM],
+            value: vec![0; XATTR_ROOM],
+            path: Vec::new(),
+            is_root: rustix::process::geteuid().is_root(),
+        }
+    }
+
+    /// The attributes of `name` in `dir`, and its permissions. There is no call that takes a
+    /// directory handle: a path through /proc stands in where the real one is too long.
+    fn xattrs_at(
+        &mut self,
+        root: &Root,
+        dir: &Dir,
+        name: &[u8],
+        mode: u16,
+    ) -> Result<(Vec<Xattr>, u16), SourceError> {
+        let mut path = std::mem::take(&mut self.path);
+        path.clear();
+        root.show(&mut path, &dir.path);
+        if path.len() + 1 + name.len() >= PATH_MAX {
+            path = format!("/proc/self/fd/{}", dir.fd.as_raw_fd()).into_bytes();
+        }
+        path.push(b'/');
+        path.extend_from_slice(name);
+        let result = self.xattrs(&path, mode);
+        self.path = path;
+        result
+    }
+
+    /// The attributes of what is at `path`, and its permissions: those of `mode`.
+    fn xattrs(&mut self, path: &[u8], mode: u16) -> Result<(Vec<Xattr>, u16), SourceError> {
+        let perm = mode & 0o7777;
+        let failed = |error| SourceError::io(path, error);
+        let len = match fs::llistxattr(path, &mut self.names[..]) {
+            Ok(0) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => return Ok((Vec::new(), perm)),
+            Ok(len) => len,
+            Err(error) => return Err(failed(error)),
+        };
+        let mut found = Xattrs::default();
+        for name in self.names[..len].split(|&b| b == 0).filter(|name| Xattrs::wanted(name)) {
+            match fs::lgetxattr(path, name, &mut self.value[..]) {
+                Ok(len) => found.add(path, name, &self.value[..len])?,
+                Err(Errno::NODATA | Errno::OPNOTSUPP) => {}
+                Err(error) => return Err(failed(error)),
+            }
+        }
+        Ok(found.finish(perm))
+    }
+}
