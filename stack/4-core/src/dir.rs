@@ -8,6 +8,9 @@
 //! caller as an `Err` between the entries. If the block still says that it is this directory's, the
 //! entries in it that are whole come out all the same.
 
+#[cfg(test)]
+pub(crate) mod testing;
+
 use std::ops::ControlFlow;
 
 use xfskit_format::dir::data::{Data, Form, salvage};

@@ -5,3 +5,4 @@
 //! one, in any order, on any thread. The same input gives the same bytes.
 
 pub mod attr;
+pub mod dir;
