@@ -19,7 +19,7 @@ use zerocopy::IntoBytes;
 
 use crate::buf::BufError;
 use crate::engine::{Engine, Listed, TakenList};
-use crate::object::{Content, Home, Object};
+use crate::object::{Home, Object};
 
 /// Where an inode's unlinked pointer stands in it, in bytes.
 const NEXT_UNLINKED: usize = 96;
@@ -125,19 +125,26 @@ fn format(geo: &Geometry, listed: &Listed, payload: &mut Payload, lsn: Lsn) -> V
 
 fn format_object(geo: &Geometry, object: &Object, payload: &mut Payload, lsn: Lsn) -> bool {
     let mut content = object.lock.write();
-    let Content { bytes, dirty, listed, stale, unlinked, ordered, .. } = &mut *content;
-    let (dirty, unlinked) = (std::mem::take(dirty), std::mem::take(unlinked));
-    *listed = false;
-    let Some(image) = bytes.as_ref().map(|buf| &buf.bytes[..]) else { return *stale };
+    let content = &mut *content;
+    let dirty = std::mem::take(&mut content.dirty);
+    let unlinked = std::mem::take(&mut content.unlinked);
+    content.listed = false;
+    if std::mem::take(&mut content.stale) {
+        if let Home::Block(map) = object.home() {
+            map.iter().for_each(|place| encode::cancel(payload, place));
+        }
+        // Whoever needs what comes to stand there reads it anew.
+        (content.bytes, content.verified, content.ordered) = (None, false, false);
+        return true;
+    }
+    let Some(image) = content.bytes.as_ref().map(|buf| &buf.bytes[..]) else { return true };
     let runs: Vec<_> = dirty.runs(image.len()).collect();
     match object.home() {
-        Home::Block(map) if *stale => map.iter().for_each(|place| encode::cancel(payload, place)),
-        Home::Block(_) if *ordered || runs.is_empty() => {}
+        Home::Block(_) if content.ordered || runs.is_empty() => {}
         Home::Block(map) => {
             let pieces: Vec<_> = map.iter().collect();
             encode::buf(payload, geo, image, &pieces, &runs, lsn);
         }
-        Home::Inode { .. } if *stale => {}
         Home::Inode { ino, cluster, offset } => {
             encode::inode(payload, geo, *ino, (*cluster, *offset), image, &runs);
             if unlinked {
@@ -146,5 +153,5 @@ fn format_object(geo: &Geometry, object: &Object, payload: &mut Payload, lsn: Ls
             }
         }
     }
-    *stale
+    false
 }

@@ -15,6 +15,7 @@
 //! | [`mod@file`] | content of files, targets of symlinks |
 //! | [`dir`] | directories: listing, and look-up by hash |
 //! | [`attr`], [`parent`] | extended attributes, and the names of an inode by its parent pointers |
+//! | [`icore`] | the core of an inode, changed field by field |
 //! | [`tx`] | [`Tx`]: a change of the volume, all of it or nothing |
 //! | [`bulk`] | whole structures in one go, for a volume that is built from nothing |
 //! | [`chunks`] | all inodes of the volume, by chunk: bulkstat |
@@ -27,6 +28,7 @@ mod da;
 pub mod dir;
 pub mod error;
 pub mod file;
+pub mod icore;
 pub mod inode;
 pub mod parent;
 pub mod recovery;

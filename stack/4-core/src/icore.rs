@@ -1,0 +1,260 @@
+//! The core of an inode, changed in a transaction.
+//!
+//! Every change of an inode goes through the inode's image: there is no other copy of it in memory. What is
+//! set here is a field at a time, so that undo and journal see no more than what changed.
+
+use std::mem::offset_of;
+
+use xfskit_format::Image;
+use xfskit_format::inode::{Core, CoreV3, FileType, flags, flags2};
+use xfskit_format::timestamp::Timestamp;
+use xfskit_units::{AgIno, ByteLen};
+use zerocopy::big_endian::{U16, U32, U64};
+
+use crate::error::{Error, Result};
+use crate::tx::{Tx, TxInode};
+
+/// Most links of an inode.
+pub const LINKS_MAX: u32 = i32::MAX.unsigned_abs();
+
+/// Which times of an inode are set to now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Touch {
+    /// Last access.
+    pub atime: bool,
+    /// Last change of content.
+    pub mtime: bool,
+    /// Last change of the inode.
+    pub ctime: bool,
+}
+
+impl Touch {
+    /// Content changed: mtime and ctime.
+    pub const CONTENT: Self = Self { atime: false, mtime: true, ctime: true };
+    /// The inode changed: ctime.
+    pub const INODE: Self = Self { atime: false, mtime: false, ctime: true };
+}
+
+/// What a new inode begins with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NewInode {
+    /// Type and permissions.
+    pub mode: u16,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Project.
+    pub projid: u32,
+    /// Of a device: major and minor number.
+    pub rdev: Option<(u32, u32)>,
+    /// Links: 0 for a file that is born unlinked.
+    pub nlink: u32,
+    /// Flags, inherited or asked for.
+    pub flags: u16,
+    /// Extent size hint in blocks.
+    pub extsize: u32,
+    /// All its times.
+    pub now: Timestamp,
+}
+
+impl Tx<'_> {
+    fn put_core<T: zerocopy::IntoBytes + zerocopy::Immutable>(
+        &mut self,
+        inode: TxInode,
+        offset: usize,
+        value: &T,
+    ) {
+        self.image(inode.handle).put(offset, value);
+    }
+
+    /// Sets type and permissions.
+    pub fn set_mode(&mut self, inode: TxInode, mode: u16) {
+        self.put_core(inode, offset_of!(Core, mode), &U16::new(mode));
+    }
+
+    /// Sets owner and group.
+    pub fn set_owner(&mut self, inode: TxInode, uid: u32, gid: u32) {
+        self.put_core(inode, offset_of!(Core, uid), &[U32::new(uid), U32::new(gid)]);
+    }
+
+    /// Sets the project.
+    pub fn set_projid(&mut self, inode: TxInode, projid: u32) {
+        let (hi, lo) = halves(projid);
+        self.put_core(inode, offset_of!(Core, projid_lo), &[U16::new(lo), U16::new(hi)]);
+    }
+
+    /// Sets the number of links.
+    ///
+    /// # Errors
+    /// [`Error::Limit`] above [`LINKS_MAX`].
+    pub fn set_nlink(&mut self, inode: TxInode, nlink: u32) -> Result<()> {
+        if nlink > LINKS_MAX {
+            return Err(Error::Limit("too many links to one inode"));
+        }
+        self.put_core(inode, offset_of!(Core, nlinkv2), &U32::new(nlink));
+        Ok(())
+    }
+
+    /// Sets the size of the content, in bytes.
+    pub fn set_size(&mut self, inode: TxInode, size: ByteLen) {
+        self.put_core(inode, offset_of!(Core, size), &U64::new(size.0));
+    }
+
+    /// Sets the format of the data fork, a number of [`Format`](xfskit_format::inode::Format).
+    pub fn set_format(&mut self, inode: TxInode, format: u8) {
+        self.put_core(inode, offset_of!(Core, format), &format);
+    }
+
+    /// Sets the flags.
+    pub fn set_flags(&mut self, inode: TxInode, flags: u16) {
+        self.put_core(inode, offset_of!(Core, flags), &U16::new(flags));
+    }
+
+    /// Sets the second word of flags.
+    pub fn set_flags2(&mut self, inode: TxInode, flags2: u64) {
+        self.put_core(inode, offset_of!(CoreV3, flags2), &U64::new(flags2));
+    }
+
+    /// Sets the next inode of the unlinked list that this one is on.
+    pub(crate) fn set_next_unlinked(&mut self, inode: TxInode, next: Option<AgIno>) {
+        let next = next.map_or(u32::MAX, |agino| agino.0);
+        self.put_core(inode, offset_of!(Core, next_unlinked), &U32::new(next));
+        self.log_unlinked(inode.handle);
+    }
+
+    /// Sets times; `None` leaves one as it is. An inode with the older encoding is given the newer one
+    /// where the volume has it.
+    pub fn set_times(
+        &mut self,
+        inode: TxInode,
+        atime: Option<Timestamp>,
+        mtime: Option<Timestamp>,
+        ctime: Option<Timestamp>,
+    ) {
+        self.become_bigtime(inode);
+        let bigtime = self.core(inode).has_bigtime();
+        for (offset, time) in [
+            (offset_of!(Core, atime), atime),
+            (offset_of!(Core, mtime), mtime),
+            (offset_of!(Core, ctime), ctime),
+        ] {
+            if let Some(time) = time {
+                self.put_core(inode, offset, &encode(time, bigtime));
+            }
+        }
+    }
+
+    fn become_bigtime(&mut self, inode: TxInode) {
+        let core = self.core(inode);
+        if core.has_bigtime() || !self.volume().geo().features.bigtime() {
+            return;
+        }
+        let flags2 = core.flags2() | flags2::BIGTIME;
+        let times = [core.atime(), core.mtime(), core.ctime()].map(|time| encode(time, true));
+        let crtime = core.crtime().map(|time| encode(time, true));
+        self.put_core(inode, offset_of!(Core, atime), &times);
+        if let Some(crtime) = crtime {
+            self.put_core(inode, offset_of!(CoreV3, crtime), &crtime);
+        }
+        self.set_flags2(inode, flags2);
+    }
+
+    /// The inode changed: sets times to `now` and counts the change.
+    pub fn touch(&mut self, inode: TxInode, what: Touch, now: Timestamp) {
+        let set = |wanted: bool| wanted.then_some(now);
+        self.set_times(inode, set(what.atime), set(what.mtime), set(what.ctime));
+        let count = self.core(inode).change_count().unwrap_or(0);
+        let at = offset_of!(CoreV3, change_count);
+        self.put_core(inode, at, &U64::new(count.wrapping_add(1)));
+    }
+
+    /// Writes all of the core of an inode that was free: what every new inode has, and `new`.
+    pub(crate) fn init_core(&mut self, inode: TxInode, new: &NewInode) {
+        let features = self.volume().geo().features;
+        let old = self.core(inode);
+        let (generation, next) = (old.generation(), U32::new(u32::MAX));
+        let time = encode(new.now, features.bigtime());
+        let mut core: CoreV3 = zerocopy::FromZeros::new_zeroed();
+        core.core.magic = xfskit_format::inode::MAGIC.into();
+        core.core.version = 3;
+        core.core.mode = new.mode.into();
+        core.core.format = first_format(new.mode);
+        core.core.uid = new.uid.into();
+        core.core.gid = new.gid.into();
+        core.core.nlinkv2 = new.nlink.into();
+        let (hi, lo) = halves(new.projid);
+        (core.core.projid_lo, core.core.projid_hi) = (lo.into(), hi.into());
+        (core.core.atime, core.core.mtime, core.core.ctime) = (time, time, time);
+        core.core.extsize = new.extsize.into();
+        core.core.aformat = 2;
+        core.core.flags = new.flags.into();
+        core.core.generation = generation.into();
+        core.core.next_unlinked = next;
+        core.change_count = 1.into();
+        core.flags2 = default_flags2(features).into();
+        core.crtime = time;
+        core.inumber = inode.ino.0.into();
+        core.uuid = *self.volume().geo().meta_uuid.as_bytes();
+        let rdev = new.rdev.map_or(0, |(major, minor)| (major << 18) | minor);
+        let len = self.bytes(inode.handle).len();
+        let mut image = self.image(inode.handle);
+        image.put(0, &core);
+        image.zero(size_of::<CoreV3>()..len);
+        image.put(size_of::<CoreV3>(), &U32::new(rdev));
+    }
+
+    /// Writes the core of an inode that is given back: free, of another generation.
+    pub(crate) fn clear_core(&mut self, inode: TxInode) {
+        let flags2 = default_flags2(self.volume().geo().features);
+        let generation = self.core(inode).generation().wrapping_add(1);
+        let zero64 = U64::new(0);
+        self.set_mode(inode, 0);
+        self.put_core(inode, offset_of!(Core, format), &2_u8);
+        self.put_core(inode, offset_of!(Core, nlinkv2), &U32::new(0));
+        self.put_core(inode, offset_of!(Core, big_nextents), &zero64);
+        self.put_core(inode, offset_of!(Core, size), &[zero64; 2]);
+        self.put_core(inode, offset_of!(Core, extsize), &[U32::new(0); 2]);
+        self.put_core(inode, offset_of!(Core, naextents), &[0_u8, 0, 0, 2]);
+        self.put_core(inode, offset_of!(Core, flags), &U16::new(0));
+        self.put_core(inode, offset_of!(Core, generation), &U32::new(generation));
+        self.put_core(inode, offset_of!(CoreV3, cowextsize), &U32::new(0));
+        self.set_flags2(inode, flags2);
+    }
+}
+
+/// What every new inode of such a volume has.
+fn default_flags2(features: xfskit_units::Features) -> u64 {
+    let bigtime = if features.bigtime() { flags2::BIGTIME } else { 0 };
+    let nrext64 = if features.nrext64() { flags2::NREXT64 } else { 0 };
+    bigtime | nrext64
+}
+
+/// The form of an empty data fork: devices have their number there, everything else no extents yet.
+fn first_format(mode: u16) -> u8 {
+    match FileType::from_mode(mode) {
+        Some(FileType::Regular | FileType::Directory | FileType::Symlink) => 2,
+        _ => 0,
+    }
+}
+
+/// High and low half.
+fn halves(n: u32) -> (u16, u16) {
+    let [a, b, c, d] = n.to_be_bytes();
+    (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]))
+}
+
+fn encode(time: Timestamp, bigtime: bool) -> U64 {
+    U64::new(if bigtime { time.to_bigtime() } else { time.to_legacy() })
+}
+
+/// What a directory hands down to what is made in it.
+pub fn inherited_flags(parent: u16, child: FileType) -> u16 {
+    let mut keep =
+        flags::NOATIME | flags::NODUMP | flags::SYNC | flags::NODEFRAG | flags::FILESTREAM;
+    if child == FileType::Directory {
+        keep |= flags::PROJINHERIT | flags::EXTSZINHERIT | flags::NOSYMLINKS;
+    }
+    let hint = child == FileType::Regular && parent & flags::EXTSZINHERIT != 0;
+    (parent & keep) | if hint { flags::EXTSIZE } else { 0 }
+}
