@@ -5,6 +5,9 @@
 //! kernel's own form.
 
 pub mod forkoff;
+mod leaves;
+#[cfg(test)]
+mod tree_tests;
 
 use std::borrow::Cow;
 use std::ops::ControlFlow;

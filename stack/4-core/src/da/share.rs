@@ -61,6 +61,20 @@ pub(crate) fn evenly(cuts: &[Cut], blocks: usize, room: usize) -> Option<Vec<Cut
     Some(ends)
 }
 
+/// Fills one block of `room` bytes after the other with `cuts`: the cut that ends each.
+pub(crate) fn greedily(cuts: &[Cut], room: usize) -> Vec<Cut> {
+    let mut ends: Vec<Cut> = Vec::new();
+    let mut start = 0;
+    for pair in cuts.windows(2) {
+        if pair[1].bytes - start > room {
+            ends.push(pair[0]);
+            start = pair[0].bytes;
+        }
+    }
+    ends.extend(cuts.last());
+    ends
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

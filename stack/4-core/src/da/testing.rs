@@ -1,7 +1,8 @@
 //! A judge of attribute trees in memory, for tests.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
+use xfskit_format::Image;
 use xfskit_format::attr::leaf::{Attr, Leaf, Place};
 use xfskit_format::attr::leaf_edit;
 use xfskit_format::da::{self, Node};
@@ -9,6 +10,9 @@ use xfskit_format::{Ctx, Fork, Layout, Location, da_edit};
 use xfskit_units::{
     DaBlock, Daddr, Features, FileOff, FsBlock, Geometry, Ino, RfsBlock, Uuid, Version,
 };
+
+use crate::da::tree::DaBlocks;
+use crate::error::Result;
 
 /// A volume with parent pointers and blocks of `1 << blocklog` bytes.
 pub(crate) fn geo(blocklog: u8) -> Geometry {
@@ -62,7 +66,52 @@ pub(crate) fn home(dablk: DaBlock) -> Daddr {
 }
 
 /// Flags, name, and local value, or place and length of a remote one.
-pub(crate) type FoundAttr = (u8, Vec<u8>, Result<Vec<u8>, (DaBlock, u32)>);
+pub(crate) type FoundAttr = (u8, Vec<u8>, std::result::Result<Vec<u8>, (DaBlock, u32)>);
+
+/// A fork in memory.
+#[derive(Default)]
+pub(crate) struct Memory {
+    pub(crate) blocks: HashMap<DaBlock, Vec<u8>>,
+    len: usize,
+    free: Vec<DaBlock>,
+    /// Blocks that were asked for since the last look.
+    pub(crate) touched: HashSet<DaBlock>,
+}
+
+impl Memory {
+    /// A fork with one block, `root`.
+    pub(crate) fn new(at: DaBlock, root: Vec<u8>) -> Self {
+        let len = root.len();
+        Self { blocks: HashMap::from([(at, root)]), len, free: Vec::new(), touched: HashSet::new() }
+    }
+}
+
+impl DaBlocks for Memory {
+    fn bytes(&mut self, dablk: DaBlock) -> Result<&[u8]> {
+        self.touched.insert(dablk);
+        Ok(&self.blocks[&dablk])
+    }
+    fn image(&mut self, dablk: DaBlock) -> Result<impl Image + '_> {
+        self.touched.insert(dablk);
+        Ok(self.blocks.get_mut(&dablk).expect("a block of the fork").as_mut_slice())
+    }
+    fn daddr(&mut self, dablk: DaBlock) -> Result<Daddr> {
+        Ok(home(dablk))
+    }
+    fn grow(&mut self) -> Result<DaBlock> {
+        let free = self.free.pop().unwrap_or_else(|| {
+            let above = self.blocks.keys().max().map_or(0, |last| last.0 + 1);
+            DaBlock(above)
+        });
+        self.blocks.insert(free, vec![0xee; self.len]);
+        Ok(free)
+    }
+    fn shrink(&mut self, dablk: DaBlock) -> Result<()> {
+        self.blocks.remove(&dablk).expect("a block of the fork");
+        self.free.push(dablk);
+        Ok(())
+    }
+}
 
 /// What a walk over a sound tree found.
 #[derive(Debug, Default)]

@@ -1,0 +1,538 @@
+//! The hash btree's write side: entries put in and taken out, and the tree kept in shape.
+//!
+//! A leaf or node is never left to overflow or run empty on its own: its neighbours under the same
+//! parent help. The blocks that share are at most four, [`plan`](super::plan) says how they share,
+//! and the same code serves every level.
+//!
+//! 1. The root stays at its address: what stands there moves down when the tree grows, and a last
+//!    child moves up when it shrinks.
+//! 2. A node's entry for a child carries the hash of the child's last entry.
+//! 3. Blocks of one level are chained in hash order.
+//! 4. In a tree of four leaves or more whose entries take at most 300 bytes (blocks of 4 KiB) no leaf
+//!    is less than two thirds full.
+//! 5. One change of an entry touches a number of blocks that is bounded by the depth of the tree.
+
+use std::ops::Range;
+
+use xfskit_format::da::{self, BlkInfo, Node, NodeEntry};
+use xfskit_format::da_edit::{self, Identity};
+use xfskit_format::{Ctx, Fork, Image, Layout, Location};
+use xfskit_units::{DaBlock, Daddr, FileOff, Geometry, Ino};
+use zerocopy::FromBytes;
+
+use crate::da::plan::{self, Plan};
+use crate::error::{Error, Result};
+
+/// The blocks of one fork, as the tree needs them. In a transaction every block that was asked for is
+/// held to the end.
+pub(crate) trait DaBlocks {
+    /// The verified bytes of block `dablk`: a node or a leaf.
+    fn bytes(&mut self, dablk: DaBlock) -> Result<&[u8]>;
+
+    /// The same block, to be changed.
+    fn image(&mut self, dablk: DaBlock) -> Result<impl Image + '_>;
+
+    /// Where block `dablk` lies on the device.
+    fn daddr(&mut self, dablk: DaBlock) -> Result<Daddr>;
+
+    /// A new block for the tree, its content yet to be made.
+    fn grow(&mut self) -> Result<DaBlock>;
+
+    /// Gives block `dablk` back, to which nothing points any more.
+    fn shrink(&mut self, dablk: DaBlock) -> Result<()>;
+}
+
+/// What the blocks of one level hold: entries in hash order, each of some length.
+pub(crate) trait Level {
+    /// An entry, out of its block or on its way into one.
+    type Item<'a>: Copy;
+
+    /// Runs of one hash are kept in one block where they fit.
+    const WHOLE_RUNS: bool;
+
+    /// Says that an entry of a longer life is one of a shorter: `item`, nothing else.
+    fn shorten<'s, 'l: 's>(item: Self::Item<'l>) -> Self::Item<'s>;
+
+    /// What the entry is filed under.
+    fn hash(item: Self::Item<'_>) -> u32;
+
+    /// Bytes of [`room`](Self::room) that the entry takes.
+    fn len(item: Self::Item<'_>) -> usize;
+
+    /// Bytes that the entries of a block may take.
+    fn room(geo: &Geometry, fork: Fork) -> usize;
+
+    /// Bytes that the entries of `block` take. Stale ones do not count.
+    fn used(block: &[u8], geo: &Geometry) -> usize;
+
+    /// The entries of `block`, without stale ones.
+    fn items<'a>(block: &'a [u8], geo: &Geometry) -> Vec<Self::Item<'a>>;
+
+    /// Hash of the last entry of `block`, stale or not.
+    fn last_hash(block: &[u8], geo: &Geometry) -> Option<u32>;
+
+    /// Makes `image` an empty block of this level, which is 0 for leaves.
+    fn init(image: &mut impl Image, geo: &Geometry, id: Identity, level: u16);
+
+    /// Fills `image` with `items` and nothing else; its siblings stay. They were planned to fit.
+    fn pack(image: &mut impl Image, geo: &Geometry, fork: Fork, items: &[Self::Item<'_>]);
+
+    /// Puts `items` in at their place, which for nodes is behind `at` entries. False, and nothing done, where
+    /// they do not fit.
+    fn insert(
+        image: &mut impl Image,
+        geo: &Geometry,
+        fork: Fork,
+        at: usize,
+        items: &[Self::Item<'_>],
+    ) -> bool;
+}
+
+/// Nodes: an entry is a child.
+pub(crate) enum Nodes {}
+
+impl Level for Nodes {
+    type Item<'a> = NodeEntry;
+    const WHOLE_RUNS: bool = false;
+
+    fn shorten<'s, 'l: 's>(item: NodeEntry) -> NodeEntry {
+        item
+    }
+    fn hash(item: NodeEntry) -> u32 {
+        item.hashval.get()
+    }
+    fn len(_: NodeEntry) -> usize {
+        size_of::<NodeEntry>()
+    }
+    fn room(geo: &Geometry, fork: Fork) -> usize {
+        da::node_max(geo, fork) * size_of::<NodeEntry>()
+    }
+    fn used(block: &[u8], geo: &Geometry) -> usize {
+        Node::parse(block, geo).map_or(0, |node| size_of_val(node.btree))
+    }
+    fn items(block: &[u8], geo: &Geometry) -> Vec<NodeEntry> {
+        Node::parse(block, geo).map_or_else(Vec::new, |node| node.btree.to_vec())
+    }
+    fn last_hash(block: &[u8], geo: &Geometry) -> Option<u32> {
+        Node::parse(block, geo)?.btree.last().map(|child| child.hashval.get())
+    }
+    fn init(image: &mut impl Image, geo: &Geometry, id: Identity, level: u16) {
+        da_edit::init_node(image, geo, id, level);
+    }
+    fn pack(image: &mut impl Image, geo: &Geometry, fork: Fork, items: &[NodeEntry]) {
+        let all = da::node_max(geo, fork);
+        let fits = da_edit::splice_children(image, geo, fork, 0, all, items);
+        debug_assert!(fits, "planned to fit");
+    }
+    fn insert(
+        image: &mut impl Image,
+        geo: &Geometry,
+        fork: Fork,
+        at: usize,
+        items: &[NodeEntry],
+    ) -> bool {
+        da_edit::splice_children(image, geo, fork, at, 0, items)
+    }
+}
+
+/// One block on the way from the root to a leaf.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Step {
+    dablk: DaBlock,
+    /// Which child of it the way goes on to; 0 in the leaf.
+    index: usize,
+}
+
+/// The way from the root to a leaf. Good until the tree is changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Path {
+    steps: Vec<Step>,
+}
+
+impl Path {
+    /// The leaf at its end.
+    pub(crate) fn leaf(&self) -> DaBlock {
+        self.steps.last().map_or(DaBlock(0), |step| step.dablk)
+    }
+
+    /// True where the leaf is the whole tree.
+    pub(crate) fn is_root(&self) -> bool {
+        self.steps.len() == 1
+    }
+}
+
+/// The tree of one fork, to be changed.
+#[derive(Debug)]
+pub(crate) struct Tree<'t, B> {
+    geo: &'t Geometry,
+    fork: Fork,
+    owner: Ino,
+    /// Its blocks.
+    pub(crate) blocks: &'t mut B,
+}
+
+impl<'t, B: DaBlocks> Tree<'t, B> {
+    /// The tree of this fork of inode `owner`.
+    pub(crate) fn new(geo: &'t Geometry, fork: Fork, owner: Ino, blocks: &'t mut B) -> Self {
+        Self { geo, fork, owner, blocks }
+    }
+
+    fn root(&self) -> DaBlock {
+        da::root(self.geo, self.fork)
+    }
+
+    fn ctx(&self, dablk: DaBlock) -> Ctx<'t> {
+        let at = Location::of("da block").ino(self.owner).fork(self.fork);
+        Ctx::new(self.geo, at.fileoff(FileOff(dablk.0.into())))
+    }
+
+    /// Level and children of block `dablk`; 0 and none for a leaf.
+    fn children(&mut self, dablk: DaBlock) -> Result<(u16, Vec<NodeEntry>)> {
+        let geo = self.geo;
+        let bytes = self.blocks.bytes(dablk)?;
+        Ok(node(bytes, geo).map_or((0, Vec::new()), |node| (node.level, node.btree.to_vec())))
+    }
+
+    // ---- ways through the tree ---------------------------------------------------------------
+
+    /// The way to the first leaf that may hold `hash`, or to the last one where all are smaller.
+    pub(crate) fn find(&mut self, hash: u32) -> Result<Path> {
+        let mut path = Path { steps: Vec::with_capacity(3) };
+        self.descend(&mut path, self.root(), None, |kids| {
+            kids.partition_point(|child| child.hashval.get() < hash)
+        })?;
+        Ok(path)
+    }
+
+    /// Extends `path` from `dablk`, which must stand on `level` where that is known, down to a leaf.
+    fn descend(
+        &mut self,
+        path: &mut Path,
+        mut dablk: DaBlock,
+        mut level: Option<u16>,
+        choose: impl Fn(&[NodeEntry]) -> usize,
+    ) -> Result<()> {
+        loop {
+            let geo = self.geo;
+            let ctx = self.ctx(dablk);
+            let bytes = self.blocks.bytes(dablk)?;
+            let found = node(bytes, geo);
+            let own = found.map_or(0, |node| node.level);
+            ctx.eq("da.node.level", level.unwrap_or(own), own)?;
+            ctx.at_most("da.node.level", da::MAX_LEVEL, own)?;
+            let Some(node) = found else {
+                path.steps.push(Step { dablk, index: 0 });
+                return Ok(());
+            };
+            let index = choose(node.btree).min(node.btree.len().saturating_sub(1));
+            path.steps.push(Step { dablk, index });
+            dablk = DaBlock(node.btree.get(index).map_or(0, |child| child.before.get()));
+            level = own.checked_sub(1);
+        }
+    }
+
+    /// Moves `path` to the next leaf in hash order; false, and `path` as it was, at the last one.
+    pub(crate) fn advance(&mut self, path: &mut Path) -> Result<bool> {
+        for depth in (0..path.steps.len().saturating_sub(1)).rev() {
+            let Step { dablk, index } = path.steps[depth];
+            let (level, kids) = self.children(dablk)?;
+            let Some(child) = kids.get(index + 1) else { continue };
+            path.steps.truncate(depth);
+            path.steps.push(Step { dablk, index: index + 1 });
+            let below = level.checked_sub(1);
+            self.descend(path, DaBlock(child.before.get()), below, |_| 0)?;
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    // ---- entries in and out ------------------------------------------------------------------
+
+    /// Puts `item` into the leaf at the end of `path`, which [`find`](Self::find) gave for its hash.
+    pub(crate) fn insert<L: Level>(&mut self, mut path: Path, item: L::Item<'_>) -> Result<()> {
+        let depth = path.steps.len() - 1;
+        self.put::<L>(&mut path, depth, None, &[item])
+    }
+
+    /// An entry was taken out of the leaf at the end of `path`: the tree is put in shape again.
+    pub(crate) fn removed<L: Level>(&mut self, mut path: Path) -> Result<()> {
+        let depth = path.steps.len() - 1;
+        self.taken_out::<L>(&mut path, depth)
+    }
+
+    /// Puts `items` into the block at `depth` of `path`: behind `at` entries of a node, by their hash in
+    /// a leaf.
+    fn put<L: Level>(
+        &mut self,
+        path: &mut Path,
+        depth: usize,
+        at: Option<usize>,
+        items: &[L::Item<'_>],
+    ) -> Result<()> {
+        let (geo, fork) = (self.geo, self.fork);
+        let dablk = path.steps[depth].dablk;
+        if L::insert(&mut self.blocks.image(dablk)?, geo, fork, at.unwrap_or(0), items) {
+            return self.mend_hashes::<L>(path, depth);
+        }
+        let depth = if depth == 0 { self.push_down(path)? } else { depth };
+        let window = self.window(path, depth)?;
+        let mut all: Vec<L::Item<'_>> = Vec::new();
+        let mut ends = Vec::new();
+        for (number, block) in window.blocks.iter().enumerate() {
+            let mut own = L::items(&block.bytes, geo);
+            if number == window.own {
+                let new = items.iter().map(|item| L::shorten(*item));
+                let hash = items.first().map_or(0, |item| L::hash(*item));
+                let at = at.unwrap_or_else(|| own.partition_point(|old| L::hash(*old) <= hash));
+                own.splice(at..at, new);
+            }
+            all.extend(own);
+            ends.push(all.len());
+        }
+        let lens: Vec<_> = all.iter().map(|item| (L::hash(*item), L::len(*item))).collect();
+        let room = L::room(geo, fork);
+        let plan = plan::to_grow(&lens, &ends, window.own, room, L::WHOLE_RUNS);
+        self.carry_out::<L>(path, depth, &window, &all, &plan)
+    }
+
+    /// The block at `depth` of `path` has an entry less.
+    fn taken_out<L: Level>(&mut self, path: &mut Path, depth: usize) -> Result<()> {
+        let (geo, fork) = (self.geo, self.fork);
+        if depth == 0 {
+            return self.pull_up();
+        }
+        let dablk = path.steps[depth].dablk;
+        let used = L::used(self.blocks.bytes(dablk)?, geo);
+        let room = L::room(geo, fork);
+        if plan::is_full_enough(used, room) {
+            return self.mend_hashes::<L>(path, depth);
+        }
+        let window = self.window(path, depth)?;
+        if window.blocks.len() == 1 && depth == 1 {
+            return self.pull_up();
+        }
+        let mut all: Vec<L::Item<'_>> = Vec::new();
+        let mut ends = Vec::new();
+        for block in &window.blocks {
+            all.extend(L::items(&block.bytes, geo));
+            ends.push(all.len());
+        }
+        let lens: Vec<_> = all.iter().map(|item| (L::hash(*item), L::len(*item))).collect();
+        match plan::to_shrink(&lens, &ends, window.own, room, L::WHOLE_RUNS) {
+            Some(plan) => self.carry_out::<L>(path, depth, &window, &all, &plan),
+            None => self.mend_hashes::<L>(path, depth),
+        }
+    }
+
+    /// Carries the last hash of the block at `depth` of `path` up to where it is known already.
+    fn mend_hashes<L: Level>(&mut self, path: &Path, depth: usize) -> Result<()> {
+        let geo = self.geo;
+        let Some(hash) = L::last_hash(self.blocks.bytes(path.steps[depth].dablk)?, geo) else {
+            return Ok(());
+        };
+        for &Step { dablk, index } in path.steps[..depth].iter().rev() {
+            let (_, kids) = self.children(dablk)?;
+            if kids.get(index).is_none_or(|child| child.hashval.get() == hash) {
+                return Ok(());
+            }
+            da_edit::set_hash(&mut self.blocks.image(dablk)?, index, hash);
+            if index + 1 < kids.len() {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    // ---- neighbours --------------------------------------------------------------------------
+
+    /// The block at `depth` of `path` and its neighbours under the same parent, at most four.
+    fn window(&mut self, path: &Path, depth: usize) -> Result<Window> {
+        let parent = path.steps[depth - 1];
+        let (level, kids) = self.children(parent.dablk)?;
+        let len = kids.len().min(plan::WINDOW);
+        let start = parent.index.saturating_sub(1).min(kids.len() - len);
+        let mut blocks = Vec::with_capacity(len);
+        for child in &kids[start..start + len] {
+            let dablk = DaBlock(child.before.get());
+            let bytes = self.blocks.bytes(dablk)?.to_vec();
+            let found = level_of(&bytes, self.geo);
+            self.ctx(dablk).eq("da.node.level", level.saturating_sub(1), found)?;
+            blocks.push(Neighbour { dablk, bytes });
+        }
+        Ok(Window { start, own: parent.index - start, blocks })
+    }
+
+    /// Shares `all` entries of `window` out as `plan` says.
+    fn carry_out<L: Level>(
+        &mut self,
+        path: &mut Path,
+        depth: usize,
+        window: &Window,
+        all: &[L::Item<'_>],
+        plan: &Plan,
+    ) -> Result<()> {
+        let (geo, fork) = (self.geo, self.fork);
+        let old = &window.blocks[plan.blocks.clone()];
+        let mut start = plan.first_item;
+        let mut children = Vec::with_capacity(plan.ends.len());
+        for (number, &end) in plan.ends.iter().enumerate() {
+            let items = &all[start..end];
+            let dablk = match old.get(number) {
+                Some(block) => block.dablk,
+                None => self.new_neighbour::<L>(children.last(), level_of(&old[0].bytes, geo))?,
+            };
+            L::pack(&mut self.blocks.image(dablk)?, geo, fork, items);
+            let hash = items.last().map_or(0, |item| L::hash(*item));
+            children.push(da_edit::child(hash, dablk));
+            start = end;
+        }
+        for gone in old.iter().skip(children.len()) {
+            self.unchain(gone.dablk)?;
+            self.blocks.shrink(gone.dablk)?;
+        }
+        let first = window.start + plan.blocks.start;
+        self.replace_children(path, depth - 1, first..first + old.len(), &children)
+    }
+
+    /// A new block behind the block `before` of the same level.
+    fn new_neighbour<L: Level>(
+        &mut self,
+        before: Option<&NodeEntry>,
+        level: u16,
+    ) -> Result<DaBlock> {
+        let dablk = self.blocks.grow()?;
+        let id = Identity { owner: self.owner, daddr: self.blocks.daddr(dablk)? };
+        L::init(&mut self.blocks.image(dablk)?, self.geo, id, level);
+        let Some(back) = before.map(|child| DaBlock(child.before.get())) else { return Ok(dablk) };
+        let forw = self.forw(back)?;
+        self.chain(back, dablk)?;
+        self.chain(dablk, forw)?;
+        Ok(dablk)
+    }
+
+    /// Takes `dablk` out of the chain of its level.
+    fn unchain(&mut self, dablk: DaBlock) -> Result<()> {
+        let (_, back) = siblings(self.blocks.bytes(dablk)?);
+        let forw = self.forw(dablk)?;
+        if back.0 != 0 {
+            self.ctx(back).eq("da.forw", dablk, self.forw(back)?)?;
+        }
+        self.chain(back, forw)
+    }
+
+    /// The next block of the level, which must know this one.
+    fn forw(&mut self, dablk: DaBlock) -> Result<DaBlock> {
+        let (forw, _) = siblings(self.blocks.bytes(dablk)?);
+        if forw.0 != 0 {
+            let (_, back) = siblings(self.blocks.bytes(forw)?);
+            self.ctx(forw).eq("da.back", dablk, back)?;
+        }
+        Ok(forw)
+    }
+
+    /// Makes `left` and `right` neighbours; 0 for none.
+    fn chain(&mut self, left: DaBlock, right: DaBlock) -> Result<()> {
+        let none = DaBlock(0);
+        if left != none {
+            da_edit::set_forw(&mut self.blocks.image(left)?, right);
+        }
+        if right != none {
+            da_edit::set_back(&mut self.blocks.image(right)?, left);
+        }
+        Ok(())
+    }
+
+    /// Puts `children` in the place of those in `range` of the node at `depth` of `path`.
+    fn replace_children(
+        &mut self,
+        path: &mut Path,
+        depth: usize,
+        range: Range<usize>,
+        children: &[NodeEntry],
+    ) -> Result<()> {
+        let (geo, fork, dablk) = (self.geo, self.fork, path.steps[depth].dablk);
+        let (stay, come) = children.split_at(range.len().min(children.len()));
+        let mut image = self.blocks.image(dablk)?;
+        da_edit::splice_children(&mut image, geo, fork, range.start, range.len(), stay);
+        drop(image);
+        if !come.is_empty() {
+            self.put::<Nodes>(path, depth, Some(range.end), come)
+        } else if stay.len() < range.len() {
+            self.taken_out::<Nodes>(path, depth)
+        } else {
+            self.mend_hashes::<Nodes>(path, depth)
+        }
+    }
+
+    // ---- the root ----------------------------------------------------------------------------
+
+    /// The root's content moves to a new block, its only child. `path` follows; answers the new
+    /// depth of what was the root.
+    fn push_down(&mut self, path: &mut Path) -> Result<usize> {
+        let (geo, fork, root) = (self.geo, self.fork, self.root());
+        let content = self.blocks.bytes(root)?.to_vec();
+        let level = level_of(&content, geo);
+        if level >= LEVEL_MAX {
+            return Err(Error::Limit("the hash tree has as many levels as the format allows"));
+        }
+        let dablk = self.blocks.grow()?;
+        let daddr = self.blocks.daddr(dablk)?;
+        da_edit::copy(&mut self.blocks.image(dablk)?, &content, daddr);
+        let id = Identity { owner: self.owner, daddr: self.blocks.daddr(root)? };
+        let mut image = self.blocks.image(root)?;
+        da_edit::init_node(&mut image, geo, id, level + 1);
+        da_edit::splice_children(&mut image, geo, fork, 0, 0, &[da_edit::child(0, dablk)]);
+        path.steps[0].dablk = dablk;
+        path.steps.insert(0, Step { dablk: root, index: 0 });
+        Ok(1)
+    }
+
+    /// While the root has one child only, that takes its place.
+    fn pull_up(&mut self) -> Result<()> {
+        let root = self.root();
+        while let [child] = *self.children(root)?.1 {
+            let dablk = DaBlock(child.before.get());
+            let content = self.blocks.bytes(dablk)?.to_vec();
+            let daddr = self.blocks.daddr(root)?;
+            da_edit::copy(&mut self.blocks.image(root)?, &content, daddr);
+            self.blocks.shrink(dablk)?;
+        }
+        Ok(())
+    }
+}
+
+/// Deepest root: Linux looks no deeper.
+const LEVEL_MAX: u16 = da::MAX_LEVEL - 1;
+
+/// Neighbours under one parent.
+struct Window {
+    /// Which child of the parent the first is.
+    start: usize,
+    /// Which of them the change is about.
+    own: usize,
+    blocks: Vec<Neighbour>,
+}
+
+struct Neighbour {
+    dablk: DaBlock,
+    /// What stood in it before the change.
+    bytes: Vec<u8>,
+}
+
+/// The node in `bytes`; `None` for a leaf.
+fn node<'b>(bytes: &'b [u8], geo: &Geometry) -> Option<Node<'b>> {
+    let is_node = da::magic(bytes) == Some(Layout::of(geo).da_node_magic);
+    if is_node { Node::parse(bytes, geo) } else { None }
+}
+
+fn level_of(bytes: &[u8], geo: &Geometry) -> u16 {
+    node(bytes, geo).map_or(0, |node| node.level)
+}
+
+/// Next and previous block of the level.
+fn siblings(bytes: &[u8]) -> (DaBlock, DaBlock) {
+    let info = BlkInfo::ref_from_prefix(bytes).ok();
+    info.map_or_else(Default::default, |(info, _)| {
+        (DaBlock(info.forw.get()), DaBlock(info.back.get()))
+    })
+}
