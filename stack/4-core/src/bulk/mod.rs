@@ -6,3 +6,7 @@
 
 pub mod attr;
 pub mod dir;
+pub mod bmbt;
+pub mod btree;
+
+mod row;

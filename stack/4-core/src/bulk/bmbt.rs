@@ -1,0 +1,207 @@
+//! A whole extent map: in the inode where it fits, else a btree below a root there.
+
+use xfskit_format::bmbt::{self, CRC_OFFSET, Extent, MAX_BLOCKCOUNT, NULLFSBLOCK, Rec};
+use xfskit_format::{Layout, inode::Format};
+use xfskit_units::{FilBlks, FileOff, FsBlock, Geometry, Ino};
+use zerocopy::IntoBytes;
+use zerocopy::big_endian::{U16, U32, U64};
+
+use super::row::Row;
+
+/// Bytes before the keys of the root in the inode.
+const ROOT_HEAD: usize = 4;
+
+/// Adds blocks to the end of a map: to its last extent where both file and device go on.
+pub fn append(extents: &mut Vec<Extent>, startoff: FileOff, startblock: FsBlock, blocks: u64) {
+    let (mut startoff, mut startblock, mut left) = (startoff.0, startblock.0, blocks);
+    if let Some(last) = extents.last_mut() {
+        let goes_on =
+            last.end().0 == startoff && last.startblock.0 + last.blockcount.0 == startblock;
+        let more = if goes_on { left.min(MAX_BLOCKCOUNT - last.blockcount.0) } else { 0 };
+        last.blockcount.0 += more;
+        (startoff, startblock, left) = (startoff + more, startblock + more, left - more);
+    }
+    while left > 0 {
+        let len = left.min(MAX_BLOCKCOUNT);
+        extents.push(Extent {
+            startoff: FileOff(startoff),
+            startblock: FsBlock(startblock),
+            blockcount: FilBlks(len),
+            unwritten: false,
+        });
+        (startoff, startblock, left) = (startoff + len, startblock + len, left - len);
+    }
+}
+
+/// The form of a map of so many extents in a fork of so many bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shape {
+    room: usize,
+    extents: usize,
+    /// Leaves first, without the root; none where the records stand in the inode.
+    rows: Vec<Row>,
+}
+
+impl Shape {
+    /// The form of a map of `extents` extents in a fork of `room` bytes.
+    pub fn new(geo: &Geometry, room: usize, extents: usize) -> Self {
+        let mut rows = Vec::new();
+        if extents > bmbt::inline_records(room) {
+            let max = bmbt::maxrecs(geo);
+            rows.push(Row::new(extents, max));
+            while let Some(row) = rows.last().filter(|row| row.blocks > bmbt::root_maxrecs(room)) {
+                rows.push(Row::new(row.blocks, max));
+            }
+        }
+        Self { room, extents, rows }
+    }
+
+    /// Blocks it takes besides the inode.
+    pub fn blocks(&self) -> usize {
+        self.rows.iter().map(|row| row.blocks).sum()
+    }
+
+    /// The fork's format.
+    pub fn format(&self) -> Format {
+        if self.rows.is_empty() { Format::Extents } else { Format::Btree }
+    }
+
+    /// Number of the first block of `level` in the tree's places.
+    fn first(&self, level: usize) -> usize {
+        self.rows[..level].iter().map(|row| row.blocks).sum()
+    }
+
+    /// First file block below each block of `level`.
+    fn keys(&self, level: usize, extents: &[Extent]) -> Vec<U64> {
+        let mut keys: Vec<U64> =
+            self.rows[0].ranges().map(|range| extents[range.start].startoff.0.into()).collect();
+        for row in &self.rows[1..=level] {
+            keys = row.ranges().map(|range| keys[range.start]).collect();
+        }
+        keys
+    }
+
+    /// What stands in the inode: all records, or the root. `places` has [`Shape::blocks`], leaves
+    /// first.
+    ///
+    /// # Panics
+    /// Where there are fewer extents or places than the shape was made for.
+    pub fn fork(&self, extents: &[Extent], places: &[FsBlock]) -> Vec<u8> {
+        assert_eq!(extents.len(), self.extents);
+        let Some(top) = self.rows.len().checked_sub(1) else {
+            return records(extents).as_bytes().to_vec();
+        };
+        let keys = self.keys(top, extents);
+        let ptrs: Vec<U64> = places[self.first(top)..].iter().map(|place| place.0.into()).collect();
+        let mut fork = vec![0; self.room];
+        let head = [u16_of(self.rows.len()), u16_of(keys.len())];
+        fork[..ROOT_HEAD].copy_from_slice(head.as_bytes());
+        let at = ROOT_HEAD + bmbt::root_maxrecs(self.room) * size_of::<U64>();
+        fork[ROOT_HEAD..][..keys.as_bytes().len()].copy_from_slice(keys.as_bytes());
+        fork[at..][..ptrs.as_bytes().len()].copy_from_slice(ptrs.as_bytes());
+        fork
+    }
+
+    /// The finished blocks of the tree of inode `ino`, in the order of their `places`.
+    ///
+    /// # Panics
+    /// As [`fork`](Self::fork).
+    pub fn load(
+        &self,
+        geo: &Geometry,
+        ino: Ino,
+        extents: &[Extent],
+        places: &[FsBlock],
+    ) -> Vec<Vec<u8>> {
+        let mut blocks = Vec::with_capacity(places.len());
+        for (level, row) in self.rows.iter().enumerate() {
+            let first = self.first(level);
+            let children = if level == 0 { Vec::new() } else { self.keys(level - 1, extents) };
+            for (index, range) in row.ranges().enumerate() {
+                let mut block =
+                    header(geo, ino, level, range.len(), &places[first..][..row.blocks], index);
+                let body = Layout::V5.long_header;
+                let mut put = |offset: usize, bytes: &[u8]| {
+                    block[offset..offset + bytes.len()].copy_from_slice(bytes);
+                };
+                if level == 0 {
+                    put(body, records(&extents[range]).as_bytes());
+                } else {
+                    let ptrs: Vec<U64> = places[self.first(level - 1)..][range.clone()]
+                        .iter()
+                        .map(|place| place.0.into())
+                        .collect();
+                    put(body, children[range].as_bytes());
+                    put(body + bmbt::maxrecs(geo) * size_of::<U64>(), ptrs.as_bytes());
+                }
+                xfskit_crc::update(&mut block, CRC_OFFSET);
+                blocks.push(block);
+            }
+        }
+        blocks
+    }
+}
+
+fn records(extents: &[Extent]) -> Vec<Rec> {
+    extents.iter().map(Extent::encode).collect()
+}
+
+fn u16_of(n: usize) -> U16 {
+    u16::try_from(n).unwrap_or(u16::MAX).into()
+}
+
+/// A block with its head: number `index` of the `row` of its level.
+fn header(
+    geo: &Geometry,
+    ino: Ino,
+    level: usize,
+    numrecs: usize,
+    row: &[FsBlock],
+    index: usize,
+) -> Vec<u8> {
+    let sibling = |index: Option<usize>| -> U64 {
+        index.and_then(|index| row.get(index)).map_or(NULLFSBLOCK, |place| place.0).into()
+    };
+    let daddr = geo.fsb_to_daddr(row[index]).map_or(0, |daddr| daddr.0);
+    let mut block = Vec::with_capacity(geo.blocksize());
+    block.extend_from_slice(U32::new(Layout::V5.bmap_magic).as_bytes());
+    block.extend_from_slice([u16_of(level), u16_of(numrecs)].as_bytes());
+    block.extend_from_slice(sibling(index.checked_sub(1)).as_bytes());
+    block.extend_from_slice(sibling(Some(index + 1)).as_bytes());
+    block.extend_from_slice([U64::new(daddr), U64::new(0)].as_bytes());
+    block.extend_from_slice(geo.meta_uuid.as_bytes());
+    block.extend_from_slice(U64::new(ino.0).as_bytes());
+    block.resize(geo.blocksize(), 0);
+    block
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::da::testing;
+
+    #[test]
+    fn maps_go_on_where_file_and_device_do() {
+        let mut map = Vec::new();
+        append(&mut map, FileOff(0), FsBlock(100), 10);
+        append(&mut map, FileOff(10), FsBlock(110), 5);
+        append(&mut map, FileOff(16), FsBlock(115), 5);
+        append(&mut map, FileOff(21), FsBlock(200), MAX_BLOCKCOUNT + 3);
+        let found: Vec<_> =
+            map.iter().map(|e| (e.startoff.0, e.startblock.0, e.blockcount.0)).collect();
+        let far = 200 + MAX_BLOCKCOUNT;
+        let last = (21 + MAX_BLOCKCOUNT, far, 3);
+        assert_eq!(found, [(0, 100, 15), (16, 115, 5), (21, 200, MAX_BLOCKCOUNT), last]);
+    }
+
+    #[test]
+    fn a_map_is_inline_as_long_as_it_fits() {
+        let geo = testing::geo(12);
+        let shape = |extents| Shape::new(&geo, 336, extents);
+        assert_eq!((shape(21).blocks(), shape(21).format()), (0, Format::Extents));
+        assert_eq!((shape(22).blocks(), shape(22).format()), (1, Format::Btree));
+        // 20 leaves fit below the root; more need a level between.
+        assert_eq!(shape(188 * 20).blocks(), 20);
+        assert_eq!(shape(188 * 20 + 1).blocks(), 22);
+    }
+}
