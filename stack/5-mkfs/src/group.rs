@@ -1,20 +1,23 @@
-//! The bytes of one allocation group: superblock, AGF, AGI, AGFL and the roots of its trees.
+//! The bytes of one allocation group: superblock, AGF, AGI, AGFL and its trees. Of an empty volume,
+//! or of one that was filled before it was finished: a [`Group`] is all that they say.
 
-use xfskit_format::agbtree::{self, Header, NULLAGBLOCK, SelfDescription, Tree};
+use xfskit_core::bulk::btree::{self, Shape};
+use xfskit_format::agbtree::Tree;
 use xfskit_format::agf::{self, Agf};
 use xfskit_format::agfl::{self, AgflHeader};
 use xfskit_format::agi::{self, Agi, NULLAGINO};
 use xfskit_format::alloc;
-use xfskit_format::inobt::{self, Chunk, INODES_PER_CHUNK};
+use xfskit_format::inobt::{Chunk, INODES_PER_CHUNK};
+use xfskit_format::refcount;
 use xfskit_format::rmap::{self, owner};
 use xfskit_format::sb::{self, Superblock};
 use xfskit_units::features::versionnum;
 use xfskit_units::{AgBlock, AgIno, AgNumber, ExtLen, Geometry, Ino};
 use zerocopy::big_endian::U32;
-use zerocopy::{FromZeros, Immutable, IntoBytes};
+use zerocopy::{FromZeros, IntoBytes};
 
 use crate::geometry::Plan;
-use crate::layout::{AgLayout, Extent};
+use crate::layout::{self, AgLayout, Extent};
 
 /// Inodes of the first chunk that are in use: the root directory and two realtime inodes.
 const USED_INODES: u32 = 3;
@@ -26,51 +29,223 @@ const AG_VERSION: u32 = 1;
 /// Sums over all groups, for the superblocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Totals {
-    /// Free blocks of the finished volume, the AGFL's among them.
-    fdblocks: u64,
+    /// Free blocks of the finished volume, those of AGFL and free-space btrees among them.
+    pub fdblocks: u64,
     /// Blocks of the first inode chunk.
     chunk: u64,
-    icount: u64,
+    /// Inodes that exist.
+    pub icount: u64,
+    /// Inodes that exist and are free.
+    pub ifree: u64,
 }
 
 impl Totals {
-    /// Adds up the groups. Only the first, the log's and the last differ from the others.
+    /// Of an empty volume. Only the first group, the log's and the last differ from the others.
     pub fn of(geo: &Geometry) -> Self {
         let free = |agno| {
             let layout = AgLayout::of(geo, agno);
             u64::from(layout.free_blocks() + layout.agfl_len())
         };
+        let icount = u64::from(geo.chunk_blocks()) * u64::from(geo.inopblock());
         Self {
             fdblocks: geo.ags().map(free).sum(),
             chunk: geo.chunk_blocks().into(),
-            icount: u64::from(geo.chunk_blocks()) * u64::from(geo.inopblock()),
+            icount,
+            ifree: icount - u64::from(USED_INODES),
         }
     }
 }
 
-/// Blocks 0 to the last root of group `agno`.
-pub fn image(plan: &Plan, agno: AgNumber, totals: &Totals) -> Vec<u8> {
-    let geo = &plan.geometry;
-    let layout = AgLayout::of(geo, agno);
-    let blocks = layout.headers as usize + layout.roots.len();
-    let mut image = vec![0; blocks * geo.blocksize()];
-    let ss = geo.sectsize();
-    for (sector, bytes) in [
-        superblock(plan, agno, totals, true),
-        agf_sector(geo, agno, &layout),
-        agi_sector(geo, agno, &layout),
-        agfl_sector(geo, agno, &layout),
-    ]
-    .into_iter()
-    .enumerate()
-    {
-        image[sector * ss..][..ss].copy_from_slice(&bytes);
+/// One group of a finished volume, with all that its headers and trees say.
+#[derive(Clone, Debug)]
+pub struct Group {
+    /// Which.
+    pub agno: AgNumber,
+    /// The trees that the volume has, and where their blocks are, the root's first.
+    pub trees: Vec<(Tree, Vec<AgBlock>)>,
+    /// The free list, in order.
+    pub agfl: Vec<AgBlock>,
+    /// Free extents, by block.
+    pub free: Vec<Extent>,
+    /// Inode chunks, by number.
+    pub chunks: Vec<Chunk>,
+    /// First inode of the newest chunk.
+    pub newino: Option<AgIno>,
+    /// Owners of all used blocks, in the order of the rmapbt. Not needed where there is none.
+    pub owners: Vec<rmap::Rec>,
+}
+
+impl Group {
+    /// Group `agno` of an empty volume.
+    pub fn empty(geo: &Geometry, agno: AgNumber) -> Self {
+        let layout = AgLayout::of(geo, agno);
+        Self {
+            agno,
+            trees: layout.roots.iter().map(|&(tree, root)| (tree, vec![root])).collect(),
+            agfl: layout
+                .agfl
+                .iter()
+                .flat_map(|agfl| agfl.start.0..agfl.end())
+                .map(AgBlock)
+                .collect(),
+            chunks: layout.chunk.map_or(Vec::new(), |chunk| first_chunks(geo, chunk)),
+            newino: layout.chunk.map(|chunk| geo.agb_to_agino(chunk.start)),
+            owners: owners(&layout),
+            free: layout.free,
+        }
     }
-    for &(tree, agbno) in &layout.roots {
-        let block = root_block(geo, agno, &layout, tree, agbno);
-        image[agbno.0 as usize * geo.blocksize()..][..block.len()].copy_from_slice(&block);
+
+    /// How `tree` is shaped with the records it has now.
+    pub fn shape(&self, geo: &Geometry, tree: Tree) -> Shape {
+        let records = match tree {
+            Tree::Bno | Tree::Cnt => self.free.len(),
+            Tree::Ino => self.chunks.len(),
+            Tree::Fino => self.chunks_with_free_inodes().count(),
+            Tree::Rmap => self.owners.len(),
+            Tree::Refcount => 0,
+        };
+        Shape::new(geo, tree, records)
     }
-    image
+
+    fn chunks_with_free_inodes(&self) -> impl Iterator<Item = &Chunk> {
+        self.chunks.iter().filter(|chunk| chunk.freecount > 0)
+    }
+
+    /// Root, levels and blocks of `tree`; zeroes where the volume has none.
+    fn numbers(&self, geo: &Geometry, tree: Tree) -> [U32; 3] {
+        let Some((_, places)) = self.trees.iter().find(|(known, _)| *known == tree) else {
+            return [0.into(); 3];
+        };
+        let root = places.first().map_or(0, |root| root.0);
+        [root, self.shape(geo, tree).levels(), u32_of(places.len())].map(U32::new)
+    }
+
+    /// Blocks of free-space btrees and the rmapbt, without their roots.
+    pub fn btreeblks(&self) -> u32 {
+        let counted = |tree: Tree| matches!(tree, Tree::Bno | Tree::Cnt | Tree::Rmap);
+        self.trees
+            .iter()
+            .filter(|(tree, _)| counted(*tree))
+            .map(|(_, places)| u32_of(places.len()) - 1)
+            .sum()
+    }
+
+    /// Free blocks, without those of AGFL and btrees.
+    pub fn freeblks(&self) -> u32 {
+        self.free.iter().map(|extent| extent.len.0).sum()
+    }
+
+    /// Inodes that exist, and those of them that are free.
+    pub fn inodes(&self) -> (u32, u32) {
+        self.chunks
+            .iter()
+            .fold((0, 0), |(count, free), chunk| (count + chunk.count, free + chunk.freecount))
+    }
+
+    /// Every block that headers and trees take, by block; the first has all headers.
+    pub fn blocks(&self, plan: &Plan, totals: &Totals) -> Vec<(AgBlock, Vec<u8>)> {
+        let geo = &plan.geometry;
+        let ss = geo.sectsize();
+        let mut headers = vec![0; layout::header_blocks(geo) as usize * geo.blocksize()];
+        let sectors = [
+            superblock(plan, self.agno, totals, true),
+            self.agf_sector(geo),
+            self.agi_sector(geo),
+            self.agfl_sector(geo),
+        ];
+        for (sector, bytes) in sectors.into_iter().enumerate() {
+            headers[sector * ss..][..ss].copy_from_slice(&bytes);
+        }
+        let mut blocks = vec![(AgBlock(0), headers)];
+        for (tree, places) in &self.trees {
+            blocks.extend(self.load(geo, *tree, places));
+        }
+        blocks.sort_by_key(|(agbno, _)| *agbno);
+        blocks
+    }
+
+    fn load(&self, geo: &Geometry, tree: Tree, places: &[AgBlock]) -> Vec<(AgBlock, Vec<u8>)> {
+        let shape = self.shape(geo, tree);
+        let free = |extents: &[Extent]| {
+            extents.iter().map(|e| alloc::Rec::new(e.start, e.len)).collect::<Vec<_>>()
+        };
+        let encode = |chunk: &Chunk| chunk.encode(geo);
+        match tree {
+            Tree::Bno => btree::load(geo, self.agno, &shape, &free(&self.free), places),
+            Tree::Cnt => {
+                let mut by_size = self.free.clone();
+                by_size.sort_by_key(|extent| (extent.len, extent.start));
+                btree::load(geo, self.agno, &shape, &free(&by_size), places)
+            }
+            Tree::Ino => {
+                let records: Vec<_> = self.chunks.iter().map(encode).collect();
+                btree::load(geo, self.agno, &shape, &records, places)
+            }
+            Tree::Fino => {
+                let records: Vec<_> = self.chunks_with_free_inodes().map(encode).collect();
+                btree::load(geo, self.agno, &shape, &records, places)
+            }
+            Tree::Rmap => btree::load(geo, self.agno, &shape, &self.owners, places),
+            Tree::Refcount => btree::load::<refcount::Rec>(geo, self.agno, &shape, &[], places),
+        }
+    }
+
+    fn agf_sector(&self, geo: &Geometry) -> Vec<u8> {
+        let length = |n: usize| U32::new(u32_of(n));
+        let mut agf = Agf::new_zeroed();
+        agf.magicnum = agf::MAGIC.into();
+        agf.versionnum = AG_VERSION.into();
+        agf.seqno = self.agno.0.into();
+        agf.length = geo.ag_length(self.agno).into();
+        [agf.bnoroot, agf.bnolevel, _] = self.numbers(geo, Tree::Bno);
+        [agf.cntroot, agf.cntlevel, _] = self.numbers(geo, Tree::Cnt);
+        [agf.rmaproot, agf.rmaplevel, agf.rmapblocks] = self.numbers(geo, Tree::Rmap);
+        [agf.refcntroot, agf.refcntlevel, agf.refcntblocks] = self.numbers(geo, Tree::Refcount);
+        // Slot 0 stays unused: the list begins at slot 1.
+        agf.flfirst = 1.into();
+        agf.fllast = length(self.agfl.len());
+        agf.flcount = length(self.agfl.len());
+        agf.freeblks = self.freeblks().into();
+        agf.longest = self.free.iter().map(|extent| extent.len.0).max().unwrap_or(0).into();
+        agf.btreeblks = self.btreeblks().into();
+        agf.uuid = *geo.meta_uuid.as_bytes();
+        padded(agf.as_bytes(), geo.sectsize(), agf::CRC_OFFSET)
+    }
+
+    fn agi_sector(&self, geo: &Geometry) -> Vec<u8> {
+        let counted = geo.features.inobtcount();
+        let (count, free) = self.inodes();
+        let mut agi = Agi::new_zeroed();
+        agi.magicnum = agi::MAGIC.into();
+        agi.versionnum = AG_VERSION.into();
+        agi.seqno = self.agno.0.into();
+        agi.length = geo.ag_length(self.agno).into();
+        [agi.root, agi.level, agi.ino_blocks] = self.numbers(geo, Tree::Ino);
+        [agi.free_root, agi.free_level, agi.fino_blocks] = self.numbers(geo, Tree::Fino);
+        if !counted {
+            (agi.ino_blocks, agi.fino_blocks) = (0.into(), 0.into());
+        }
+        agi.count = count.into();
+        agi.freecount = free.into();
+        agi.newino = self.newino.map_or(NULLAGINO, |agino| agino.0).into();
+        agi.dirino = NULLAGINO.into();
+        agi.unlinked = [NULLAGINO.into(); agi::UNLINKED_BUCKETS];
+        agi.uuid = *geo.meta_uuid.as_bytes();
+        padded(agi.as_bytes(), geo.sectsize(), agi::CRC_OFFSET)
+    }
+
+    fn agfl_sector(&self, geo: &Geometry) -> Vec<u8> {
+        let mut head = AgflHeader::new_zeroed();
+        head.magicnum = agfl::MAGIC.into();
+        head.seqno = self.agno.0.into();
+        head.uuid = *geo.meta_uuid.as_bytes();
+        let mut slots = vec![U32::new(agfl::NULLAGBLOCK); agfl::slots(geo) as usize];
+        for (slot, agbno) in slots.iter_mut().skip(1).zip(&self.agfl) {
+            *slot = agbno.0.into();
+        }
+        let bytes = [head.as_bytes(), slots.as_bytes()].concat();
+        padded(&bytes, geo.sectsize(), agfl::CRC_OFFSET)
+    }
 }
 
 /// The superblock's sector in group `agno`. While mkfs works, and for ever in the secondaries, it
@@ -117,7 +292,7 @@ pub fn superblock(plan: &Plan, agno: AgNumber, totals: &Totals, inprogress: bool
         sb.fdblocks = (totals.fdblocks + totals.chunk).into();
     } else {
         sb.icount = totals.icount.into();
-        sb.ifree = (totals.icount - u64::from(USED_INODES)).into();
+        sb.ifree = totals.ifree.into();
         sb.fdblocks = totals.fdblocks.into();
     }
     sb.inoalignmt = geo.inoalignmt.into();
@@ -137,176 +312,72 @@ pub fn superblock(plan: &Plan, agno: AgNumber, totals: &Totals, inprogress: bool
     padded(sb.as_bytes(), geo.sectsize(), sb::CRC_OFFSET)
 }
 
-fn agf_sector(geo: &Geometry, agno: AgNumber, layout: &AgLayout) -> Vec<u8> {
-    let root = |tree| U32::new(layout.root(tree).map_or(0, |agbno| agbno.0));
-    let one_if = |tree| U32::new(u32::from(layout.root(tree).is_some()));
-    let mut agf = Agf::new_zeroed();
-    agf.magicnum = agf::MAGIC.into();
-    agf.versionnum = AG_VERSION.into();
-    agf.seqno = agno.0.into();
-    agf.length = geo.ag_length(agno).into();
-    agf.bnoroot = root(Tree::Bno);
-    agf.cntroot = root(Tree::Cnt);
-    agf.rmaproot = root(Tree::Rmap);
-    agf.bnolevel = 1.into();
-    agf.cntlevel = 1.into();
-    agf.rmaplevel = one_if(Tree::Rmap);
-    agf.flfirst = 1.into();
-    agf.fllast = layout.agfl_len().into();
-    agf.flcount = layout.agfl_len().into();
-    agf.freeblks = layout.free_blocks().into();
-    agf.longest = layout.longest().into();
-    agf.uuid = *geo.meta_uuid.as_bytes();
-    agf.rmapblocks = one_if(Tree::Rmap);
-    agf.refcntblocks = one_if(Tree::Refcount);
-    agf.refcntroot = root(Tree::Refcount);
-    agf.refcntlevel = one_if(Tree::Refcount);
-    padded(agf.as_bytes(), geo.sectsize(), agf::CRC_OFFSET)
-}
-
-fn agi_sector(geo: &Geometry, agno: AgNumber, layout: &AgLayout) -> Vec<u8> {
-    let finobt = layout.root(Tree::Fino);
-    let counted = geo.features.inobtcount();
-    let mut agi = Agi::new_zeroed();
-    agi.magicnum = agi::MAGIC.into();
-    agi.versionnum = AG_VERSION.into();
-    agi.seqno = agno.0.into();
-    agi.length = geo.ag_length(agno).into();
-    agi.root = layout.root(Tree::Ino).map_or(0, |agbno| agbno.0).into();
-    agi.level = 1.into();
-    agi.newino = NULLAGINO.into();
-    agi.dirino = NULLAGINO.into();
-    if let Some(chunk) = layout.chunk {
-        let inodes = chunk.len.0 << geo.inopblog;
-        agi.count = inodes.into();
-        agi.freecount = (inodes - USED_INODES).into();
-        agi.newino = geo.agb_to_agino(chunk.start).0.into();
-    }
-    agi.unlinked = [NULLAGINO.into(); agi::UNLINKED_BUCKETS];
-    agi.uuid = *geo.meta_uuid.as_bytes();
-    agi.free_root = finobt.map_or(0, |agbno| agbno.0).into();
-    agi.free_level = u32::from(finobt.is_some()).into();
-    agi.ino_blocks = u32::from(counted).into();
-    agi.fino_blocks = u32::from(counted && finobt.is_some()).into();
-    padded(agi.as_bytes(), geo.sectsize(), agi::CRC_OFFSET)
-}
-
-fn agfl_sector(geo: &Geometry, agno: AgNumber, layout: &AgLayout) -> Vec<u8> {
-    let mut head = AgflHeader::new_zeroed();
-    head.magicnum = agfl::MAGIC.into();
-    head.seqno = agno.0.into();
-    head.uuid = *geo.meta_uuid.as_bytes();
-    let mut slots = vec![U32::new(agfl::NULLAGBLOCK); agfl::slots(geo) as usize];
-    if let Some(agfl) = layout.agfl {
-        // Slot 0 stays unused: the list begins at slot 1.
-        for (slot, agbno) in slots.iter_mut().skip(1).zip(agfl.start.0..agfl.end()) {
-            *slot = agbno.into();
-        }
-    }
-    let bytes = [head.as_bytes(), slots.as_bytes()].concat();
-    padded(&bytes, geo.sectsize(), agfl::CRC_OFFSET)
-}
-
-/// The root of `tree`, a leaf.
-fn root_block(
-    geo: &Geometry,
-    agno: AgNumber,
-    layout: &AgLayout,
-    tree: Tree,
-    agbno: AgBlock,
-) -> Vec<u8> {
-    let free = |extents: &[Extent]| {
-        extents.iter().map(|e| alloc::Rec::new(e.start, e.len)).collect::<Vec<_>>()
-    };
-    let (count, records) = match tree {
-        Tree::Bno => records(&free(&layout.free)),
-        Tree::Cnt => {
-            let mut by_size = layout.free.clone();
-            by_size.sort_by_key(|extent| (extent.len, extent.start));
-            records(&free(&by_size))
-        }
-        Tree::Ino | Tree::Fino => records(&chunk_records(geo, layout)),
-        Tree::Rmap => records(&owners(layout)),
-        Tree::Refcount => (0, Vec::new()),
-    };
-    let head = Header {
-        magic: tree.magic(geo).into(),
-        level: 0.into(),
-        numrecs: u16_of(count).into(),
-        leftsib: NULLAGBLOCK.into(),
-        rightsib: NULLAGBLOCK.into(),
-    };
-    let own = SelfDescription {
-        bno: geo.agb_to_daddr(agno, agbno).0.into(),
-        lsn: 0.into(),
-        uuid: *geo.meta_uuid.as_bytes(),
-        owner: agno.0.into(),
-        crc: [0; 4],
-    };
-    let bytes = [head.as_bytes(), own.as_bytes(), &records].concat();
-    padded(&bytes, geo.blocksize(), agbtree::CRC_OFFSET)
-}
-
-fn records<R: IntoBytes + Immutable>(records: &[R]) -> (usize, Vec<u8>) {
-    (records.len(), records.as_bytes().to_vec())
-}
-
 /// The first chunk's records: one, or more where a block holds more than 64 inodes.
-fn chunk_records(geo: &Geometry, layout: &AgLayout) -> Vec<inobt::Rec> {
-    let Some(chunk) = layout.chunk else { return Vec::new() };
+fn first_chunks(geo: &Geometry, chunk: Extent) -> Vec<Chunk> {
     let first = geo.agb_to_agino(chunk.start).0;
     let end = first + (chunk.len.0 << geo.inopblog);
     (first..end)
         .step_by(INODES_PER_CHUNK as usize)
         .map(|startino| {
             let used = if startino == first { USED_INODES } else { 0 };
-            let chunk = Chunk {
+            Chunk {
                 startino: AgIno(startino),
                 holemask: 0,
                 count: INODES_PER_CHUNK,
                 freecount: INODES_PER_CHUNK - used,
                 free: u64::MAX << used,
-            };
-            chunk.encode(geo)
+            }
         })
         .collect()
 }
 
-/// The reverse mappings: every used block of the group.
+/// An owner's blocks.
+pub fn owned(extent: Extent, owner: u64) -> rmap::Rec {
+    rmap::Rec {
+        startblock: extent.start.0.into(),
+        blockcount: extent.len.0.into(),
+        owner: owner.into(),
+        offset: 0.into(),
+    }
+}
+
+/// Who owns the blocks of `tree`.
+pub fn tree_owner(tree: Tree) -> u64 {
+    match tree {
+        Tree::Bno | Tree::Cnt | Tree::Rmap => owner::AG,
+        Tree::Ino | Tree::Fino => owner::INOBT,
+        Tree::Refcount => owner::REFC,
+    }
+}
+
+/// The reverse mappings of an empty group: every used block.
 fn owners(layout: &AgLayout) -> Vec<rmap::Rec> {
     let block = |agbno: AgBlock| Extent { start: agbno, len: ExtLen(1) };
     let headers = Extent { start: AgBlock(0), len: ExtLen(layout.headers) };
-    let mut owned = vec![(headers, owner::FS)];
-    owned.extend(layout.roots.iter().map(|&(tree, agbno)| {
-        let owner = match tree {
-            Tree::Bno | Tree::Cnt | Tree::Rmap => owner::AG,
-            Tree::Ino | Tree::Fino => owner::INOBT,
-            Tree::Refcount => owner::REFC,
-        };
-        (block(agbno), owner)
-    }));
-    owned.extend(layout.log.map(|extent| (extent, owner::LOG)));
-    owned.extend(layout.agfl.map(|extent| (extent, owner::AG)));
-    owned.extend(layout.chunk.map(|extent| (extent, owner::INODES)));
-    owned.sort_by_key(|(extent, _)| extent.start);
-    let mut merged: Vec<(Extent, u64)> = Vec::new();
-    for (extent, owner) in owned {
-        match merged.last_mut() {
-            Some((last, last_owner)) if *last_owner == owner && last.end() == extent.start.0 => {
-                last.len.0 += extent.len.0;
-            }
-            _ => merged.push((extent, owner)),
+    let mut records = vec![owned(headers, owner::FS)];
+    records.extend(layout.roots.iter().map(|&(tree, agbno)| owned(block(agbno), tree_owner(tree))));
+    records.extend(layout.log.map(|extent| owned(extent, owner::LOG)));
+    records.extend(layout.agfl.map(|extent| owned(extent, owner::AG)));
+    records.extend(layout.chunk.map(|extent| owned(extent, owner::INODES)));
+    in_order(records)
+}
+
+/// Sorts `records` as the rmapbt has them, and merges neighbours as it must: of one owner and, for
+/// files, of one fork and consecutive there.
+pub fn in_order(mut records: Vec<rmap::Rec>) -> Vec<rmap::Rec> {
+    records.sort_by_key(|record| record.low_key().sort_key());
+    records.dedup_by(|next, last| {
+        let goes_on = next.start().0 == last.start().0 + last.len().0 && next.owner == last.owner;
+        let flags = |record: &rmap::Rec| record.offset.get() & !rmap::OFF_MASK;
+        let no_offset = last.inode().is_none() || last.offset.get() & rmap::OFF_BMBT_BLOCK != 0;
+        let follows = no_offset || next.offset.get() == last.offset.get() + u64::from(last.len().0);
+        let merges = goes_on && flags(next) == flags(last) && follows;
+        if merges {
+            last.blockcount = (last.len().0 + next.len().0).into();
         }
-    }
-    merged
-        .into_iter()
-        .map(|(extent, owner)| rmap::Rec {
-            startblock: extent.start.0.into(),
-            blockcount: extent.len.0.into(),
-            owner: owner.into(),
-            offset: 0.into(),
-        })
-        .collect()
+        merges
+    });
+    records
 }
 
 /// `bytes`, filled up with zeroes to `len`, with its CRC at byte `crc`.

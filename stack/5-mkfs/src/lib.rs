@@ -16,7 +16,7 @@
 //! | [`group`] | a group's bytes: headers and btree roots |
 //! | [`inodes`] | the first inode chunk |
 //! | [`existing`] | what must not be overwritten by accident |
-//! | [`mod@write`] | [`make`]: the order of writing |
+//! | [`mod@write`] | [`make`]: the order of writing, and its parts for a volume that is filled before |
 //! | [`compat`] | which readers can use a volume, and what to leave out for one |
 //! | [`summary`] | [`Summary`]: what mkfs.xfs and xfs_info print |
 //!

@@ -10,12 +10,12 @@
 
 use xfskit_block::BlockDevice;
 use xfskit_format::log::seed_record;
-use xfskit_units::{AgBlock, AgNumber, ByteLen, ByteOffset, Daddr, Geometry};
+use xfskit_units::{AgNumber, ByteLen, ByteOffset, Daddr, Geometry};
 
 use crate::error::Error;
 use crate::existing;
 use crate::geometry::Plan;
-use crate::group::{self, Totals};
+use crate::group::{self, Group, Totals};
 use crate::inodes;
 
 /// Bytes zeroed at both ends of the device.
@@ -32,6 +32,25 @@ pub fn make(
     data: &dyn BlockDevice,
     log: Option<&dyn BlockDevice>,
     plan: &Plan,
+) -> Result<(), Error> {
+    let geo = &plan.geometry;
+    let totals = Totals::of(geo);
+    begin(data, log, plan, &totals)?;
+    write_groups(data, plan, &totals, geo.ags().map(|agno| Group::empty(geo, agno)))?;
+    write_inodes(data, plan)?;
+    finish(data, plan, &totals)
+}
+
+/// The first part of [`make`]: what is there goes, the log is written, and the primary superblock
+/// says "in progress". Who fills the volume does so between this and [`finish`].
+///
+/// # Errors
+/// As [`make`].
+pub fn begin(
+    data: &dyn BlockDevice,
+    log: Option<&dyn BlockDevice>,
+    plan: &Plan,
+    totals: &Totals,
 ) -> Result<(), Error> {
     let geo = &plan.geometry;
     if data.size() < geo.data_bytes() {
@@ -51,11 +70,18 @@ pub fn make(
     }
     zero_ends(data)?;
     write_log(data, log, geo)?;
-    let totals = Totals::of(geo);
-    write_groups(data, plan, &totals)?;
-    write_inodes(data, plan)?;
+    data.write_at(ByteOffset(0), &group::superblock(plan, AgNumber(0), totals, true))?;
+    Ok(())
+}
+
+/// The last part of [`make`]: all that was written is made durable, then the primary superblock
+/// loses its "in progress".
+///
+/// # Errors
+/// [`Error::Device`].
+pub fn finish(data: &dyn BlockDevice, plan: &Plan, totals: &Totals) -> Result<(), Error> {
     data.flush()?;
-    data.write_at(ByteOffset(0), &group::superblock(plan, AgNumber(0), &totals, false))?;
+    data.write_at(ByteOffset(0), &group::superblock(plan, AgNumber(0), totals, false))?;
     data.flush()?;
     Ok(())
 }
@@ -88,16 +114,31 @@ fn write_log(
     Ok(())
 }
 
-/// Headers and roots of every group.
-fn write_groups(data: &dyn BlockDevice, plan: &Plan, totals: &Totals) -> Result<(), Error> {
+/// Headers and trees of every one of `groups`; blocks that follow each other in one piece.
+///
+/// # Errors
+/// [`Error::Device`].
+pub fn write_groups(
+    data: &dyn BlockDevice,
+    plan: &Plan,
+    totals: &Totals,
+    groups: impl Iterator<Item = Group>,
+) -> Result<(), Error> {
     let geo = &plan.geometry;
     let mut pending: Vec<(ByteOffset, Vec<u8>)> = Vec::new();
-    for agno in geo.ags() {
-        let at = geo.agb_to_daddr(agno, AgBlock(0)).byte_offset();
-        pending.push((at, group::image(plan, agno, totals)));
-        let bytes: usize = pending.iter().map(|(_, image)| image.len()).sum();
+    let mut bytes = 0;
+    for group in groups {
+        for (agbno, block) in group.blocks(plan, totals) {
+            let at = geo.agb_to_daddr(group.agno, agbno).byte_offset();
+            bytes += block.len();
+            match pending.last_mut() {
+                Some((start, image)) if start.0 + image.len() as u64 == at.0 => image.extend(block),
+                _ => pending.push((at, block)),
+            }
+        }
         if bytes >= BATCH {
             write_pending(data, &mut pending)?;
+            bytes = 0;
         }
     }
     write_pending(data, &mut pending)
