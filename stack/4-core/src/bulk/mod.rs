@@ -5,8 +5,8 @@
 //! one, in any order, on any thread. The same input gives the same bytes.
 
 pub mod attr;
-pub mod dir;
 pub mod bmbt;
 pub mod btree;
+pub mod dir;
 
 mod row;
