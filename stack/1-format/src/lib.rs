@@ -15,6 +15,7 @@
 //! | [`agbtree`] | one block of a per-AG btree; [`alloc`], [`inobt`], [`rmap`], [`refcount`] its records |
 //! | [`inode`] | an inode of any version, its forks; [`timestamp`] its times |
 //! | [`bmbt`] | extent records and the btree of a fork |
+//! | [`btree_edit`] | blocks of any btree, changed |
 //! | [`symlink`], [`dquot`], [`rtsb`] | remote symlink targets, quota records, the realtime superblock |
 //! | [`hash`], [`da`], [`da_edit`] | the name hash and the hash btree that serve directories and attributes |
 //! | [`dir`], [`attr`] | directories and extended attributes in all their forms |
@@ -37,6 +38,7 @@ pub mod agi;
 pub mod alloc;
 pub mod attr;
 pub mod bmbt;
+pub mod btree_edit;
 pub mod bytes;
 pub mod ctx;
 pub mod da;

@@ -17,11 +17,14 @@
 //! | [`attr`], [`parent`] | extended attributes, and the names of an inode by its parent pointers |
 //! | [`icore`] | the core of an inode, changed field by field |
 //! | [`tx`] | [`Tx`]: a change of the volume, all of it or nothing |
+//! | [`btree`] | btrees of all kinds, changed in transactions |
+//! | [`space`] | free space: allocating and freeing extents, and work that is put off |
 //! | [`bulk`] | whole structures in one go, for a volume that is built from nothing |
 //! | [`chunks`] | all inodes of the volume, by chunk: bulkstat |
 
 pub mod attr;
 pub mod bmap;
+pub mod btree;
 pub mod bulk;
 pub mod chunks;
 mod da;
@@ -32,6 +35,7 @@ pub mod icore;
 pub mod inode;
 pub mod parent;
 pub mod recovery;
+pub mod space;
 pub mod tx;
 pub mod volume;
 mod writable;

@@ -20,6 +20,7 @@ use xfskit_units::{AgNumber, Ino};
 
 use crate::error::{Error, Result};
 use crate::inode::Inode;
+use crate::space::Deferred;
 use crate::volume::Volume;
 
 /// A transaction of a volume. What [`Trans`] can do, a `Tx` can.
@@ -27,6 +28,8 @@ use crate::volume::Volume;
 pub struct Tx<'v> {
     volume: &'v Volume,
     trans: Trans<'v>,
+    /// What is put off to the end.
+    pub(crate) deferred: Vec<Deferred>,
 }
 
 impl<'v> Deref for Tx<'v> {
@@ -60,7 +63,7 @@ impl Volume {
         let engine = self.engine()?;
         let mut settled = false;
         loop {
-            let mut tx = Tx { volume: self, trans: engine.begin()? };
+            let mut tx = Tx { volume: self, trans: engine.begin()?, deferred: Vec::new() };
             let answer = change(&mut tx).and_then(|answer| tx.finish().map(|()| answer));
             match answer {
                 Ok(answer) => {
@@ -91,7 +94,7 @@ impl<'v> Tx<'v> {
 
     /// Does what was put off.
     fn finish(&mut self) -> Result<()> {
-        Ok(())
+        self.run_deferred()
     }
 
     /// The metadata block at `at` (its `daddr` and `sectors`), held for change.

@@ -1,0 +1,117 @@
+//! Free space: allocating and freeing extents, and work that is put off to the end of a transaction.
+//!
+//! A group's free space is guarded by its AGF. Everything here takes that lock itself. What is allocated or freed
+//! is told to the reverse mappings at once, unless its owner is [`Owner::Unmapped`].
+
+mod defer;
+pub(crate) mod rmap;
+
+pub use defer::Deferred;
+
+use xfskit_format::Fork;
+use xfskit_format::rmap::{OFF_ATTR_FORK, OFF_BMBT_BLOCK, owner};
+use xfskit_units::{ExtLen, FileOff, FsBlock, Ino};
+
+use crate::error::{Error, Result};
+use crate::tx::Tx;
+
+/// Whom an extent belongs to: what the reverse mappings say of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// Free-space trees, the rmapbt, the AGFL.
+    Ag,
+    /// Blocks of inobt and finobt.
+    Inobt,
+    /// Chunks of inodes.
+    Inodes,
+    /// Blocks of the refcountbt.
+    Refcount,
+    /// Staging extents of copy on write.
+    Cow,
+    /// Blocks of a fork's tree.
+    Bmbt(Ino, Fork),
+    /// Content of a fork, written, from this position on.
+    Fork(Ino, Fork, FileOff),
+    /// Whoever asks keeps the reverse mappings himself.
+    Unmapped,
+}
+
+impl Owner {
+    /// The two numbers of a reverse mapping: owner, and position with flags; `None` for
+    /// [`Unmapped`](Self::Unmapped).
+    pub fn raw(self) -> Option<(u64, u64)> {
+        let flag = |fork: Fork| if fork == Fork::Attr { OFF_ATTR_FORK } else { 0 };
+        Some(match self {
+            Self::Ag => (owner::AG, 0),
+            Self::Inobt => (owner::INOBT, 0),
+            Self::Inodes => (owner::INODES, 0),
+            Self::Refcount => (owner::REFC, 0),
+            Self::Cow => (owner::COW, 0),
+            Self::Bmbt(ino, fork) => (ino.0, OFF_BMBT_BLOCK | flag(fork)),
+            Self::Fork(ino, fork, at) => (ino.0, at.0 | flag(fork)),
+            Self::Unmapped => return None,
+        })
+    }
+}
+
+/// What to allocate: one extent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AllocRequest {
+    /// Fewest blocks that are of use, at least 1.
+    pub minlen: u32,
+    /// Most blocks that are wanted.
+    pub maxlen: u32,
+    /// Where to look first: at this block, then near it in its group, then in the groups behind it.
+    pub near: FsBlock,
+    /// Take it in the group of `near` or not at all.
+    pub this_group: bool,
+    /// The first block's number in its group is a multiple of this; 1 for anywhere.
+    pub align: u32,
+    /// May take what is held back for the growth of the group's own trees: their blocks may, nobody else.
+    pub reserve: bool,
+    /// Whose it becomes.
+    pub owner: Owner,
+}
+
+impl AllocRequest {
+    /// `len` blocks in one piece, near `near`, for `owner`.
+    pub fn exactly(len: u32, near: FsBlock, owner: Owner) -> Self {
+        Self::between(len, len, near, owner)
+    }
+
+    /// `minlen` to `maxlen` blocks in one piece, near `near`, for `owner`.
+    pub fn between(minlen: u32, maxlen: u32, near: FsBlock, owner: Owner) -> Self {
+        Self { minlen, maxlen, near, this_group: false, align: 1, reserve: false, owner }
+    }
+
+    /// The same, aligned.
+    pub fn align(self, align: u32) -> Self {
+        Self { align: align.max(1), ..self }
+    }
+
+    /// The same, in the group of `near` or not at all.
+    pub fn in_this_group(self) -> Self {
+        Self { this_group: true, ..self }
+    }
+}
+
+impl Tx<'_> {
+    /// Allocates one extent.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`]; [`Error::Settle`] where only extents freed too recently would do.
+    pub fn alloc_extent(&mut self, request: &AllocRequest) -> Result<(FsBlock, ExtLen)> {
+        let _ = request;
+        Err(Error::Unsupported("allocating blocks".into()))
+    }
+
+    /// Frees an extent now. It becomes usable again with the next checkpoint. Metadata blocks in it were
+    /// [invalidated](xfskit_trans::Trans::invalidate) by the caller.
+    ///
+    /// # Errors
+    /// [`Error::Device`], [`Error::Corrupt`]: what is free already, for one.
+    pub fn free_extent(&mut self, start: FsBlock, len: ExtLen, owner: Owner) -> Result<()> {
+        let _ = (start, len, owner);
+        Err(Error::Unsupported("freeing blocks".into()))
+    }
+}
