@@ -1,0 +1,226 @@
+//! Journals that we wrote, recovered by the kernel.
+//!
+//! The kernel makes a volume and leaves it clean. By hand, with the bytes of its structures, a small
+//! change is made that concerns all kinds of items, and goes nowhere but into the journal. The kernel
+//! recovers it, our recovery comes to the same tree, and `xfs_repair -n` finds nothing.
+
+use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use xfskit_block::{BlockDevice, OpenMode};
+use xfskit_core::recovery;
+use xfskit_core::volume::read_superblock;
+use xfskit_format::inode::Dinode;
+use xfskit_format::log::item::encode::{self, Place};
+use xfskit_log::{Before, LogWriter, Payload};
+use xfskit_test_oracle::need::Need;
+use xfskit_test_oracle::{Image, Mount, Scratch, Xfsprogs, needs};
+use xfskit_test_recovery::{compare, open, shown};
+use xfskit_units::{AgBlock, AgIno, AgNumber, Daddr, Geometry, Ino, Sectors, index};
+
+/// Files whose modes change.
+const FILES: usize = 1500;
+
+/// A volume that the kernel left clean, and its journal, opened for writing.
+struct Volume {
+    dev: Arc<dyn BlockDevice>,
+    geo: Geometry,
+    writer: LogWriter,
+}
+
+impl Volume {
+    fn open(image: &Image<'_>, record_size: u32) -> Self {
+        let open = |path: &Path| -> Arc<dyn BlockDevice> { Arc::new(open(path, OpenMode::ReadWrite)) };
+        let dev = open(image.path());
+        let log_dev = image.log().map_or_else(|| Arc::clone(&dev), open);
+        let geo = read_superblock(&*dev).unwrap().geometry();
+        let writer = {
+            let log = recovery::open_log(&*dev, Some(&*log_dev), &geo).unwrap();
+            assert!(log.is_clean());
+            LogWriter::new(&log, Arc::clone(&log_dev), Arc::clone(&dev), record_size).unwrap()
+        };
+        Self { dev, geo, writer }
+    }
+
+    fn read(&self, (daddr, len): Place) -> Vec<u8> {
+        let mut bytes = vec![0; index(len.byte_len().0)];
+        self.dev.read_at(daddr.byte_offset(), &mut bytes).unwrap();
+        bytes
+    }
+
+    /// Where inode `ino` lies: its cluster, and the byte in it.
+    fn home(&self, ino: Ino) -> (Place, usize) {
+        let geo = &self.geo;
+        let (agno, agino) = geo.ino_split(ino).unwrap();
+        let cluster = geo.cluster_blocks();
+        let first = AgBlock(geo.agino_to_agb(agino).0 / cluster * cluster);
+        let daddr = geo.agb_to_daddr(agno, first);
+        let len = Sectors(geo.block_sectors().0 * u64::from(cluster));
+        let offset = geo.ino_to_byte(ino).unwrap().0 - daddr.byte_offset().0;
+        ((daddr, len), index(offset))
+    }
+
+    fn inode(&self, ino: Ino) -> Vec<u8> {
+        let (place, offset) = self.home(ino);
+        self.read(place)[offset..offset + self.geo.inodesize()].to_vec()
+    }
+
+    /// Logs `image` as inode `ino`, as far as `changed` says.
+    fn log_inode(&self, out: &mut Payload, ino: Ino, image: &[u8], forks: bool) {
+        let end = if forks { image.len() } else { 128 };
+        encode::inode(out, &self.geo, ino, self.home(ino), image, std::slice::from_ref(&(0..end)));
+    }
+
+    /// Logs chunk `chunk` of the block at `place`.
+    fn log_chunk(&self, out: &mut Payload, place: Place, block: &[u8], byte: usize) {
+        let start = byte / 128 * 128;
+        let lsn = self.writer.next_lsn();
+        encode::buf(out, &self.geo, block, &[place], std::slice::from_ref(&(start..start + 128)), lsn);
+    }
+
+    /// Takes a free inode out of the group of the root directory, as creating a file does.
+    fn take_inode(&self, out: &mut Payload) -> Ino {
+        let geo = &self.geo;
+        let agno = AgNumber(0);
+        let sector = u64::try_from(geo.sectsize() / 512).unwrap();
+        let agi_place = (Daddr(2 * sector), Sectors(sector));
+        let mut agi = self.read(agi_place);
+        let mut taken = None;
+        for root in [20, 328] {
+            let agbno = AgBlock(be32(&agi, root));
+            assert_eq!(be32(&agi, root + 4), 1, "a tree of one block");
+            let place = (geo.agb_to_daddr(agno, agbno), geo.block_sectors());
+            let mut block = self.read(place);
+            let (rec, bit) = free_slot(&block);
+            let agino = AgIno(be32(&block, rec) + bit);
+            assert_eq!(*taken.get_or_insert(agino), agino);
+            block[rec + 7] -= 1;
+            let free = u64::from_be_bytes(block[rec + 8..rec + 16].try_into().unwrap());
+            block[rec + 8..rec + 16].copy_from_slice(&(free & !(1 << bit)).to_be_bytes());
+            self.log_chunk(out, place, &block, rec);
+        }
+        let freecount = be32(&agi, 28) - 1;
+        agi[28..32].copy_from_slice(&freecount.to_be_bytes());
+        self.log_chunk(out, agi_place, &agi, 0);
+        geo.agino_to_ino(agno, taken.unwrap())
+    }
+}
+
+fn be32(bytes: &[u8], at: usize) -> u32 {
+    u32::from_be_bytes(bytes[at..at + 4].try_into().unwrap())
+}
+
+/// The first record of an inode tree's leaf that has several free inodes, and the first of these.
+fn free_slot(block: &[u8]) -> (usize, u32) {
+    let numrecs = usize::from(u16::from_be_bytes([block[6], block[7]]));
+    let rec = (0..numrecs).map(|n| 56 + 16 * n).find(|&at| block[at + 7] > 1).expect("free inodes");
+    let free = u64::from_be_bytes(block[rec + 8..rec + 16].try_into().unwrap());
+    (rec, free.trailing_zeros())
+}
+
+/// Adds a name to a directory in short form.
+fn add_name(dir: &mut [u8], fork: usize, name: &[u8], ino: Ino) {
+    let size = index(u64::from_be_bytes(dir[56..64].try_into().unwrap()));
+    let mut entry = vec![u8::try_from(name.len()).unwrap()];
+    // Far behind all others.
+    entry.extend(0x300u16.to_be_bytes());
+    entry.extend(name);
+    entry.push(1);
+    entry.extend(u32::try_from(ino.0).unwrap().to_be_bytes());
+    dir[fork] += 1;
+    dir[fork + size..fork + size + entry.len()].copy_from_slice(&entry);
+    dir[56..64].copy_from_slice(&((size + entry.len()) as u64).to_be_bytes());
+}
+
+/// What a mounted volume tells about the files that the test is about.
+struct Known {
+    root: Ino,
+    files: Vec<Ino>,
+}
+
+fn populate(root: &Path) -> Known {
+    fs::create_dir(root.join("pool")).unwrap();
+    let ino = |path: &Path| Ino(fs::symlink_metadata(path).unwrap().ino());
+    let files = (0..FILES).map(|n| {
+        let path = root.join(format!("pool/{n}"));
+        File::create(&path).unwrap();
+        ino(&path)
+    });
+    Known { files: files.collect(), root: ino(root) }
+}
+
+/// `touch /created; chmod 0606 /pool/*`, into the journal and nowhere else.
+fn change(volume: &mut Volume, known: &Known) {
+    let mut out = Payload::new();
+    let born = volume.take_inode(&mut out);
+    let mut file = volume.inode(known.files[0]);
+    file[152..160].copy_from_slice(&born.0.to_be_bytes());
+    file[92..96].copy_from_slice(&77u32.to_be_bytes());
+    volume.log_inode(&mut out, born, &file, true);
+    let mut root = volume.inode(known.root);
+    add_name(&mut root, 176, b"created", born);
+    volume.log_inode(&mut out, known.root, &root, true);
+    for &ino in &known.files {
+        let mut file = volume.inode(ino);
+        assert!(Dinode::parse(&file, &volume.geo).unwrap().is_regular());
+        file[2..4].copy_from_slice(&0o100_606_u16.to_be_bytes());
+        volume.log_inode(&mut out, ino, &file, false);
+    }
+    let tail = volume.writer.next_lsn();
+    volume.writer.append(&out, tail, Before::InPlace).unwrap();
+}
+
+#[test]
+fn the_kernel_recovers_what_we_wrote() {
+    if !needs(&[Need::Mount, Need::Xfsprogs]) {
+        return;
+    }
+    let tools = Xfsprogs::installed().expect("xfsprogs");
+    for (name, options, record_size, external) in [
+        ("plain", &[][..], 32 * 1024, false),
+        ("large-records", &[], 256 * 1024, false),
+        ("small-records", &[], 16 * 1024, false),
+        ("stripe-unit", &["-l", "su=65536"], 32 * 1024, false),
+        ("sector-4k", &["-s", "size=4096"], 32 * 1024, false),
+        ("block-1k", &["-b", "size=1024"], 32 * 1024, false),
+        ("external", &[], 64 * 1024, true),
+    ] {
+        let scratch = Scratch::new(name);
+        let mut image = Image::sparse(&scratch, "image", 400 << 20);
+        let mut options = options.to_vec();
+        let log_option;
+        if external {
+            image = image.with_external_log(64 << 20);
+            log_option = format!("logdev={}", image.log().expect("a log").display());
+            options.extend(["-l", &log_option]);
+        }
+        tools.mkfs(&image, &options).expect("mkfs");
+        let mount = Mount::read_write(&image, &scratch).expect("mount");
+        let known = populate(mount.path());
+        mount.unmount().expect("unmount");
+        let before = shown(&image, &scratch);
+
+        let mut volume = Volume::open(&image, record_size);
+        change(&mut volume, &known);
+        let stats = volume.writer.stats();
+        eprintln!("{name}: {stats:?}");
+        assert!(stats.records > 1);
+        drop(volume);
+
+        let replay = compare(name, &image, &scratch);
+        assert_eq!(replay.transactions, 1, "{name}");
+        let theirs = Image::copy(&image, "again.img");
+        Mount::recover(&theirs, &scratch).expect("recovered");
+        let mount = Mount::read_only(&theirs, &scratch).expect("mount");
+        let created = fs::metadata(mount.path().join("created")).expect("it was created");
+        assert_eq!(created.mode(), 0o100_644, "{name}");
+        for n in 0..FILES {
+            let file = fs::metadata(mount.path().join(format!("pool/{n}"))).expect("a file");
+            assert_eq!(file.mode(), 0o100_606, "{name}: {n}");
+        }
+        mount.unmount().expect("unmount");
+        assert!(!before.differences(&shown(&theirs, &scratch), 1).is_empty());
+    }
+}
