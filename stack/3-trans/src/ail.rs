@@ -22,7 +22,7 @@ use xfskit_units::{ByteOffset, Daddr, Ino, Lsn, Sectors, index};
 use crate::buf::{BufError, BufMap};
 use crate::engine::Engine;
 use crate::lock::{LockRank, RankedMutex};
-use crate::object::{Buf, Home, Object};
+use crate::object::{Buf, Chunks, Home, Object};
 
 /// Bytes of one write-back batch.
 const STAGING: usize = 8 << 20;
@@ -241,6 +241,12 @@ impl Staging {
         let answers = engine.device().write_batch(&batch);
         answers.into_iter().collect::<Result<Vec<()>, DeviceError>>()?;
         for (object, lsn) in self.written.drain(..) {
+            {
+                // No checkpoint came between: what was logged is what was written.
+                let mut content = object.lock.write();
+                content.logged = Chunks::default();
+                content.unlinked_logged = false;
+            }
             ail.remove(&object, lsn);
         }
         self.bytes.clear();

@@ -19,7 +19,7 @@ use zerocopy::IntoBytes;
 
 use crate::buf::BufError;
 use crate::engine::{Engine, Listed, TakenList};
-use crate::object::{Home, Object};
+use crate::object::{Chunks, Home, Object};
 
 /// Where an inode's unlinked pointer stands in it, in bytes.
 const NEXT_UNLINKED: usize = 96;
@@ -126,8 +126,8 @@ fn format(geo: &Geometry, listed: &Listed, payload: &mut Payload, lsn: Lsn) -> V
 fn format_object(geo: &Geometry, object: &Object, payload: &mut Payload, lsn: Lsn) -> bool {
     let mut content = object.lock.write();
     let content = &mut *content;
-    let dirty = std::mem::take(&mut content.dirty);
-    let unlinked = std::mem::take(&mut content.unlinked);
+    content.logged.merge(&std::mem::take(&mut content.dirty));
+    content.unlinked_logged |= std::mem::take(&mut content.unlinked);
     content.listed = false;
     if std::mem::take(&mut content.stale) {
         if let Home::Block(map) = object.home() {
@@ -135,10 +135,11 @@ fn format_object(geo: &Geometry, object: &Object, payload: &mut Payload, lsn: Ls
         }
         // Whoever needs what comes to stand there reads it anew.
         (content.bytes, content.verified, content.ordered) = (None, false, false);
+        (content.logged, content.unlinked_logged) = (Chunks::default(), false);
         return true;
     }
     let Some(image) = content.bytes.as_ref().map(|buf| &buf.bytes[..]) else { return true };
-    let runs: Vec<_> = dirty.runs(image.len()).collect();
+    let runs: Vec<_> = content.logged.runs(image.len()).collect();
     match object.home() {
         Home::Block(_) if content.ordered || runs.is_empty() => {}
         Home::Block(map) => {
@@ -147,7 +148,7 @@ fn format_object(geo: &Geometry, object: &Object, payload: &mut Payload, lsn: Ls
         }
         Home::Inode { ino, cluster, offset } => {
             encode::inode(payload, geo, *ino, (*cluster, *offset), image, &runs);
-            if unlinked {
+            if content.unlinked_logged {
                 let next = bytes::be32(image, NEXT_UNLINKED).filter(|&next| next != u32::MAX);
                 encode::unlinked(payload, *cluster, &[(*offset, next.map(AgIno))]);
             }

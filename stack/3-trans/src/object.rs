@@ -88,6 +88,11 @@ impl Chunks {
         fresh
     }
 
+    /// How many chunks are marked.
+    pub fn count(&self) -> usize {
+        self.0.iter().map(|word| word.count_ones() as usize).sum()
+    }
+
     /// True where nothing is marked.
     pub fn is_empty(&self) -> bool {
         self.0 == [0; 8]
@@ -125,12 +130,17 @@ pub(crate) struct Content {
     pub verified: bool,
     /// Changed and committed since the last checkpoint.
     pub dirty: Chunks,
+    /// Logged since it was last written in place. The journal's tail passes older items of an object
+    /// as soon as there is a newer one, so each says all that is not in place, not only what is new.
+    pub logged: Chunks,
     /// On the committed-item list.
     pub listed: bool,
     /// Freed: the checkpoint cancels it instead of logging it.
     pub stale: bool,
     /// Of an inode: its unlinked pointer changed, which an inode item does not carry.
     pub unlinked: bool,
+    /// That was logged, and is not in place.
+    pub unlinked_logged: bool,
     /// A new cluster of inodes: written back like any block, but not logged. The ICREATE item says
     /// what stands there, and its inodes are logged one by one.
     pub ordered: bool,
@@ -143,9 +153,11 @@ impl Content {
             bytes,
             verified,
             dirty,
+            logged: dirty,
             listed: false,
             stale: false,
             unlinked: false,
+            unlinked_logged: false,
             ordered: false,
         }
     }

@@ -53,6 +53,11 @@ pub(crate) fn geo() -> Geometry {
 
 /// An engine with 1,000 free blocks; blocks from 3000 on are nobody's.
 pub(crate) fn engine() -> Engine {
+    engine_and_log().0
+}
+
+/// The same, and the device of its journal.
+pub(crate) fn engine_and_log() -> (Engine, Arc<dyn BlockDevice>) {
     let dev: Arc<dyn BlockDevice> = Arc::new(MemDevice::new(ByteLen(16 << 20)));
     let geo = geo();
     let log_dev: Arc<dyn BlockDevice> = Arc::new(MemDevice::new(ByteLen(64 << 20)));
@@ -61,5 +66,5 @@ pub(crate) fn engine() -> Engine {
     let writer = LogWriter::new(&log, Arc::clone(&log_dev), Arc::clone(&dev), 32768).unwrap();
     let cache = Arc::new(BufCache::new(dev, 1 << 20));
     let counters = Delta { fdblocks: 1000, ..Delta::default() };
-    Engine::new(geo.clone(), cache, Journal::new(writer), counters, 100)
+    (Engine::new(geo, cache, Journal::new(writer), counters, 100), log_dev)
 }

@@ -3,10 +3,12 @@
 use std::sync::atomic::Ordering;
 
 use xfskit_block::BlockDevice;
+use xfskit_format::log::item::{Item, split};
 use xfskit_format::{Ctx, Image, Location};
+use xfskit_log::Log;
 use xfskit_units::{AgBlock, AgNumber, ByteOffset, Daddr, ExtLen, Sectors};
 
-use crate::testing::{engine, geo};
+use crate::testing::{engine, engine_and_log, geo};
 use crate::{BufMap, Engine, Freed, Handle, Place, Trans, TransError};
 
 fn map(block: u64) -> BufMap {
@@ -89,6 +91,46 @@ fn what_is_not_durable_is_not_written_in_place() {
     engine.write_back().unwrap();
     engine.device().read_at(ByteOffset(3000 * 4096), &mut block).unwrap();
     assert_eq!(&block, b"bbbb");
+}
+
+/// What the journal says of the block `block` from its tail on, laid over what is in place.
+fn recovered(engine: &Engine, log_dev: &dyn BlockDevice, block: u64) -> Vec<u8> {
+    let geo = geo();
+    let mut bytes = vec![0; 4096];
+    engine.device().read_at(ByteOffset(block * 4096), &mut bytes).unwrap();
+    let log = Log::open(log_dev, Daddr(0), &geo).unwrap();
+    let ctx = Ctx::new(&geo, Location::of("test"));
+    for transaction in log.transactions().map(Result::unwrap) {
+        let regions = transaction.regions();
+        for item in split(&regions[1..], &ctx) {
+            let Item::Buf(buf) = Item::decode(item.unwrap(), &ctx).unwrap() else { continue };
+            let here = buf.daddr() == Daddr(block * 8);
+            for change in buf.changes().filter(|_| here) {
+                bytes[change.offset..][..change.bytes.len()].copy_from_slice(change.bytes);
+            }
+        }
+    }
+    bytes
+}
+
+#[test]
+fn what_the_tail_passes_is_in_place_or_said_again() {
+    let (engine, log_dev) = engine_and_log();
+    let mut expected = vec![0; 4096];
+    for n in 0..40u8 {
+        let at = usize::from(n) * 1031 % 4000;
+        let mut tx = engine.begin().unwrap();
+        let a = read(&mut tx, 3000, None).unwrap();
+        tx.image(a).put(at, &[n, n]);
+        expected[at..at + 2].fill(n);
+        tx.commit();
+        engine.checkpoint().unwrap();
+        assert!(recovered(&engine, &*log_dev, 3000) == expected, "after {n}");
+        if n % 7 == 6 {
+            engine.write_back().unwrap();
+            assert!(recovered(&engine, &*log_dev, 3000) == expected, "after {n}, in place");
+        }
+    }
 }
 
 #[test]

@@ -460,7 +460,7 @@ impl<'e> Trans<'e> {
             if !content.listed {
                 content.listed = true;
                 held.object.pins.fetch_add(1, Ordering::AcqRel);
-                added += 64;
+                added += 64 + content.logged.count() * 128;
                 list.push(Arc::clone(&held.object));
             }
             held.object.listed_in.store(seq, Ordering::Release);

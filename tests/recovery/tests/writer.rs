@@ -32,7 +32,8 @@ struct Volume {
 
 impl Volume {
     fn open(image: &Image<'_>, record_size: u32) -> Self {
-        let open = |path: &Path| -> Arc<dyn BlockDevice> { Arc::new(open(path, OpenMode::ReadWrite)) };
+        let open =
+            |path: &Path| -> Arc<dyn BlockDevice> { Arc::new(open(path, OpenMode::ReadWrite)) };
         let dev = open(image.path());
         let log_dev = image.log().map_or_else(|| Arc::clone(&dev), open);
         let geo = read_superblock(&*dev).unwrap().geometry();
@@ -77,7 +78,14 @@ impl Volume {
     fn log_chunk(&self, out: &mut Payload, place: Place, block: &[u8], byte: usize) {
         let start = byte / 128 * 128;
         let lsn = self.writer.next_lsn();
-        encode::buf(out, &self.geo, block, &[place], std::slice::from_ref(&(start..start + 128)), lsn);
+        encode::buf(
+            out,
+            &self.geo,
+            block,
+            &[place],
+            std::slice::from_ref(&(start..start + 128)),
+            lsn,
+        );
     }
 
     /// Takes a free inode out of the group of the root directory, as creating a file does.
