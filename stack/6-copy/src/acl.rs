@@ -1,6 +1,10 @@
 //! POSIX ACLs: what programs get and set as `system.posix_acl_*`, and the text form that tar
 //! archives carry.
 
+use std::cell::OnceCell;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
 /// Version of the form that programs see.
 const VERSION: u32 = 2;
 
@@ -69,13 +73,13 @@ impl Acl {
 
     /// From text such as `user::rwx,user:1000:r--,group::r-x,mask::r-x,other::---`. Entries may
     /// also stand on lines, and end with the number of the user or group that they name
-    /// (`user:jane:r--:1000`). A name without its number is an error: whose it is depends on the
-    /// machine.
-    pub(crate) fn from_text(text: &[u8]) -> Result<Self, String> {
+    /// (`user:jane:r--:1000`); names without their number go by `accounts`.
+    pub(crate) fn from_text(text: &[u8], accounts: &Accounts) -> Result<Self, String> {
         let text = std::str::from_utf8(text).map_err(|_| "not text".to_owned())?;
         let entries = text.split([',', '\n']).map(str::trim);
         let entries = entries.filter(|entry| !entry.is_empty() && !entry.starts_with('#'));
-        let entries = entries.map(entry_of_text).collect::<Result<Vec<_>, _>>()?;
+        let entries =
+            entries.map(|entry| entry_of_text(entry, accounts)).collect::<Result<Vec<_>, _>>()?;
         Self::new(entries).ok_or_else(|| "entries missing or double".to_owned())
     }
 
@@ -98,7 +102,36 @@ impl Acl {
     }
 }
 
-fn entry_of_text(entry: &str) -> Result<Entry, String> {
+/// Which number a user or a group has, as `passwd` and `group` of a directory say. They are read
+/// when the first name comes.
+#[derive(Debug)]
+pub(crate) struct Accounts {
+    dir: PathBuf,
+    users: OnceCell<HashMap<String, u32>>,
+    groups: OnceCell<HashMap<String, u32>>,
+}
+
+impl Accounts {
+    pub(crate) fn of(dir: &Path) -> Self {
+        Self { dir: dir.into(), users: OnceCell::new(), groups: OnceCell::new() }
+    }
+
+    fn number(&self, user: bool, name: &str) -> Option<u32> {
+        let (known, file) = if user { (&self.users, "passwd") } else { (&self.groups, "group") };
+        let read = || {
+            let bytes = std::fs::read(self.dir.join(file)).unwrap_or_default();
+            let text = String::from_utf8_lossy(&bytes);
+            let entry = |line: &str| {
+                let mut fields = line.split(':');
+                Some((fields.next()?.to_owned(), fields.nth(1)?.parse().ok()?))
+            };
+            text.lines().filter_map(entry).collect()
+        };
+        known.get_or_init(read).get(name).copied()
+    }
+}
+
+fn entry_of_text(entry: &str, accounts: &Accounts) -> Result<Entry, String> {
     let wrong = || format!("no entry of an ACL: {entry:?}");
     let fields: Vec<&str> = entry.strip_prefix("default:").unwrap_or(entry).split(':').collect();
     let (word, who, perm, number) = match *fields {
@@ -117,9 +150,11 @@ fn entry_of_text(entry: &str) -> Result<Entry, String> {
         _ => return Err(wrong()),
     };
     let id = match tag {
-        USER | GROUP => number.unwrap_or(who).trim().parse().map_err(|_| {
-            format!("ACL for {who:?} by name; make the archive with --numeric-owner")
-        })?,
+        USER | GROUP => {
+            let who = number.unwrap_or(who).trim();
+            let number = who.parse().ok().or_else(|| accounts.number(tag == USER, who));
+            number.ok_or_else(|| format!("an ACL for {who:?}, who has no number here"))?
+        }
         _ => NO_ID,
     };
     // What follows a blank is a comment (`#effective:r--`).
@@ -174,16 +209,21 @@ mod tests {
     #[test]
     fn the_text_forms_of_archives_are_the_same_acl() {
         let acl = Acl::from_xattr(VALUE).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("passwd"), "root:x:0:0::/:/bin/sh\njoe:x:1000:9\n").unwrap();
+        let accounts = Accounts::of(dir.path());
         for text in [
             TEXT,
+            "user::rw-,user:joe:r--,group::r--,mask::r-x,other::---",
             "mask::r-x\nuser::rw-\ngroup::r--\t#effective:r--\nuser:jane:r--:1000\nother::---\n",
             "u::rw,u:1000:r,g::r,m::rx,o::",
         ] {
-            assert_eq!(Acl::from_text(text.as_bytes()).as_ref(), Ok(&acl), "{text}");
+            assert_eq!(Acl::from_text(text.as_bytes(), &accounts).as_ref(), Ok(&acl), "{text}");
         }
         for wrong in ["", "user::rw-", "user:jane:r--,user::r,group::r,mask::r,other::r", "x:y"] {
-            assert!(Acl::from_text(wrong.as_bytes()).is_err(), "{wrong}");
+            assert!(Acl::from_text(wrong.as_bytes(), &accounts).is_err(), "{wrong}");
         }
-        assert!(Acl::from_text(b"user::rwx,group::r-x,other::r-x").unwrap().is_minimal());
+        let minimal = Acl::from_text(b"user::rwx,group::r-x,other::r-x", &accounts).unwrap();
+        assert!(minimal.is_minimal());
     }
 }

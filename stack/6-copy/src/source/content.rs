@@ -89,11 +89,9 @@ impl Stores {
         u16::try_from(self.dirs.len()).map_err(|_| too_many_layers())
     }
 
-    /// Adds a file, and tells its number.
-    pub(super) fn add_file(&mut self, file: File) -> Result<u16, SourceError> {
-        let number = u16::try_from(self.files.len()).map_err(|_| too_many_layers())?;
-        self.files.push(file);
-        Ok(number)
+    /// The number of the next file.
+    pub(super) fn next_file(&self) -> Result<u16, SourceError> {
+        u16::try_from(self.files.len()).map_err(|_| too_many_layers())
     }
 
     /// Opens what lies at `place`; `path` is the node's, and its file has `size` bytes.

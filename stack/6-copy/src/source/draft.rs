@@ -33,6 +33,8 @@ struct Inode {
     meta: Meta,
     xattrs: XattrsId,
     form: Form,
+    /// The last layer that had something to say of it, or of what is below.
+    layer: u16,
 }
 
 /// [`What`], with the place of a directory's entries.
@@ -50,6 +52,8 @@ type Entries = BTreeMap<Box<[u8]>, InodeId>;
 pub(super) struct Draft {
     inodes: Vec<Inode>,
     dirs: Vec<Entries>,
+    /// The one being laid over the others.
+    layer: u16,
     pub(super) xattrs: Interned<Arc<[Xattr]>>,
     places: Interned<Place>,
     pub(super) stores: Stores,
@@ -85,10 +89,6 @@ impl<T: Clone + Eq + std::hash::Hash> Interned<T> {
         Some(number)
     }
 
-    pub(super) fn get(&self, number: u32) -> &T {
-        &self.values[number as usize]
-    }
-
     pub(super) fn into_values(self) -> Vec<T> {
         self.values
     }
@@ -108,10 +108,11 @@ impl Draft {
     /// An empty root.
     pub(super) fn new() -> Self {
         let meta = Meta { perm: 0o755, ..Meta::default() };
-        let root = Inode { meta, xattrs: XattrsId::default(), form: Form::Dir(0) };
+        let root = Inode { meta, xattrs: XattrsId::default(), form: Form::Dir(0), layer: 0 };
         Self {
             inodes: vec![root],
             dirs: vec![Entries::new()],
+            layer: 0,
             xattrs: Interned::new(vec![Arc::from([])]),
             places: Interned::new(Vec::new()),
             stores: Stores::default(),
@@ -168,7 +169,7 @@ impl Draft {
     /// Gives directory `dir` the metadata of a later layer.
     pub(super) fn set(&mut self, dir: InodeId, meta: Meta, xattrs: XattrsId) {
         let inode = &mut self.inodes[dir.0 as usize];
-        (inode.meta, inode.xattrs) = (meta, xattrs);
+        (inode.meta, inode.xattrs, inode.layer) = (meta, xattrs, self.layer);
     }
 
     /// Makes `name` in `dir`; a directory that is there already keeps what it holds, all else that
@@ -200,7 +201,7 @@ impl Draft {
             other => Form::Other(other),
         };
         let id = u32::try_from(self.inodes.len()).map(InodeId).map_err(|_| too_many(name))?;
-        self.inodes.push(Inode { meta, xattrs, form });
+        self.inodes.push(Inode { meta, xattrs, form, layer: self.layer });
         self.link(dir, name, id)?;
         Ok(id)
     }
@@ -213,48 +214,71 @@ impl Draft {
         inode: InodeId,
     ) -> Result<(), SourceError> {
         check_name(name)?;
+        self.inodes[inode.0 as usize].layer = self.layer;
         if let Some(entries) = self.entries(dir) {
             entries.insert(name.into(), inode);
         }
         Ok(())
     }
 
-    /// Removes `name` from `dir`, with all below it.
-    pub(super) fn remove(&mut self, dir: InodeId, name: &[u8]) {
-        if let Some(entries) = self.entries(dir) {
-            entries.remove(name);
-        }
+    /// What follows lies over all that is there.
+    pub(super) fn begin_layer(&mut self) -> Result<(), SourceError> {
+        self.layer = self.layer.checked_add(1).ok_or_else(|| too_many(b"/"))?;
+        Ok(())
     }
 
-    /// Empties `dir`, but for what `keep` keeps.
-    pub(super) fn empty(&mut self, dir: InodeId, keep: impl Fn(InodeId) -> bool) {
-        if let Some(entries) = self.entries(dir) {
-            entries.retain(|_, &mut inode| keep(inode));
-        }
+    fn is_of_this_layer(&self, inode: InodeId) -> bool {
+        self.inode(inode).layer == self.layer
     }
 
-    /// The inode at `path`, following symbolic links within the tree but for the last name.
-    pub(super) fn find(&self, path: &[u8]) -> Option<InodeId> {
-        let mut names = parts(path);
-        let Some(name) = names.next_back() else { return Some(Self::ROOT) };
-        self.lookup(self.resolve(names)?, name)
-    }
-
-    /// The directory reached by `names`, following symbolic links: `None` where there is none.
-    fn resolve<'n>(&self, names: impl DoubleEndedIterator<Item = &'n [u8]>) -> Option<InodeId> {
-        let mut names: Vec<Vec<u8>> = names.rev().map(<[u8]>::to_vec).collect();
-        let mut links = 0;
-        // The way down, so that `..` in a link's target can go up again; the root is its own parent.
-        let mut way = vec![Self::ROOT];
-        while let Some(name) = names.pop() {
-            let at = way.last().copied().unwrap_or(Self::ROOT);
-            if name == b".." {
-                if way.len() > 1 {
-                    way.pop();
+    /// Removes what lower layers have as `name` in `dir`, with all below it.
+    pub(super) fn hide(&mut self, dir: InodeId, name: &[u8]) {
+        match self.lookup(dir, name) {
+            Some(there) if self.is_of_this_layer(there) => self.prune(there),
+            Some(_) => {
+                if let Some(entries) = self.entries(dir) {
+                    entries.remove(name);
                 }
+            }
+            None => {}
+        }
+    }
+
+    /// Removes from `dir`, and from what remains below it, all that lower layers have put there.
+    pub(super) fn prune(&mut self, dir: InodeId) {
+        let mut open = vec![dir];
+        while let Some(dir) = open.pop() {
+            let mut entries = self.entries(dir).map(mem::take).unwrap_or_default();
+            entries.retain(|_, &mut inode| self.is_of_this_layer(inode));
+            open.extend(entries.values().filter(|&&inode| self.is_dir(inode)));
+            if let Some(there) = self.entries(dir) {
+                *there = entries;
+            }
+        }
+    }
+
+    /// The inode that `names` lead to, following symbolic links within the tree but for the last.
+    pub(super) fn find(&self, names: &[Vec<u8>]) -> Option<InodeId> {
+        let Some((name, above)) = names.split_last() else { return Some(Self::ROOT) };
+        let mut way = vec![Self::ROOT];
+        for name in above {
+            self.step(&mut way, name)?;
+        }
+        self.lookup(*way.last()?, name)
+    }
+
+    /// Extends `way`, which leads to a directory, to the directory `name` in it, following symbolic
+    /// links; `None` where there is none. It is all of the way, so that `..` in a link's target can
+    /// go up again; up from the root is the root.
+    fn step(&self, way: &mut Vec<InodeId>, name: &[u8]) -> Option<()> {
+        let mut links = 0;
+        let mut names = vec![name];
+        while let Some(name) = names.pop() {
+            if name == b".." {
+                way.truncate(way.len().max(2) - 1);
                 continue;
             }
-            let next = self.lookup(at, &name)?;
+            let next = self.lookup(*way.last()?, name)?;
             match &self.inode(next).form {
                 Form::Dir(_) => way.push(next),
                 Form::Other(What::Symlink(target)) => {
@@ -265,36 +289,34 @@ impl Draft {
                     if target.first() == Some(&b'/') {
                         way.truncate(1);
                     }
-                    names.extend(parts(target).rev().map(<[u8]>::to_vec));
+                    names.extend(parts(target).rev());
                 }
                 Form::Other(_) => return None,
             }
         }
-        way.last().copied()
+        Some(())
     }
 
-    /// The directory at `path`; what is missing of it is made, with permissions 0755, of user 0,
-    /// from 1970. `None` where something else is in the way.
-    pub(super) fn dir_at(&mut self, path: &[u8]) -> Result<Option<InodeId>, SourceError> {
-        if let Some(found) = self.resolve(parts(path)) {
-            return Ok(Some(found));
+    /// The directory that `names` lead to, which this layer has something in; what is missing of
+    /// the way is made, with permissions 0755, of user 0, from 1970. `None` where something else
+    /// is in the way.
+    pub(super) fn dir_at(&mut self, names: &[Vec<u8>]) -> Result<Option<InodeId>, SourceError> {
+        let mut way = vec![Self::ROOT];
+        for name in names {
+            let at = way.last().copied().unwrap_or(Self::ROOT);
+            if self.step(&mut way, name).is_some() {
+                continue;
+            }
+            if self.lookup(at, name).is_some() {
+                return Ok(None);
+            }
+            let meta = Meta { perm: 0o755, ..Meta::default() };
+            way.push(self.put(at, name, meta, XattrsId::default(), What::Dir)?);
         }
-        let names: Vec<&[u8]> = parts(path).collect();
-        let mut at = Self::ROOT;
-        for (depth, name) in names.iter().enumerate() {
-            at = match self.lookup(at, name) {
-                Some(there) if self.is_dir(there) => there,
-                Some(_) => match self.resolve(names[..=depth].iter().copied()) {
-                    Some(there) => there,
-                    None => return Ok(None),
-                },
-                None => {
-                    let meta = Meta { perm: 0o755, ..Meta::default() };
-                    self.put(at, name, meta, XattrsId::default(), What::Dir)?
-                }
-            };
+        for dir in &way {
+            self.inodes[dir.0 as usize].layer = self.layer;
         }
-        Ok(Some(at))
+        Ok(way.last().copied())
     }
 
     /// Numbers what can be reached from the root.
@@ -340,7 +362,7 @@ impl Draft {
 
     /// Gives `node` what `inode` has; where a directory's children are is still to come.
     fn node(&self, inode: InodeId, node: &mut Node) {
-        let Inode { meta, xattrs, form } = self.inode(inode);
+        let Inode { meta, xattrs, form, .. } = self.inode(inode);
         (node.meta, node.xattrs, node.nlink) = (*meta, *xattrs, 1);
         node.kind = match form {
             Form::Dir(_) | Form::Other(What::Dir) => {

@@ -21,6 +21,7 @@ pub mod tree;
 
 mod disk;
 mod draft;
+mod tar;
 mod walk;
 mod xattr;
 
@@ -71,6 +72,9 @@ pub struct SourceOptions {
     /// Where compressed and streamed archives are unpacked to, in a file without a name. The
     /// system's directory for temporary files where `None`.
     pub spool_dir: Option<PathBuf>,
+    /// Directory whose `passwd` and `group` tell the numbers of users and groups that an archive's
+    /// ACLs name (GNU tar writes names; owners of files always go by number). `/etc` where `None`.
+    pub accounts: Option<PathBuf>,
 }
 
 /// How far the reading is.
@@ -157,6 +161,7 @@ pub fn read_tree(
 ) -> Result<Tree, SourceError> {
     let exclude: Vec<(u64, u64)> =
         options.exclude.iter().filter_map(|path| disk::identity(path)).collect();
+    let spool_dir = options.spool_dir.clone().unwrap_or_else(std::env::temp_dir);
     let mut draft = Draft::new();
     let mut progress = Progress::default();
     for source in sources {
@@ -167,7 +172,15 @@ pub fn read_tree(
                 walk::walk(&mut draft, &root, number, &exclude, &mut progress, on_progress)?;
                 draft.stores.dirs.push(root);
             }
-            Source::Tar(_) | Source::Stdin => {}
+            Source::Tar(path) => {
+                let input = tar::Input::open(path, &spool_dir)?;
+                tar::read(&mut draft, input, options, &mut progress, on_progress)?;
+            }
+            Source::Stdin => {
+                let name = "standard input".to_owned();
+                let input = tar::Input::stream(name, io::stdin(), &spool_dir)?;
+                tar::read(&mut draft, input, options, &mut progress, on_progress)?;
+            }
         }
     }
     let mut tree = draft.finish()?;

@@ -16,6 +16,7 @@ use xfskit_format::attr::Namespace;
 
 use super::*;
 
+mod archives;
 mod dir;
 
 pub(super) const PROGRESS: OnProgress<'_> = &|_| ControlFlow::Continue(());

@@ -1,0 +1,357 @@
+//! Tar archives as layers of a tree.
+//!
+//! | module | what |
+//! | --- | --- |
+//! | [`input`] | the bytes of an archive in order, decompressed; keeping contents where they can be read later |
+//! | [`header`] | blocks of 512 bytes: v7, ustar, GNU |
+//! | [`pax`] | records that say what does not fit into a header |
+//! | [`sparse`] | maps of files with holes, in all four of GNU tar's forms |
+//!
+//! Nothing in an archive is trusted: sizes are not believed before the bytes have come, headers
+//! have bounded sizes, and names lead nowhere but into the tree.
+
+use std::path::Path;
+
+use xfskit_format::timestamp::Timestamp;
+
+use super::content::{Place, Segment};
+use super::draft::{Draft, What, parts};
+use super::tree::Meta;
+use super::xattr::Xattrs;
+use super::{OnProgress, Progress, SourceError, SourceOptions};
+use crate::acl::{Accounts, Acl};
+
+use header::Header;
+use pax::Records;
+
+pub(super) use input::Input;
+
+mod header;
+mod input;
+mod pax;
+mod sparse;
+
+/// Tar counts in blocks of this many bytes.
+const BLOCK: usize = 512;
+/// Longest name or set of records in front of a member, in bytes: room for a hundred thousand
+/// attributes.
+const EXTENSION_MAX: u64 = 64 << 20;
+/// Longest path of a member, in bytes.
+const PATH_MAX: usize = 1 << 20;
+/// Opaque whiteout: nothing of lower layers is seen in its directory.
+const OPAQUE: &[u8] = b".wh..wh..opq";
+/// What the name of a whiteout begins with.
+const WHITEOUT: &[u8] = b".wh.";
+/// Members between two reports of progress.
+const MEMBERS_PER_REPORT: u64 = 256;
+
+/// What is wrong with an archive; the place is added where it is known.
+pub(super) type Wrong = String;
+
+/// One member, header and extensions together.
+struct Member {
+    header: Header,
+    path: Vec<u8>,
+    target: Vec<u8>,
+    /// Bytes that follow in the archive.
+    stored: u64,
+    meta: Meta,
+    records: Records,
+}
+
+/// An archive being laid over a draft.
+struct Reader<'r> {
+    draft: &'r mut Draft,
+    input: Input,
+    /// Number of the file that contents are kept in.
+    store: u16,
+    whiteouts: bool,
+    accounts: Accounts,
+    globals: Records,
+    /// Byte at which the present member begins, with its extensions.
+    at: u64,
+}
+
+/// Lays the archive over the draft.
+pub(super) fn read(
+    draft: &mut Draft,
+    input: Input,
+    options: &SourceOptions,
+    progress: &mut Progress,
+    on_progress: OnProgress<'_>,
+) -> Result<(), SourceError> {
+    let before = progress.bytes;
+    let store = draft.stores.next_file()?;
+    draft.begin_layer()?;
+    let globals = Records::default();
+    let accounts = Accounts::of(options.accounts.as_deref().unwrap_or(Path::new("/etc")));
+    let whiteouts = options.whiteouts;
+    let mut reader = Reader { draft, input, store, whiteouts, accounts, globals, at: 0 };
+    while let Some(member) = reader.next()? {
+        reader.add(member)?;
+        progress.names += 1;
+        if progress.names.is_multiple_of(MEMBERS_PER_REPORT) {
+            progress.bytes = before + reader.input.taken();
+            if on_progress(*progress).is_break() {
+                return Err(SourceError::Stopped);
+            }
+        }
+    }
+    reader.input.drain()?;
+    progress.bytes = before + reader.input.taken();
+    let Reader { draft, input, .. } = reader;
+    input.finish(&mut draft.stores)
+}
+
+impl Reader<'_> {
+    fn wrong(&self, what: impl Into<String>) -> SourceError {
+        self.input.wrong(self.at, what)
+    }
+
+    /// The next member; `None` at the end of the archive.
+    fn next(&mut self) -> Result<Option<Member>, SourceError> {
+        self.at = self.input.at();
+        let (mut name, mut link, mut records) = (None, None, None);
+        loop {
+            let block = self.input.block()?;
+            if block.iter().all(|&b| b == 0) {
+                return match (name, link, records) {
+                    (None, None, None) => Ok(None),
+                    _ => Err(self.wrong("a header for a member that does not follow")),
+                };
+            }
+            let header = Header::parse(&block).map_err(|what| self.wrong(what))?;
+            match header.kind {
+                b'L' => name = Some(self.extension(&header)?),
+                b'K' => link = Some(self.extension(&header)?),
+                b'x' | b'X' => {
+                    let bytes = self.extension(&header)?;
+                    let mut all = self.globals.clone();
+                    all.read(&bytes).map_err(|what| self.wrong(what))?;
+                    records = Some(all);
+                }
+                b'g' => {
+                    let bytes = self.extension(&header)?;
+                    let mut globals = std::mem::take(&mut self.globals);
+                    globals.read(&bytes).map_err(|what| self.wrong(what))?;
+                    self.globals = globals;
+                }
+                // A label of the whole archive.
+                b'V' => self.input.skip_padded(header.size)?,
+                b'M' | b'N' => return Err(self.wrong("multi-volume archives are not supported")),
+                _ => {
+                    let records = records.unwrap_or_else(|| self.globals.clone());
+                    return self.member(header, name, link, records).map(Some);
+                }
+            }
+        }
+    }
+
+    /// The content of a header that extends another one.
+    fn extension(&mut self, header: &Header) -> Result<Vec<u8>, SourceError> {
+        if header.size > EXTENSION_MAX {
+            let what = format!("an extended header of {} bytes", header.size);
+            return Err(self.wrong(what));
+        }
+        let mut bytes = self.input.padded(header.size)?;
+        // GNU's names end with a zero.
+        if matches!(header.kind, b'L' | b'K') {
+            let end = bytes.iter().position(|&b| b == 0).unwrap_or(bytes.len());
+            bytes.truncate(end);
+        }
+        Ok(bytes)
+    }
+
+    /// Puts together what header and extensions say.
+    fn member(
+        &self,
+        header: Header,
+        name: Option<Vec<u8>>,
+        link: Option<Vec<u8>>,
+        records: Records,
+    ) -> Result<Member, SourceError> {
+        let wrong = |what: Wrong| self.wrong(what);
+        let path = records.get(b"GNU.sparse.name").or(records.get(b"path")).map(<[u8]>::to_vec);
+        let target = records.get(b"linkpath").map(<[u8]>::to_vec);
+        let id = |key: &[u8], header: Option<u32>, what: &str| match records.number(key)? {
+            Some(id) => u32::try_from(id).map_err(|_| format!("{what} {id} is too large")),
+            None => header.ok_or_else(|| format!("no {what} in the header")),
+        };
+        let mtime = match records.time(b"mtime").map_err(wrong)? {
+            Some(time) => time,
+            None => Timestamp { sec: header.mtime, nsec: 0 },
+        };
+        let meta = Meta {
+            perm: header.perm,
+            uid: id(b"uid", header.uid, "owner").map_err(wrong)?,
+            gid: id(b"gid", header.gid, "group").map_err(wrong)?,
+            mtime,
+            atime: records.time(b"atime").map_err(wrong)?.unwrap_or(mtime),
+        };
+        Ok(Member {
+            path: path.or(name).unwrap_or_else(|| header.path.clone()),
+            target: target.or(link).unwrap_or_else(|| header.target.clone()),
+            stored: records.number(b"size").map_err(wrong)?.unwrap_or(header.size),
+            meta,
+            records,
+            header,
+        })
+    }
+
+    fn add(&mut self, mut member: Member) -> Result<(), SourceError> {
+        let names = self.names(&member.path)?;
+        let shown = names.join(&b'/');
+        let name_error = |error: SourceError| match error {
+            SourceError::Unfit { what, .. } => {
+                self.input.wrong(self.at, format!("{}: {what}", String::from_utf8_lossy(&shown)))
+            }
+            error => error,
+        };
+        let is_dir = member.header.is_dir(&member.path);
+        let (xattrs, perm) = attributes(&member, &self.accounts, &shown).map_err(name_error)?;
+        member.meta.perm = perm;
+        let xattrs = self.draft.keep_xattrs(&shown, xattrs)?;
+        let Some((name, above)) = names.split_last() else {
+            if !is_dir {
+                return Err(self.wrong("a member without a name"));
+            }
+            self.input.skip_padded(member.data())?;
+            self.draft.set(Draft::ROOT, member.meta, xattrs);
+            return Ok(());
+        };
+        let Some(dir) = self.draft.dir_at(above).map_err(name_error)? else {
+            let what =
+                format!("{}: lies below what is no directory", String::from_utf8_lossy(&shown));
+            return Err(self.wrong(what));
+        };
+        if self.whiteouts && name.starts_with(WHITEOUT) {
+            match name.strip_prefix(WHITEOUT) {
+                _ if name == OPAQUE => self.draft.prune(dir),
+                Some(hidden) => self.draft.hide(dir, hidden),
+                None => {}
+            }
+            return self.input.skip_padded(member.data());
+        }
+        if member.header.kind == b'1' {
+            return self.link(dir, name, &member.target);
+        }
+        let what = self.what(&mut member, is_dir, &shown)?;
+        self.draft.put(dir, name, member.meta, xattrs, what).map(|_| ()).map_err(
+            |error| match error {
+                SourceError::Unfit { what, .. } => {
+                    self.wrong(format!("{}: {what}", String::from_utf8_lossy(&shown)))
+                }
+                error => error,
+            },
+        )
+    }
+
+    /// The names on the way to `path`; none lead up.
+    fn names(&self, path: &[u8]) -> Result<Vec<Vec<u8>>, SourceError> {
+        if path.len() > PATH_MAX {
+            return Err(self.wrong(format!("a path of {} bytes", path.len())));
+        }
+        let names: Vec<Vec<u8>> = parts(path).map(<[u8]>::to_vec).collect();
+        if names.iter().any(|name| name == b"..") {
+            let what = format!("{}: leads out of the tree", String::from_utf8_lossy(path));
+            return Err(self.wrong(what));
+        }
+        Ok(names)
+    }
+
+    fn link(
+        &mut self,
+        dir: super::draft::InodeId,
+        name: &[u8],
+        target: &[u8],
+    ) -> Result<(), SourceError> {
+        let names = self.names(target)?;
+        let inode = self.draft.find(&names).filter(|&inode| !self.draft.is_dir(inode));
+        let Some(inode) = inode else {
+            let what = format!(
+                "{}: a link to {}, which is no file before it",
+                String::from_utf8_lossy(name),
+                String::from_utf8_lossy(target)
+            );
+            return Err(self.wrong(what));
+        };
+        self.draft.link(dir, name, inode)
+    }
+
+    /// What the member is to be; takes its content.
+    fn what(
+        &mut self,
+        member: &mut Member,
+        is_dir: bool,
+        path: &[u8],
+    ) -> Result<What, SourceError> {
+        if is_dir {
+            self.input.skip_padded(member.data())?;
+            return Ok(What::Dir);
+        }
+        let (major, minor) = (member.header.major, member.header.minor);
+        Ok(match member.header.kind {
+            b'2' => What::Symlink(member.target.as_slice().into()),
+            b'3' => What::Char { major, minor },
+            b'4' => What::Block { major, minor },
+            b'6' => What::Fifo,
+            b'0' | b'7' | 0 | b'S' => self.file(member, path)?,
+            kind => {
+                let what = format!("a member of type {:?}, which is not known", char::from(kind));
+                return Err(self.wrong(what));
+            }
+        })
+    }
+
+    fn file(&mut self, member: &Member, path: &[u8]) -> Result<What, SourceError> {
+        let map = sparse::map(&mut self.input, member).map_err(|error| match error {
+            sparse::Error::Wrong(what) => self.wrong(what),
+            sparse::Error::Input(error) => error,
+        })?;
+        let (size, stored, segments) = match map {
+            Some(map) => (map.size, map.stored, map.segments),
+            None => (member.stored, member.stored, Segment::whole(member.stored)),
+        };
+        if i64::try_from(size).is_err() {
+            return Err(self.wrong(format!("a file of {size} bytes")));
+        }
+        let (file, at) = (self.store, self.input.keep(stored)?);
+        let place = match *segments {
+            [] => Place::Hole,
+            [all] if all.len == size => Place::Range { file, at },
+            _ => Place::Pieces { file, at, segments: segments.into() },
+        };
+        Ok(What::File { size, content: self.draft.keep_place(path, place)? })
+    }
+}
+
+impl Member {
+    /// Bytes of data that follow: those of files, and what GNU tar lists of a directory.
+    fn data(&self) -> u64 {
+        match self.header.kind {
+            b'1'..=b'6' => 0,
+            _ => self.stored,
+        }
+    }
+}
+
+/// The attributes of a member, and its permissions, of which an ACL has a say.
+fn attributes(
+    member: &Member,
+    accounts: &Accounts,
+    path: &[u8],
+) -> Result<(Vec<super::Xattr>, u16), SourceError> {
+    let mut xattrs = Xattrs::default();
+    let records = &member.records;
+    for (name, value) in records.xattrs() {
+        xattrs.add(path, &name, &value)?;
+    }
+    for (key, access) in [(&b"SCHILY.acl.access"[..], true), (b"SCHILY.acl.default", false)] {
+        if let Some(text) = records.get(key).filter(|text| !text.is_empty()) {
+            let acl = Acl::from_text(text, accounts)
+                .map_err(|what| SourceError::Unfit { path: path.to_vec(), what })?;
+            xattrs.add_acl(path, access, &acl)?;
+        }
+    }
+    Ok(xattrs.finish(member.header.perm))
+}

@@ -1,0 +1,197 @@
+//! Records that stand in front of a member: `LENGTH KEY=VALUE\n`, one after the other.
+
+use std::collections::BTreeMap;
+
+use xfskit_format::timestamp::Timestamp;
+
+use super::Wrong;
+
+/// Records, the last of each key.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Records {
+    records: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// Ranges of a sparse file in GNU's form 0.0, whose records come again and again.
+    pub(super) ranges: Vec<u64>,
+}
+
+impl Records {
+    /// Adds the records in `bytes`. One without a value takes an earlier one back.
+    pub(super) fn read(&mut self, mut bytes: &[u8]) -> Result<(), Wrong> {
+        while !bytes.is_empty() && bytes[0] != 0 {
+            let wrong = || "an extended header holds what is no record".to_owned();
+            let digits = bytes.iter().position(|&b| b == b' ').ok_or_else(wrong)?;
+            let len = decimal(&bytes[..digits]).ok_or_else(wrong)?;
+            let len = usize::try_from(len).map_err(|_| wrong())?;
+            let record = bytes.get(digits + 1..len).ok_or_else(wrong)?;
+            let record = record.strip_suffix(b"\n").ok_or_else(wrong)?;
+            let equals = record.iter().position(|&b| b == b'=').ok_or_else(wrong)?;
+            self.add(&record[..equals], &record[equals + 1..])?;
+            bytes = &bytes[len..];
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, key: &[u8], value: &[u8]) -> Result<(), Wrong> {
+        match key {
+            b"GNU.sparse.offset" | b"GNU.sparse.numbytes" => {
+                let number = decimal(value).ok_or("a sparse map holds what is no number")?;
+                self.ranges.push(number);
+            }
+            _ if value.is_empty() && !key.starts_with(XATTR) => {
+                self.records.remove(key);
+            }
+            _ => {
+                self.records.insert(key.to_vec(), value.to_vec());
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn get(&self, key: &[u8]) -> Option<&[u8]> {
+        self.records.get(key).map(Vec::as_slice)
+    }
+
+    pub(super) fn number(&self, key: &[u8]) -> Result<Option<u64>, Wrong> {
+        self.get(key).map(|value| decimal(value).ok_or_else(|| wrong(key, value))).transpose()
+    }
+
+    pub(super) fn time(&self, key: &[u8]) -> Result<Option<Timestamp>, Wrong> {
+        self.get(key).map(|value| time(value).ok_or_else(|| wrong(key, value))).transpose()
+    }
+
+    /// Extended attributes, by the names that programs use. Of those that are there in several
+    /// forms the last counts.
+    pub(super) fn xattrs(&self) -> impl Iterator<Item = (Vec<u8>, Vec<u8>)> + '_ {
+        let with = |prefix: &'static [u8]| {
+            let records = self.records.iter();
+            records.filter_map(move |(key, value)| Some((key.strip_prefix(prefix)?, value)))
+        };
+        let libarchive = with(b"LIBARCHIVE.xattr.")
+            .filter_map(|(name, value)| Some((unescaped(name), base64(value)?)));
+        // What is stored of a label ends with a zero.
+        let selinux = with(SELINUX)
+            .map(|(_, value)| (b"security.selinux".to_vec(), [value, &b"\0"[..]].concat()));
+        let schily = with(XATTR).map(|(name, value)| (unescaped(name), value.clone()));
+        libarchive.chain(selinux).chain(schily)
+    }
+}
+
+const XATTR: &[u8] = b"SCHILY.xattr.";
+const SELINUX: &[u8] = b"RHT.security.selinux";
+
+fn wrong(key: &[u8], value: &[u8]) -> Wrong {
+    format!("{} is {}", String::from_utf8_lossy(key), value.escape_ascii())
+}
+
+/// A number of at most 20 digits, nothing else.
+pub(super) fn decimal(digits: &[u8]) -> Option<u64> {
+    if digits.is_empty() {
+        return None;
+    }
+    digits.iter().try_fold(0_u64, |value, b| match b {
+        b'0'..=b'9' => value.checked_mul(10)?.checked_add(u64::from(b - b'0')),
+        _ => None,
+    })
+}
+
+/// Seconds with a fraction, of which nine digits count. Before 1970 the number as a whole is
+/// negative.
+fn time(value: &[u8]) -> Option<Timestamp> {
+    let (negative, value) = match value.strip_prefix(b"-") {
+        Some(value) => (true, value),
+        None => (false, value),
+    };
+    let mut halves = value.splitn(2, |&b| b == b'.');
+    let sec = i64::try_from(decimal(halves.next()?)?).ok()?;
+    let fraction = halves.next().unwrap_or_default();
+    if !fraction.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let digit = |i| fraction.get(i).map_or(0, |&b| u32::from(b - b'0'));
+    let nsec = (0..9).fold(0, |nsec, i| nsec * 10 + digit(i));
+    Some(match (negative, nsec) {
+        (false, _) => Timestamp { sec, nsec },
+        (true, 0) => Timestamp { sec: -sec, nsec },
+        (true, _) => Timestamp { sec: -sec - 1, nsec: 1_000_000_000 - nsec },
+    })
+}
+
+/// `%3D` and its like as the byte they stand for: `=` cannot stand in a key.
+fn unescaped(name: &[u8]) -> Vec<u8> {
+    let hex = |b: u8| char::from(b).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    let mut plain = Vec::with_capacity(name.len());
+    let mut rest = name;
+    while let Some((&first, after)) = rest.split_first() {
+        rest = after;
+        let escaped = match (first, after) {
+            (b'%', [high, low, ..]) => hex(*high).zip(hex(*low)).map(|(high, low)| high << 4 | low),
+            _ => None,
+        };
+        if escaped.is_some() {
+            rest = &after[2..];
+        }
+        plain.push(escaped.unwrap_or(first));
+    }
+    plain
+}
+
+/// Six bits a character, with or without padding; `None` where there is another character.
+fn base64(text: &[u8]) -> Option<Vec<u8>> {
+    let (mut bits, mut count, mut bytes) = (0_u32, 0, Vec::with_capacity(text.len() / 4 * 3));
+    for &b in text.iter().filter(|b| !b"=\r\n".contains(b)) {
+        let six = match b {
+            b'A'..=b'Z' => b - b'A',
+            b'a'..=b'z' => b - b'a' + 26,
+            b'0'..=b'9' => b - b'0' + 52,
+            b'+' => 62,
+            b'/' => 63,
+            _ => return None,
+        };
+        bits = (bits << 6 | u32::from(six)) & 0xffff;
+        count += 6;
+        if count >= 8 {
+            count -= 8;
+            bytes.push((bits >> count & 0xff) as u8);
+        }
+    }
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_are_read_and_taken_back() {
+        let mut records = Records::default();
+        records.read(b"9 path=a\n12 path=b\0c\n24 SCHILY.xattr.user.x=\n").unwrap();
+        assert_eq!(records.get(b"path"), Some(&b"b\0c"[..]));
+        assert_eq!(records.xattrs().collect::<Vec<_>>(), [(b"user.x".to_vec(), vec![])]);
+        records.read(b"8 path=\n").unwrap();
+        assert_eq!(records.get(b"path"), None);
+        for wrong in
+            [&b"9 path=ab\n"[..], b"x", b"5 a=b\n", b"6 abc\n", b"0 ", b"2 ", b"99999 a=b\n"]
+        {
+            assert!(Records::default().read(wrong).is_err(), "{}", wrong.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn times_keep_their_nanoseconds_on_both_sides_of_1970() {
+        let at = |sec, nsec| Some(Timestamp { sec, nsec });
+        assert_eq!(time(b"5"), at(5, 0));
+        assert_eq!(time(b"5.000000001999"), at(5, 1));
+        assert_eq!(time(b"5.5"), at(5, 500_000_000));
+        assert_eq!(time(b"-0.25"), at(-1, 750_000_000));
+        assert_eq!(time(b"-5"), at(-5, 0));
+        assert_eq!((time(b""), time(b"x"), time(b"1.x")), (None, None, None));
+    }
+
+    #[test]
+    fn names_and_values_are_unpacked() {
+        assert_eq!(unescaped(b"user.a%3Db%25c%"), b"user.a=b%c%");
+        assert_eq!(base64(b"aGVsbG8=").as_deref(), Some(&b"hello"[..]));
+        assert_eq!(base64(b"aGVsbG8").as_deref(), Some(&b"hello"[..]));
+        assert_eq!(base64(b"a!"), None);
+    }
+}
