@@ -15,6 +15,8 @@
 //! Keys are file blocks, pointers whole-volume block numbers, 8 bytes each: "long form". Blocks
 //! name their inode as owner. The last of the root's pointers moves when the fork changes its size.
 
+pub mod edit;
+
 use xfskit_units::{FilBlks, FileOff, FsBlock, Geometry, Lsn};
 use zerocopy::big_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};

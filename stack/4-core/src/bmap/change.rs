@@ -2,18 +2,23 @@
 
 use xfskit_format::Fork;
 use xfskit_format::bmbt::Extent;
+use xfskit_format::inode::Format;
 use xfskit_trans::BufMap;
-use xfskit_units::{ExtLen, FileOff, FsBlock};
+use xfskit_units::{ExtLen, FilBlks, FileOff, FsBlock, Sectors};
 
+use super::blocks;
+use super::cursor::Cursor;
+use super::map;
+use super::node::{ForkOf, count_blocks};
 use crate::bmap::ExtentList;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::tx::{Tx, TxInode};
 
 impl Tx<'_> {
     /// The extent that covers block `fileoff` of a fork, with this transaction's changes.
     ///
     /// # Errors
-    /// [`Error::Device`], [`Error::Corrupt`].
+    /// [`Error::Device`](crate::Error::Device), [`Error::Corrupt`](crate::Error::Corrupt).
     pub fn bmap_lookup(
         &self,
         inode: TxInode,
@@ -24,33 +29,64 @@ impl Tx<'_> {
         Ok(next.filter(|extent| extent.startoff <= fileoff))
     }
 
-    /// The first extent that ends behind block `fileoff` of a fork: the one that covers it, or the next.
+    /// The first extent that ends behind block `fileoff` of a fork: the one that covers it, or the next. None
+    /// in a fork that holds its content itself, or does not exist.
     ///
     /// # Errors
-    /// [`Error::Device`], [`Error::Corrupt`].
+    /// As [`bmap_lookup`](Self::bmap_lookup).
     pub fn bmap_next(
         &self,
         inode: TxInode,
         fork: Fork,
         fileoff: FileOff,
     ) -> Result<Option<Extent>> {
-        let list = self.fork_extents(inode, fork)?;
-        Ok(list.as_slice().iter().find(|extent| extent.end() > fileoff).copied())
+        if !self.has_extents(inode, fork) {
+            return Ok(None);
+        }
+        let cursor = Cursor::seek(self, inode, fork, fileoff)?;
+        match cursor.before(self)? {
+            Some(extent) if extent.end() > fileoff => Ok(Some(extent)),
+            _ => cursor.after(self),
+        }
+    }
+
+    /// The last extent of a fork that begins at or before block `fileoff`.
+    ///
+    /// # Errors
+    /// As [`bmap_lookup`](Self::bmap_lookup).
+    pub fn bmap_before(
+        &self,
+        inode: TxInode,
+        fork: Fork,
+        fileoff: FileOff,
+    ) -> Result<Option<Extent>> {
+        if !self.has_extents(inode, fork) {
+            return Ok(None);
+        }
+        Cursor::seek(self, inode, fork, fileoff)?.before(self)
     }
 
     /// The first block behind the last extent of a fork: how far it reaches.
     ///
     /// # Errors
-    /// [`Error::Device`], [`Error::Corrupt`].
+    /// As [`bmap_lookup`](Self::bmap_lookup).
     pub fn bmap_end(&self, inode: TxInode, fork: Fork) -> Result<FileOff> {
-        Ok(self.fork_extents(inode, fork)?.end())
+        let last = self.bmap_before(inode, fork, FileOff(u64::MAX))?;
+        Ok(last.map_or(FileOff::ZERO, |extent| extent.end()))
+    }
+
+    /// True where a fork exists and has blocks of its own, or room for them.
+    fn has_extents(&self, inode: TxInode, fork: Fork) -> bool {
+        let core = self.core(inode);
+        core.fork(fork).is_some()
+            && matches!(core.fork_format(fork), Some(Format::Extents | Format::Btree))
     }
 
     /// The device ranges of `blocks` blocks of a fork from `start` on; `None` where there is a hole. For
     /// metadata whose blocks (of a directory) consist of several filesystem blocks.
     ///
     /// # Errors
-    /// [`Error::Device`], [`Error::Corrupt`].
+    /// As [`bmap_lookup`](Self::bmap_lookup).
     pub fn bmap_buf(
         &self,
         inode: TxInode,
@@ -58,17 +94,35 @@ impl Tx<'_> {
         start: FileOff,
         blocks: u32,
     ) -> Result<Option<BufMap>> {
-        let list = self.fork_extents(inode, fork)?;
-        Ok(list.map_blocks(self.volume().geo(), start, blocks))
+        let geo = self.volume().geo();
+        let end = start.saturating_add(blocks.into());
+        let (mut at, mut pieces) = (start, Vec::with_capacity(1));
+        while at < end {
+            let found = self.bmap_lookup(inode, fork, at)?.filter(|extent| !extent.unwritten);
+            let Some(extent) = found else { return Ok(None) };
+            let part = map::clip(&extent, at, end);
+            let Some(daddr) = geo.fsb_to_daddr(part.startblock) else { return Ok(None) };
+            pieces.push((daddr, Sectors(geo.block_sectors().0 * part.blockcount.0)));
+            at = part.end();
+        }
+        Ok(BufMap::pieces(pieces))
     }
 
     /// All extents of a fork. For forks that are short by nature: everything else has look-ups.
     ///
     /// # Errors
-    /// [`Error::Device`], [`Error::Corrupt`].
+    /// As [`bmap_lookup`](Self::bmap_lookup).
     pub fn fork_extents(&self, inode: TxInode, fork: Fork) -> Result<ExtentList> {
-        let copy = self.inode_copy(inode);
-        self.volume().extents(&copy, fork)
+        let mut extents = Vec::new();
+        if self.has_extents(inode, fork) {
+            let mut cursor = Cursor::seek(self, inode, fork, FileOff::ZERO)?;
+            extents.extend(cursor.before(self)?);
+            while let Some(extent) = cursor.after(self)? {
+                extents.push(extent);
+                cursor.forward(self)?;
+            }
+        }
+        Ok(ExtentList { extents })
     }
 
     /// Allocates up to `len` blocks in one piece, as near behind `hint` as may be, and maps them from block
@@ -76,7 +130,8 @@ impl Tx<'_> {
     /// fewer than `len` where free space is in pieces, so the caller asks again for the rest.
     ///
     /// # Errors
-    /// [`Error::NoSpace`], [`Error::Limit`] where the fork cannot hold more extents.
+    /// [`Error::NoSpace`](crate::Error::NoSpace), [`Error::Limit`](crate::Error::Limit) where the fork cannot
+    /// hold more extents.
     pub fn bmap_alloc(
         &mut self,
         inode: TxInode,
@@ -85,8 +140,42 @@ impl Tx<'_> {
         len: u32,
         hint: Option<FsBlock>,
     ) -> Result<(FsBlock, ExtLen)> {
-        let _ = (inode, fork, fileoff, len, hint);
-        Err(Error::Unsupported("mapping blocks".into()))
+        let extent = self.bmap_alloc_as(inode, fork, fileoff, len.into(), hint, false)?;
+        Ok((extent.startblock, ExtLen(u32::try_from(extent.blockcount.0).unwrap_or(u32::MAX))))
+    }
+
+    /// The same for content of files, whose blocks may be `unwritten`.
+    pub(crate) fn bmap_alloc_as(
+        &mut self,
+        inode: TxInode,
+        fork: Fork,
+        fileoff: FileOff,
+        len: u64,
+        hint: Option<FsBlock>,
+        unwritten: bool,
+    ) -> Result<Extent> {
+        let near = match hint {
+            Some(near) => near,
+            None => self.near(inode, fork, fileoff)?,
+        };
+        let of = ForkOf { inode, fork };
+        let (startblock, len) = blocks::alloc(self, of, fileoff, len, near, unwritten)?;
+        let blockcount = FilBlks(len.0.into());
+        let extent = Extent { startoff: fileoff, startblock, blockcount, unwritten };
+        map::insert(self, inode, fork, &extent)?;
+        count_blocks(self, inode, i64::from(len.0));
+        Ok(extent)
+    }
+
+    /// Where a block of a fork is best allocated: behind its predecessor in the fork, else near the inode.
+    fn near(&self, inode: TxInode, fork: Fork, fileoff: FileOff) -> Result<FsBlock> {
+        let geo = self.volume().geo();
+        if let Some(before) = self.bmap_before(inode, fork, fileoff)? {
+            let ahead = fileoff.0.saturating_sub(before.startoff.0).min(before.blockcount.0);
+            return Ok(before.startblock.saturating_add(ahead));
+        }
+        let home = geo.ino_split(inode.ino);
+        Ok(home.map_or(FsBlock(0), |(agno, agino)| geo.agb_to_fsb(agno, geo.agino_to_agb(agino))))
     }
 
     /// Unmaps `len` blocks from block `fileoff` of a fork on, as far as they are mapped, and frees them.
@@ -94,21 +183,43 @@ impl Tx<'_> {
     /// [`BUNMAP_MAX`](crate::bmap::BUNMAP_MAX) for how many extents it should meet.
     ///
     /// # Errors
-    /// [`Error::Device`], [`Error::Corrupt`], [`Error::NoSpace`] where an extent is split and the tree must grow.
+    /// [`Error::Device`](crate::Error::Device), [`Error::Corrupt`](crate::Error::Corrupt),
+    /// [`Error::NoSpace`](crate::Error::NoSpace) where an extent is split and the tree must grow.
     pub fn bunmap(&mut self, inode: TxInode, fork: Fork, fileoff: FileOff, len: u64) -> Result<()> {
-        let _ = (inode, fork, fileoff, len);
-        Err(Error::Unsupported("unmapping blocks".into()))
+        let of = ForkOf { inode, fork };
+        for extent in self.bmap_remove(inode, fork, fileoff, fileoff.saturating_add(len))? {
+            blocks::free(self, of, &extent)?;
+        }
+        Ok(())
     }
 
-    /// Moves the border between the forks to `forkoff` (8-byte units into the literal area; 0: no attribute
-    /// fork). The data fork takes the form that fits: extents move into a tree or back, the root of a
-    /// tree grows a level. The content of an attribute fork in short form or extents form moves along
-    /// where it fits; the caller has made sure that it does.
-    ///
-    /// # Errors
-    /// [`Error::NoSpace`], [`Error::Device`], [`Error::Corrupt`].
-    pub fn set_forkoff(&mut self, inode: TxInode, forkoff: u8) -> Result<()> {
-        let _ = (inode, forkoff);
-        Err(Error::Unsupported("moving the border between forks".into()))
+    /// Unmaps what is mapped of `[start, end)` and answers what that was. It still belongs to the fork as far
+    /// as reverse mappings go.
+    pub(crate) fn bmap_remove(
+        &mut self,
+        inode: TxInode,
+        fork: Fork,
+        start: FileOff,
+        end: FileOff,
+    ) -> Result<Vec<Extent>> {
+        if !self.has_extents(inode, fork) {
+            return Ok(Vec::new());
+        }
+        let removed = map::remove(self, inode, fork, (start, end))?;
+        let blocks: u64 = removed.iter().map(|extent| extent.blockcount.0).sum();
+        count_blocks(self, inode, -i64::try_from(blocks).unwrap_or(i64::MAX));
+        Ok(removed)
+    }
+
+    /// Maps an extent whose blocks are the fork's already, or are given to it by the caller.
+    pub(crate) fn bmap_insert(
+        &mut self,
+        inode: TxInode,
+        fork: Fork,
+        extent: &Extent,
+    ) -> Result<()> {
+        map::insert(self, inode, fork, extent)?;
+        count_blocks(self, inode, i64::try_from(extent.blockcount.0).unwrap_or(i64::MAX));
+        Ok(())
     }
 }

@@ -6,7 +6,14 @@
 //! level must be one below the last, every block must start where its parent said, and so none can
 //! be met twice.
 
+mod blocks;
 mod change;
+mod cursor;
+mod forkoff;
+mod map;
+mod node;
+#[cfg(test)]
+mod tests;
 
 use xfskit_format::bmbt::{self, BmbtBlock, BmdrRoot, Extent, ExtentRules, Rec};
 use xfskit_format::inode::{Dinode, Format};

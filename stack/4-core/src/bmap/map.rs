@@ -1,0 +1,100 @@
+//! Extents put into a fork's map, and taken out of it.
+//!
+//! Neighbours that continue each other, in the file and on the device and in the same state, are one extent,
+//! up to the longest that a record can say. Nothing here allocates or frees what is mapped.
+
+use xfskit_format::bmbt::{Extent, MAX_BLOCKCOUNT};
+use xfskit_format::{Ctx, Expected, Fork};
+use xfskit_units::{FilBlks, FileOff, FsBlock};
+
+use super::cursor::Cursor;
+use super::node::ForkOf;
+use crate::error::{Error, Result};
+use crate::tx::{Tx, TxInode};
+
+/// The part of `extent` that lies in `[start, end)`, which overlap.
+pub(super) fn clip(extent: &Extent, start: FileOff, end: FileOff) -> Extent {
+    let from = extent.startoff.max(start);
+    let ahead = from.0 - extent.startoff.0;
+    Extent {
+        startoff: from,
+        startblock: FsBlock(extent.startblock.0 + ahead),
+        blockcount: FilBlks(extent.end().min(end).0 - from.0),
+        unwritten: extent.unwritten,
+    }
+}
+
+/// Both as one, where `right` continues `left`.
+fn joined(left: &Extent, right: &Extent) -> Option<Extent> {
+    let blockcount = left.blockcount.0 + right.blockcount.0;
+    let continues = left.end() == right.startoff
+        && left.startblock.0 + left.blockcount.0 == right.startblock.0
+        && left.unwritten == right.unwritten
+        && blockcount <= MAX_BLOCKCOUNT;
+    continues.then_some(Extent { blockcount: FilBlks(blockcount), ..*left })
+}
+
+fn overlap(ctx: &Ctx<'_>, found: FileOff) -> Error {
+    let hole = Expected::Described("a hole where blocks are mapped".into());
+    Error::Corrupt(ctx.fault("bmbt.rec.order", hole, found))
+}
+
+/// Maps `extent`, where there is a hole.
+pub(super) fn insert(tx: &mut Tx<'_>, inode: TxInode, fork: Fork, extent: &Extent) -> Result<()> {
+    let mut cursor = Cursor::seek(tx, inode, fork, extent.startoff)?;
+    let (left, right) = (cursor.before(tx)?, cursor.after(tx)?);
+    let taken = left.filter(|left| left.end() > extent.startoff);
+    let taken = taken.or(right.filter(|right| right.startoff < extent.end()));
+    if let Some(taken) = taken {
+        return Err(overlap(&ForkOf { inode, fork }.ctx(tx), taken.startoff));
+    }
+    let with_left = left.and_then(|left| joined(&left, extent));
+    let with_right = right.and_then(|right| joined(with_left.as_ref().unwrap_or(extent), &right));
+    match (with_left, with_right) {
+        (_, Some(whole)) => {
+            if with_left.is_some() {
+                cursor.remove(tx)?;
+            }
+            cursor.forward(tx)?;
+            cursor.replace(tx, &whole)
+        }
+        (Some(whole), None) => cursor.replace(tx, &whole),
+        (None, None) => cursor.insert(tx, extent),
+    }
+}
+
+/// Unmaps what is mapped of `[start, end)`, and answers what it was, in order.
+pub(super) fn remove(
+    tx: &mut Tx<'_>,
+    inode: TxInode,
+    fork: Fork,
+    (start, end): (FileOff, FileOff),
+) -> Result<Vec<Extent>> {
+    let mut removed = Vec::new();
+    let mut cursor = Cursor::seek(tx, inode, fork, start)?;
+    if cursor.before(tx)?.is_none_or(|extent| extent.end() <= start) {
+        match cursor.after(tx)? {
+            Some(extent) if extent.startoff < end => cursor.forward(tx)?,
+            _ => return Ok(removed),
+        };
+    }
+    // The cursor stands behind an extent of which something goes.
+    while let Some(extent) = cursor.before(tx)? {
+        removed.push(clip(&extent, start, end));
+        let left = (extent.startoff < start).then(|| clip(&extent, extent.startoff, start));
+        let right = (extent.end() > end).then(|| clip(&extent, end, extent.end()));
+        match (left, right) {
+            (Some(left), Some(right)) => {
+                cursor.replace(tx, &left)?;
+                cursor.insert(tx, &right)?;
+            }
+            (Some(rest), None) | (None, Some(rest)) => cursor.replace(tx, &rest)?,
+            (None, None) => cursor.remove(tx)?,
+        }
+        match cursor.after(tx)? {
+            Some(next) if next.startoff < end && right.is_none() => cursor.forward(tx)?,
+            _ => break,
+        };
+    }
+    Ok(removed)
+}

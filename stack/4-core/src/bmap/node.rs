@@ -1,0 +1,210 @@
+//! The nodes of a fork's map in a transaction: the fork itself, and blocks.
+//!
+//! Whoever changes a map holds its inode, and that is the lock of all of the map's blocks. So they are looked
+//! at without taking their own locks, and taken only to be changed.
+
+use std::mem::offset_of;
+
+use xfskit_format::bmbt::edit::{self, Node, Slot};
+use xfskit_format::bmbt::{self, BmbtBlock, BmdrRoot};
+use xfskit_format::inode::{Core, Format, flags2};
+use xfskit_format::{Ctx, Fork, Image, Layout, Location, inode};
+use xfskit_trans::{BufMap, Handle, Held};
+use xfskit_units::{FsBlock, Geometry};
+use zerocopy::big_endian::{U16, U32, U64};
+
+use crate::error::{Error, Result};
+use crate::tx::{Tx, TxInode};
+
+/// Most extents of a data fork that its inode counts in the small way.
+const SMALL_DATA: u64 = i32::MAX.unsigned_abs() as u64;
+/// Most extents of an attribute fork that its inode counts in the small way.
+const SMALL_ATTR: u64 = i16::MAX.unsigned_abs() as u64;
+/// Most extents of a data fork that its inode counts in the large way.
+const LARGE_DATA: u64 = (1 << 48) - 1;
+/// Most extents of an attribute fork that its inode counts in the large way.
+const LARGE_ATTR: u64 = u32::MAX as u64;
+
+/// One fork of an inode that a transaction holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ForkOf {
+    pub inode: TxInode,
+    pub fork: Fork,
+}
+
+impl ForkOf {
+    /// Where the fork lies in its inode: first byte and length.
+    pub fn room(self, tx: &Tx<'_>) -> (usize, usize) {
+        let core = tx.core(self.inode);
+        let start = Layout::of(tx.volume().geo()).inode_core;
+        let room = core.fork(self.fork).map_or(0, <[u8]>::len);
+        match self.fork {
+            Fork::Data => (start, room),
+            Fork::Attr => (start + core.literal().len() - room, room),
+        }
+    }
+
+    /// What its faults say about where they are.
+    fn at(self, geo: &Geometry) -> Location {
+        inode::location(geo, self.inode.ino).fork(self.fork)
+    }
+
+    /// The context of its faults.
+    pub fn ctx<'t>(self, tx: &'t Tx<'_>) -> Ctx<'t> {
+        tx.volume().ctx(self.at(tx.volume().geo()))
+    }
+
+    pub fn nextents(self, tx: &Tx<'_>) -> u64 {
+        tx.core(self.inode).fork_nextents(self.fork)
+    }
+
+    /// Extents that the fork holds without a tree.
+    pub fn inline_records(self, tx: &Tx<'_>) -> u64 {
+        bmbt::inline_records(self.room(tx).1) as u64
+    }
+
+    /// The root: the fork, as a node.
+    pub fn root(self, tx: &Tx<'_>) -> Result<Node> {
+        let core = tx.core(self.inode);
+        let (at, room) = self.room(tx);
+        match core.fork_format(self.fork) {
+            Some(Format::Extents) => {
+                let count = self.nextents(tx);
+                self.ctx(tx).at_most("inode.nextents", self.inline_records(tx), count)?;
+                Ok(Node::of_extents(at, room, xfskit_units::index(count)))
+            }
+            Some(Format::Btree) => {
+                let fork = core.fork(self.fork).unwrap_or(&[]);
+                BmdrRoot::verify(fork, &self.ctx(tx), self.fork)?;
+                Ok(Node::of_root(tx.bytes(self.inode.handle), at, room))
+            }
+            _ => {
+                let ctx = self.ctx(tx);
+                let format = match self.fork {
+                    Fork::Data => ("inode.format", core.core.format),
+                    Fork::Attr => ("inode.aformat", core.core.aformat),
+                };
+                ctx.require(format.0, false, "a fork with blocks of its own", u64::from(format.1))?;
+                Ok(Node::of_extents(at, room, 0))
+            }
+        }
+    }
+
+    /// Looks at the node in `block`, or at the root.
+    pub fn look<R>(
+        self,
+        tx: &Tx<'_>,
+        block: Option<FsBlock>,
+        look: impl FnOnce(&[u8], &Node) -> R,
+    ) -> Result<R> {
+        let Some(block) = block else {
+            let node = self.root(tx)?;
+            return Ok(look(tx.bytes(self.inode.handle), &node));
+        };
+        let at = bmbt::location(tx.volume().geo(), block).ino(self.inode.ino).fork(self.fork);
+        let daddr = at.daddr.ok_or_else(|| Error::Unsupported(format!("{at}: no address")))?;
+        let fork = self.fork;
+        let verify = |bytes: &[u8], ctx: &Ctx<'_>| BmbtBlock::verify(bytes, ctx, fork).map(drop);
+        let buf = tx.peek(&BufMap::single(daddr, at.sectors), &tx.volume().ctx(at), &verify)?;
+        Ok(look(&buf, &Node::of_block(&buf, tx.volume().geo())))
+    }
+
+    /// The block, held for change.
+    pub fn hold(self, tx: &mut Tx<'_>, block: FsBlock) -> Result<Handle> {
+        let at = bmbt::location(tx.volume().geo(), block).ino(self.inode.ino).fork(self.fork);
+        let fork = self.fork;
+        tx.read_buf(at, &move |bytes, ctx| BmbtBlock::verify(bytes, ctx, fork).map(drop))
+    }
+
+    /// Changes the node in `block`, or the root.
+    pub fn edit<R>(
+        self,
+        tx: &mut Tx<'_>,
+        block: Option<FsBlock>,
+        edit: impl FnOnce(&mut Held<'_, '_>, &mut Node) -> R,
+    ) -> Result<R> {
+        let (handle, mut node) = match block {
+            None => (self.inode.handle, self.root(tx)?),
+            Some(block) => {
+                let handle = self.hold(tx, block)?;
+                (handle, Node::of_block(tx.bytes(handle), tx.volume().geo()))
+            }
+        };
+        Ok(edit(&mut tx.image(handle), &mut node))
+    }
+
+    /// The left and the right neighbour of a block.
+    pub fn siblings(
+        self,
+        tx: &Tx<'_>,
+        block: FsBlock,
+    ) -> Result<(Option<FsBlock>, Option<FsBlock>)> {
+        self.look(tx, Some(block), |bytes, _| edit::siblings(bytes))
+    }
+
+    /// All slots of a node.
+    pub fn slots(self, tx: &Tx<'_>, block: Option<FsBlock>) -> Result<Vec<Slot>> {
+        self.look(tx, block, |bytes, node| node.slots(bytes, 0))
+    }
+
+    pub fn set_format(self, tx: &mut Tx<'_>, format: Format) {
+        let at = match self.fork {
+            Fork::Data => offset_of!(Core, format),
+            Fork::Attr => offset_of!(Core, aformat),
+        };
+        tx.image(self.inode.handle).put(at, &(format as u8));
+    }
+
+    /// One extent more, or `change` extents.
+    ///
+    /// # Errors
+    /// [`Error::Limit`] where the counter cannot say so many.
+    pub fn count_extents(self, tx: &mut Tx<'_>, change: i64) -> Result<()> {
+        let count = self.nextents(tx).saturating_add_signed(change);
+        let (small, large, limit) = match self.fork {
+            Fork::Data => (SMALL_DATA, LARGE_DATA, "the file has as many extents as one can have"),
+            Fork::Attr => {
+                (SMALL_ATTR, LARGE_ATTR, "the attribute fork has as many extents as one can have")
+            }
+        };
+        let feature = tx.volume().geo().features.nrext64();
+        if count > small && feature && !tx.core(self.inode).has_nrext64() {
+            use_large_counters(tx, self.inode);
+        }
+        let nrext64 = tx.core(self.inode).has_nrext64();
+        if count > if nrext64 { large } else { small } {
+            return Err(Error::Limit(limit));
+        }
+        let mut image = tx.image(self.inode.handle);
+        match (self.fork, nrext64) {
+            (Fork::Data, true) => image.put(offset_of!(Core, big_nextents), &U64::new(count)),
+            (Fork::Data, false) | (Fork::Attr, true) => {
+                let count = u32::try_from(count).unwrap_or(u32::MAX);
+                image.put(offset_of!(Core, nextents), &U32::new(count));
+            }
+            (Fork::Attr, false) => {
+                let count = u16::try_from(count).unwrap_or(u16::MAX);
+                image.put(offset_of!(Core, naextents), &U16::new(count));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Changes an inode's extent counters to the large ones.
+fn use_large_counters(tx: &mut Tx<'_>, inode: TxInode) {
+    let core = tx.core(inode);
+    let (data, attr, flags) = (core.nextents(), core.anextents(), core.flags2());
+    let mut image = tx.image(inode.handle);
+    let flags_at = offset_of!(inode::CoreV3, flags2);
+    image.put(flags_at, &U64::new(flags | flags2::NREXT64));
+    image.put(offset_of!(Core, big_nextents), &U64::new(data));
+    image.put(offset_of!(Core, nextents), &U32::new(attr));
+    image.put(offset_of!(Core, naextents), &U16::new(0));
+}
+
+/// An inode has `change` blocks more.
+pub(crate) fn count_blocks(tx: &mut Tx<'_>, inode: TxInode, change: i64) {
+    let count = tx.core(inode).nblocks().0.saturating_add_signed(change);
+    tx.image(inode.handle).put(offset_of!(Core, nblocks), &U64::new(count));
+}
