@@ -4,12 +4,13 @@
 //! each block) begins with a head, and its CRC covers the whole extent; with blocks of 2 KiB or
 //! more there is exactly one. Version 4 has the bare bytes.
 
-use xfskit_units::{ByteLen, FilBlks, FsBlock, Geometry, Lsn, Sectors};
+use xfskit_units::{ByteLen, Daddr, FilBlks, FsBlock, Geometry, Ino, Lsn, Sectors};
 use zerocopy::big_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::ctx::Ctx;
 use crate::fault::{Location, Verdict};
+use crate::image::Image;
 use crate::layout::Layout;
 
 /// "XSLM".
@@ -83,10 +84,37 @@ pub fn verify<'a>(
     payload.get(..len).ok_or_else(|| ctx.short("symlink.bytes", extent.len()))
 }
 
+/// Lays out, over a zeroed `extent` of version 5 at `daddr`, the part of a target of inode `owner` that
+/// begins at byte `offset`; answers how much of `target`'s rest went in.
+pub fn make(
+    extent: &mut impl Image,
+    geo: &Geometry,
+    (daddr, owner): (Daddr, Ino),
+    offset: usize,
+    target: &[u8],
+) -> usize {
+    let head_len = Layout::V5.symlink_header;
+    let rest = target.get(offset..).unwrap_or(&[]);
+    let room = extent.bytes().len().saturating_sub(head_len);
+    let part = rest.get(..room).unwrap_or(rest);
+    let number = |n: usize| U32::new(u32::try_from(n).unwrap_or(u32::MAX));
+    let head = Header {
+        magic: MAGIC.into(),
+        offset: number(offset),
+        bytes: number(part.len()),
+        crc: [0; 4],
+        uuid: *geo.meta_uuid.as_bytes(),
+        owner: owner.0.into(),
+        bno: daddr.0.into(),
+        lsn: 0.into(),
+    };
+    extent.put(0, &head);
+    extent.put(head_len, part);
+    part.len()
+}
+
 #[cfg(test)]
 mod tests {
-    use xfskit_units::{Daddr, Ino};
-
     use super::*;
     use crate::testing::{broken, each_check_fails, geo_v4, geo_v5, golden};
 
@@ -119,6 +147,22 @@ mod tests {
         let long = broken(&block, 8, &[0, 0, 4, 0], Some(CRC_OFFSET));
         let fault = verify(&long, &ctx, 0, ByteLen(1024)).unwrap_err();
         assert_eq!(fault.check.0, "symlink.length");
+    }
+
+    #[test]
+    fn a_target_in_two_extents_reads_back() {
+        let geo = geo_v5();
+        let target: Vec<u8> = (0..1000u32).map(|n| b'a' + (n % 26) as u8).collect();
+        let mut extent = vec![0; 512];
+        let first = make(&mut extent, &geo, (Daddr(120), Ino(133)), 0, &target);
+        xfskit_crc::update(&mut extent, CRC_OFFSET);
+        let ctx = Ctx::new(&geo, at());
+        assert_eq!(verify(&extent, &ctx, 0, ByteLen(1000)).unwrap(), &target[..first]);
+        let mut extent = vec![0; 1024];
+        assert_eq!(make(&mut extent, &geo, (Daddr(120), Ino(133)), first, &target), 1000 - first);
+        xfskit_crc::update(&mut extent, CRC_OFFSET);
+        let rest = ByteLen(1000 - first as u64);
+        assert_eq!(verify(&extent, &ctx, first as u32, rest).unwrap(), &target[first..]);
     }
 
     #[test]

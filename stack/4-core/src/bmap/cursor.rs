@@ -71,7 +71,12 @@ impl Cursor {
             if let Some((due_level, key)) = due {
                 let ctx = self.of.ctx(tx);
                 ctx.eq("bmbt.level", due_level, level)?;
-                ctx.require("bmbt.keys", first.is_none_or(|first| first == key), "the parent's key", key)?;
+                ctx.require(
+                    "bmbt.keys",
+                    first.is_none_or(|first| first == key),
+                    "the parent's key",
+                    key,
+                )?;
             }
             self.path.push(Step { block, index });
             match child {
@@ -223,12 +228,7 @@ impl Cursor {
     }
 
     /// The neighbour of the node at `depth` below the same parent: its index there, and where it lies.
-    fn neighbour(
-        &self,
-        tx: &Tx<'_>,
-        depth: usize,
-        side: Side,
-    ) -> Result<Option<(usize, FsBlock)>> {
+    fn neighbour(&self, tx: &Tx<'_>, depth: usize, side: Side) -> Result<Option<(usize, FsBlock)>> {
         let Some(parent) = depth.checked_sub(1).map(|depth| self.path[depth]) else {
             return Ok(None);
         };

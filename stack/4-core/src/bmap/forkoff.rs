@@ -2,10 +2,10 @@
 
 use std::mem::offset_of;
 
+use xfskit_format::attr::sf::Sf;
 use xfskit_format::bmbt::edit::Slot;
 use xfskit_format::bmbt::{inline_records, root_maxrecs};
-use xfskit_format::inode::{Core, Format};
-use xfskit_format::attr::sf::Sf;
+use xfskit_format::inode::{Core, FileType, Format};
 use xfskit_format::{Fork, Image, Layout};
 use xfskit_units::index;
 
@@ -119,7 +119,10 @@ fn fitting(tx: &mut Tx<'_>, of: ForkOf, room: usize) -> Result<Content> {
     }
     match content {
         Content::Extents(_) | Content::Root(..) => grow_root(tx, of)?,
-        Content::Bytes(_) if of.fork == Fork::Data && tx.core(of.inode).is_symlink() => {
+        Content::Bytes(_)
+            if of.fork == Fork::Data
+                && tx.core(of.inode).file_type() == Some(FileType::Symlink) =>
+        {
             tx.push_out_target(of.inode)?;
         }
         _ => return Err(Error::Limit("a short form does not fit its part of the inode")),

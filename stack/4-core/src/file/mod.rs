@@ -3,6 +3,8 @@
 //! Content is read from the device straight into the caller's memory, all extents of one call in one
 //! batch. It does not go through the buffer cache, which is for metadata.
 
+mod target;
+
 use std::ops::Range;
 
 use xfskit_block::IoRead;

@@ -1,0 +1,204 @@
+//! Maps under random changes, against a plain table.
+
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::sync::Arc;
+
+use xfskit_block::{BlockDevice, MemDevice, OverlayDevice};
+use xfskit_format::Fork;
+use xfskit_format::bmbt::Extent;
+use xfskit_format::inode::Format;
+use xfskit_units::{ByteLen, ByteOffset, FilBlks, FileOff, FsBlock, Ino};
+
+use super::blocks::testing::POOL;
+use crate::volume::{OpenOptions, Volume};
+use crate::{Result, Tx, TxInode};
+
+/// A kept volume with blocks of 1 KiB, open for writing.
+fn volume() -> Volume {
+    let image = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/images/v5-1k.img.zst");
+    let packed = std::fs::read(image).unwrap();
+    let mut decoder = zstd::Decoder::new(packed.as_slice()).unwrap();
+    decoder.window_log_max(31).unwrap();
+    let mut bytes = Vec::new();
+    decoder.read_to_end(&mut bytes).unwrap();
+    let dev = MemDevice::new(ByteLen(bytes.len() as u64));
+    dev.write_at(ByteOffset(0), &bytes).unwrap();
+    let dev = Arc::new(OverlayDevice::new(Arc::new(dev)));
+    Volume::open(dev, &OpenOptions { write: true, ..OpenOptions::default() }).unwrap()
+}
+
+/// A regular file in extents form.
+fn some_file(vol: &Volume) -> Ino {
+    let found = std::sync::Mutex::new(None);
+    vol.bulkstat(1, |batch| {
+        for entry in batch {
+            let core = entry.inode.as_ref().unwrap();
+            if core.is_regular() && core.format() == Some(Format::Extents) && core.forkoff() == 0 {
+                *found.lock().unwrap() = Some(entry.ino);
+            }
+        }
+        std::ops::ControlFlow::Continue(())
+    })
+    .unwrap();
+    found.into_inner().unwrap().unwrap()
+}
+
+/// What a fork maps, block by block.
+type Model = BTreeMap<u64, (u64, bool)>;
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % n
+    }
+}
+
+fn extent(startoff: u64, startblock: u64, blockcount: u64, unwritten: bool) -> Extent {
+    let (startoff, startblock) = (FileOff(startoff), FsBlock(startblock));
+    Extent { startoff, startblock, blockcount: FilBlks(blockcount), unwritten }
+}
+
+fn blocks_of(extents: &[Extent]) -> Model {
+    let each = |extent: &Extent| {
+        let (start, block, state) = (extent.startoff.0, extent.startblock.0, extent.unwritten);
+        (0..extent.blockcount.0).map(move |n| (start + n, (block + n, state)))
+    };
+    extents.iter().flat_map(each).collect()
+}
+
+/// Empties the file, whose blocks are then nobody's.
+fn emptied(tx: &mut Tx<'_>, ino: Ino) -> Result<TxInode> {
+    let inode = tx.iget(ino)?;
+    tx.bmap_remove(inode, Fork::Data, FileOff(0), FileOff(u64::MAX))?;
+    Ok(inode)
+}
+
+fn no_two_join(extents: &[Extent]) {
+    for pair in extents.windows(2) {
+        let joins = pair[0].end() == pair[1].startoff
+            && pair[0].startblock.0 + pair[0].blockcount.0 == pair[1].startblock.0
+            && pair[0].unwritten == pair[1].unwritten;
+        assert!(!joins, "{pair:?} are one");
+    }
+}
+
+#[test]
+fn random_changes_leave_what_a_table_says_and_blocks_are_counted() {
+    let vol = volume();
+    let ino = some_file(&vol);
+    let mut random = Random(0x1234_5678_9abc_def1);
+    let mut model = Model::new();
+    let first = vol.geo().agb_to_fsb(xfskit_units::AgNumber(1), xfskit_units::AgBlock(300)).0;
+    let nodes: Vec<_> = (0..2000).map(|n| FsBlock(first + 3000 + n)).collect();
+    POOL.set(nodes.clone());
+    vol.transact(|tx| emptied(tx, ino).map(drop)).unwrap();
+    let (mut deepest, mut forms) = (0, [0; 2]);
+    for round in 0..6000_u64 {
+        // Fragmenting, then clearing, over and over.
+        let grows = round / 1500 % 2 == 0;
+        let (at, len) = (random.below(6000), 1 + random.below(if grows { 3 } else { 40 }));
+        let maps = random.below(10) < if grows { 9 } else { 2 };
+        let (unwritten, near) = (random.below(2) == 0, random.below(4));
+        vol.transact(|tx| {
+            let inode = tx.iget(ino)?;
+            let removed = tx.bmap_remove(inode, Fork::Data, FileOff(at), FileOff(at + len))?;
+            assert_eq!(
+                blocks_of(&removed),
+                model.range(at..at + len).map(|(k, v)| (*k, *v)).collect()
+            );
+            if maps {
+                // Half of them continue a neighbour.
+                let block = if near < 2 { first + at % 2000 } else { first + at * 7 % 2000 };
+                tx.bmap_insert(inode, Fork::Data, &extent(at, block, len, unwritten))?;
+            }
+            let core = tx.core(inode);
+            forms[usize::from(core.format() == Some(Format::Btree))] += 1;
+            if core.format() == Some(Format::Btree) {
+                deepest = deepest.max(core.data_fork()[1]);
+            }
+            let used = nodes.len() - POOL.with_borrow(Vec::len);
+            let mapped: u64 = model.len() as u64
+                - removed.iter().map(|e| e.blockcount.0).sum::<u64>()
+                + if maps { len } else { 0 };
+            assert_eq!(core.nblocks().0, mapped + used as u64, "round {round}");
+            Ok(())
+        })
+        .unwrap();
+        let block = if near < 2 { first + at % 2000 } else { first + at * 7 % 2000 };
+        for n in 0..len {
+            model.remove(&(at + n));
+            if maps {
+                model.insert(at + n, (block + n, unwritten));
+            }
+        }
+        if round % 100 == 0 {
+            let list = vol.extents(&vol.iget(ino).unwrap(), Fork::Data).unwrap();
+            assert_eq!(blocks_of(list.as_slice()), model, "round {round}");
+            no_two_join(list.as_slice());
+            vol.transact(|tx| {
+                let inode = tx.iget(ino)?;
+                assert_eq!(tx.fork_extents(inode, Fork::Data)?, list);
+                for at in [0, random.below(6000), 7000] {
+                    let due = list.as_slice().iter().find(|e| e.end().0 > at).copied();
+                    assert_eq!(tx.bmap_next(inode, Fork::Data, FileOff(at))?, due);
+                }
+                assert_eq!(tx.bmap_end(inode, Fork::Data)?, list.end());
+                Ok(())
+            })
+            .unwrap();
+        }
+    }
+    assert!(deepest >= 2 && forms[0] > 0 && forms[1] > 0, "depth {deepest}, forms {forms:?}");
+    vol.transact(|tx| emptied(tx, ino).map(drop)).unwrap();
+    let inode = vol.iget(ino).unwrap();
+    assert_eq!((inode.core().nblocks().0, inode.core().nextents()), (0, 0));
+    assert_eq!(POOL.with_borrow(Vec::len), nodes.len(), "all blocks of the tree came back");
+}
+
+#[test]
+fn the_border_between_forks_moves_and_both_keep_what_they_hold() {
+    let vol = volume();
+    let ino = some_file(&vol);
+    let mut random = Random(77);
+    let first = vol.geo().agb_to_fsb(xfskit_units::AgNumber(1), xfskit_units::AgBlock(300)).0;
+    POOL.set((0..2000).map(|n| FsBlock(first + 3000 + n)).collect());
+    vol.transact(|tx| emptied(tx, ino).map(drop)).unwrap();
+    let mut counts = [0; 2];
+    for round in 0..300_u64 {
+        vol.transact(|tx| {
+            let inode = tx.iget(ino)?;
+            let forkoff = 7 + u8::try_from(random.below(30)).unwrap();
+            if tx.core(inode).forkoff() == 0 || random.below(2) == 0 {
+                tx.set_forkoff(inode, forkoff)?;
+            }
+            let fork = if random.below(2) == 0 { Fork::Data } else { Fork::Attr };
+            let at = random.below(1000) * 2;
+            let removed = tx.bmap_remove(inode, fork, FileOff(at), FileOff(at + 2))?;
+            counts[fork as usize] -= removed.len();
+            if round % 200 < 120 {
+                tx.bmap_insert(inode, fork, &extent(at, first + random.below(2000), 1, false))?;
+                counts[fork as usize] += 1;
+            } else if random.below(3) > 0 {
+                let upto = at + 60;
+                let gone = tx.bmap_remove(inode, fork, FileOff(at), FileOff(upto))?;
+                counts[fork as usize] -= gone.len();
+            }
+            let core = tx.core(inode);
+            let counted = [core.nextents(), core.anextents().into()];
+            assert_eq!(counted, counts.map(|count| count as u64), "round {round}");
+            Ok(())
+        })
+        .unwrap();
+        let inode = vol.iget(ino).unwrap();
+        for fork in [Fork::Data, Fork::Attr] {
+            assert_eq!(vol.extents(&inode, fork).unwrap().len(), counts[fork as usize]);
+        }
+        let ctx = vol.ctx(xfskit_format::inode::location(vol.geo(), ino)).crc_known();
+        xfskit_format::inode::Dinode::verify(inode.bytes(), &ctx, ino).unwrap();
+    }
+}
