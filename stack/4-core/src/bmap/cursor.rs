@@ -550,5 +550,6 @@ fn free_block(tx: &mut Tx<'_>, of: ForkOf, block: FsBlock) -> Result<()> {
     let handle = of.hold(tx, block)?;
     tx.invalidate(handle);
     count_blocks(tx, of.inode, -1);
-    blocks::free_node(tx, of, block)
+    blocks::free_node(tx, of, block);
+    Ok(())
 }

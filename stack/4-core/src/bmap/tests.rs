@@ -1,5 +1,6 @@
 //! Maps under random changes, against a plain table.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::sync::Arc;
@@ -10,9 +11,13 @@ use xfskit_format::bmbt::Extent;
 use xfskit_format::inode::Format;
 use xfskit_units::{ByteLen, ByteOffset, FilBlks, FileOff, FsBlock, Ino};
 
-use super::blocks::testing::POOL;
 use crate::volume::{OpenOptions, Volume};
 use crate::{Result, Tx, TxInode};
+
+thread_local! {
+    /// Blocks for trees, so that these tests are about maps and nothing else.
+    pub(super) static POOL: RefCell<Vec<FsBlock>> = const { RefCell::new(Vec::new()) };
+}
 
 /// A kept volume with blocks of 1 KiB, open for writing.
 fn volume() -> Volume {
