@@ -1,15 +1,74 @@
 //! Work put off to the end of the transaction, where it is done sorted by group: so that the locks of
 //! groups are taken in ascending order, and only as long as needed.
+//!
+//! Within a group, reverse mappings come first, then reference counts, then what became free.
 
-use xfskit_units::{ExtLen, FsBlock};
+use xfskit_units::{AgNumber, ExtLen, FsBlock};
 
 use crate::error::Result;
-use crate::space::Owner;
+use crate::space::{Owner, refcount, rmap};
 use crate::tx::Tx;
 
-/// Work that a transaction puts off.
+/// Work that a transaction puts off: what shall become of an extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deferred {
+    /// It is mapped: it has one owner more. Nothing to do without RMAPBT.
+    RmapMap {
+        /// Its first block.
+        start: FsBlock,
+        /// Its length.
+        len: ExtLen,
+        /// The owner that comes.
+        owner: Owner,
+    },
+    /// It is unmapped: it has one owner less. Nothing to do without RMAPBT.
+    RmapUnmap {
+        /// Its first block.
+        start: FsBlock,
+        /// Its length.
+        len: ExtLen,
+        /// The owner that goes.
+        owner: Owner,
+    },
+    /// It is written where it was unwritten, or the other way. Nothing to do without RMAPBT.
+    RmapConvert {
+        /// Its first block.
+        start: FsBlock,
+        /// Its length.
+        len: ExtLen,
+        /// The owner as it was: [`Owner::Unwritten`], or [`Owner::Fork`] of a data fork.
+        owner: Owner,
+    },
+    /// One file more maps it. Needs REFLINK.
+    RefcountIncrease {
+        /// Its first block.
+        start: FsBlock,
+        /// Its length.
+        len: ExtLen,
+    },
+    /// One file less maps it, and where that was the last, it is freed. The reverse mapping goes by
+    /// [`RmapUnmap`](Self::RmapUnmap).
+    RefcountDecrease {
+        /// Its first block.
+        start: FsBlock,
+        /// Its length.
+        len: ExtLen,
+    },
+    /// It was allocated for [`Owner::Cow`], and is recorded as a staging extent.
+    CowAlloc {
+        /// Its first block.
+        start: FsBlock,
+        /// Its length.
+        len: ExtLen,
+    },
+    /// It is no staging extent any more: its record and its reverse mapping go. It is not freed: a file maps
+    /// it, or [`Free`](Self::Free) with [`Owner::Unmapped`] comes too.
+    CowFree {
+        /// Its first block.
+        start: FsBlock,
+        /// Its length.
+        len: ExtLen,
+    },
     /// Free an extent.
     Free {
         /// Its first block.
@@ -22,15 +81,34 @@ pub enum Deferred {
 }
 
 impl Deferred {
-    /// The block that decides which group comes first.
-    fn block(&self) -> FsBlock {
-        match self {
-            Self::Free { start, .. } => *start,
-        }
+    /// What comes first: by group, then by kind.
+    fn turn(&self, tx: &Tx<'_>) -> (Option<AgNumber>, u8) {
+        let (start, kind) = match self {
+            Self::RmapMap { start, .. }
+            | Self::RmapUnmap { start, .. }
+            | Self::RmapConvert { start, .. } => (start, 0),
+            Self::RefcountIncrease { start, .. }
+            | Self::RefcountDecrease { start, .. }
+            | Self::CowAlloc { start, .. }
+            | Self::CowFree { start, .. } => (start, 1),
+            Self::Free { start, .. } => (start, 2),
+        };
+        (tx.volume().geo().fsb_split(*start).map(|(agno, _)| agno), kind)
     }
 
     fn run(self, tx: &mut Tx<'_>) -> Result<()> {
         match self {
+            Self::RmapMap { start, len, owner } => rmap::deferred(tx, start, len, owner, rmap::map),
+            Self::RmapUnmap { start, len, owner } => {
+                rmap::deferred(tx, start, len, owner, rmap::unmap)
+            }
+            Self::RmapConvert { start, len, owner } => {
+                rmap::deferred(tx, start, len, owner, rmap::convert)
+            }
+            Self::RefcountIncrease { start, len } => refcount::increase(tx, start, len),
+            Self::RefcountDecrease { start, len } => refcount::decrease(tx, start, len),
+            Self::CowAlloc { start, len } => refcount::stage(tx, start, len),
+            Self::CowFree { start, len } => refcount::unstage(tx, start, len),
             Self::Free { start, len, owner } => tx.free_extent(start, len, owner),
         }
     }
@@ -46,7 +124,7 @@ impl Tx<'_> {
     pub(crate) fn run_deferred(&mut self) -> Result<()> {
         while !self.deferred.is_empty() {
             let mut batch = std::mem::take(&mut self.deferred);
-            batch.sort_by_key(Deferred::block);
+            batch.sort_by_key(|work| work.turn(self));
             for work in batch {
                 work.run(self)?;
             }

@@ -4,12 +4,16 @@
 //! is told to the reverse mappings at once, unless its owner is [`Owner::Unmapped`].
 
 mod defer;
+mod edits;
+mod refcount;
 pub(crate) mod rmap;
 
 pub use defer::Deferred;
+pub use refcount::RECORDS_MAX;
 
 use xfskit_format::Fork;
-use xfskit_format::rmap::{OFF_ATTR_FORK, OFF_BMBT_BLOCK, owner};
+use xfskit_format::bmbt::Extent;
+use xfskit_format::rmap::{OFF_ATTR_FORK, OFF_BMBT_BLOCK, OFF_UNWRITTEN, owner};
 use xfskit_units::{ExtLen, FileOff, FsBlock, Ino};
 
 use crate::error::{Error, Result};
@@ -32,11 +36,22 @@ pub enum Owner {
     Bmbt(Ino, Fork),
     /// Content of a fork, written, from this position on.
     Fork(Ino, Fork, FileOff),
+    /// Content of the data fork, allocated and never written, from this position on.
+    Unwritten(Ino, FileOff),
     /// Whoever asks keeps the reverse mappings himself.
     Unmapped,
 }
 
 impl Owner {
+    /// Who maps `extent` in a fork of inode `ino`.
+    pub fn of(ino: Ino, fork: Fork, extent: &Extent) -> Self {
+        if extent.unwritten {
+            Self::Unwritten(ino, extent.startoff)
+        } else {
+            Self::Fork(ino, fork, extent.startoff)
+        }
+    }
+
     /// The two numbers of a reverse mapping: owner, and position with flags; `None` for
     /// [`Unmapped`](Self::Unmapped).
     pub fn raw(self) -> Option<(u64, u64)> {
@@ -49,6 +64,7 @@ impl Owner {
             Self::Cow => (owner::COW, 0),
             Self::Bmbt(ino, fork) => (ino.0, OFF_BMBT_BLOCK | flag(fork)),
             Self::Fork(ino, fork, at) => (ino.0, at.0 | flag(fork)),
+            Self::Unwritten(ino, at) => (ino.0, at.0 | OFF_UNWRITTEN),
             Self::Unmapped => return None,
         })
     }

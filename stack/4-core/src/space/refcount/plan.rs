@@ -1,0 +1,125 @@
+//! What happens to records of the refcountbt, as functions from records to edits.
+//!
+//! Every change visits the pieces into which the records cut its range, those between records included,
+//! and says for each how often it is counted afterwards. Neighbours with one count are one record.
+//! Numbers of blocks are as in records: with [`COW_FLAG`] for staging extents.
+
+use std::ops::Range;
+
+use xfskit_format::refcount::{COW_FLAG, Rec};
+use xfskit_units::{AgBlock, ExtLen};
+
+use crate::space::edits::{Edits, Joined, Run, difference};
+
+impl Run for Rec {
+    type Key = u32;
+
+    fn key(&self) -> u32 {
+        self.startblock.get()
+    }
+
+    fn joins(&self, next: &Self) -> bool {
+        end(self) == next.startblock.get()
+            && self.refcount == next.refcount
+            && self.is_cow() == next.is_cow()
+    }
+
+    fn take_in(&mut self, next: &Self) {
+        self.blockcount = self.blockcount.get().saturating_add(next.blockcount.get()).into();
+    }
+}
+
+/// The first block behind a record.
+pub(super) fn end(rec: &Rec) -> u32 {
+    rec.startblock.get().saturating_add(rec.blockcount.get())
+}
+
+fn rec(range: Range<u32>, refcount: u32) -> Rec {
+    Rec {
+        startblock: range.start.into(),
+        blockcount: range.end.saturating_sub(range.start).into(),
+        refcount: refcount.into(),
+    }
+}
+
+/// The blocks as records of the domain number them.
+pub(super) fn shared(agbno: AgBlock, len: ExtLen) -> Range<u32> {
+    agbno.0..agbno.0.saturating_add(len.0)
+}
+
+/// The same for staging extents.
+pub(super) fn staged(agbno: AgBlock, len: ExtLen) -> Range<u32> {
+    let Range { start, end } = shared(agbno, len);
+    start | COW_FLAG..end | COW_FLAG
+}
+
+/// One more file maps each block of `range`. `around` are the records that overlap it or touch it.
+pub(super) fn increase(around: &[Rec], range: Range<u32>) -> Edits<Rec> {
+    rebuilt(around, range, |_, count| Some(count.unwrap_or(1).saturating_add(1)))
+}
+
+/// One file less maps each block of `range`. Also answers which blocks none maps any more.
+pub(super) fn decrease(around: &[Rec], range: Range<u32>) -> (Edits<Rec>, Vec<(AgBlock, ExtLen)>) {
+    let mut free = Vec::new();
+    let edits = rebuilt(around, range, |piece, count| match count {
+        None => {
+            free.push((AgBlock(piece.start), ExtLen(piece.end.saturating_sub(piece.start))));
+            None
+        }
+        // Nobody knows how many they were: the blocks stay, and their number stays at the highest.
+        Some(u32::MAX) => Some(u32::MAX),
+        Some(count) => Some(count.saturating_sub(1)).filter(|&left| left >= 2),
+    });
+    (edits, free)
+}
+
+/// `range` becomes a staging extent; `None` where some of it is one.
+pub(super) fn stage(around: &[Rec], range: Range<u32>) -> Option<Edits<Rec>> {
+    let mut new = true;
+    let edits = rebuilt(around, range, |_, count| {
+        new &= count.is_none();
+        Some(1)
+    });
+    new.then_some(edits)
+}
+
+/// `range` is no staging extent any more; `None` where some of it is none.
+pub(super) fn unstage(around: &[Rec], range: Range<u32>) -> Option<Edits<Rec>> {
+    let mut known = true;
+    let edits = rebuilt(around, range, |_, count| {
+        known &= count.is_some();
+        None
+    });
+    known.then_some(edits)
+}
+
+/// Gives each piece of `range` the count that `change` makes of its old one; `None` is no record.
+fn rebuilt(
+    around: &[Rec],
+    range: Range<u32>,
+    mut change: impl FnMut(Range<u32>, Option<u32>) -> Option<u32>,
+) -> Edits<Rec> {
+    let mut joined = Joined::new();
+    let mut push = |piece: Range<u32>, count: Option<u32>| {
+        joined.extend(count.filter(|_| !piece.is_empty()).map(|count| rec(piece, count)));
+    };
+    let mut done = range.start;
+    for old in around {
+        let (first, behind) = (old.startblock.get(), end(old));
+        let count = Some(old.refcount.get());
+        let inside = first.clamp(done, range.end)..behind.clamp(done, range.end);
+        if done < inside.start {
+            push(done..inside.start, change(done..inside.start, None));
+        }
+        push(first..behind.min(range.start), count);
+        if !inside.is_empty() {
+            push(inside.clone(), change(inside.clone(), count));
+        }
+        push(first.max(range.end)..behind, count);
+        done = inside.end;
+    }
+    if done < range.end {
+        push(done..range.end, change(done..range.end, None));
+    }
+    difference(around, &joined.into_vec())
+}
