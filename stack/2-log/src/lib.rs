@@ -21,6 +21,7 @@
 //! | [`head`] | finding head and tail; torn writes; is it clean? |
 //! | [`record`] | the records from tail to head, checked and unpacked |
 //! | [`transaction`] | committed transactions, put together from records |
+//! | `stale` | what an interrupted write left ahead of the head |
 //! | [`payload`] | what a checkpoint carries, on its way into records |
 //! | [`writer`] | checkpoints written at the head |
 //!
@@ -32,6 +33,7 @@ pub mod head;
 pub mod payload;
 pub mod record;
 pub mod ring;
+mod stale;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
@@ -113,12 +115,23 @@ impl<'d> Log<'d> {
         self.search.torn.as_ref()
     }
 
+    /// Overwrites what an interrupted write of this lap may have left ahead of the head with blocks of
+    /// the lap before, as far as nothing there is needed: once the head comes near, they would be
+    /// taken for records. Writes nothing where there is nothing.
+    ///
+    /// # Errors
+    /// Where the device fails.
+    pub fn clear_ahead(&self) -> Result<()> {
+        stale::clear(&self.ring, &self.search)
+    }
+
     /// Marks the journal clean: an unmount record at the head. The caller has put in place, and made
     /// durable, all that the journal holds.
     ///
     /// # Errors
     /// Where the device fails.
     pub fn seal(self) -> Result<()> {
+        self.clear_ahead()?;
         let prev = self.last_record().map_or(u32::MAX, |block| block.0);
         let record = log::unmount_record(self.ring.geo(), self.head(), prev);
         self.ring.write(self.head().block(), &record)?;

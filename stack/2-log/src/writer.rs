@@ -31,7 +31,6 @@ use xfskit_format::log::unmount_record;
 use xfskit_units::{Daddr, Geometry, LogBlock, Lsn};
 use zerocopy::{FromZeros, IntoBytes};
 
-use crate::head::{self, IN_FLIGHT};
 use crate::payload::Payload;
 use crate::{Error, Log, Result, Ring};
 
@@ -152,8 +151,7 @@ impl LogWriter {
     /// journal, or one just recovered. Records are `size` bytes at most ([`RECORD_SIZE`]), or the
     /// stripe unit of the journal where that is more; from 16 KiB to 256 KiB.
     ///
-    /// Remains of an interrupted write ahead of the head are cleared away, as they could be taken for
-    /// records of this lap once the head comes near.
+    /// Remains of an interrupted write ahead of the head are [cleared away](Log::clear_ahead).
     ///
     /// # Errors
     /// Where the device fails.
@@ -165,7 +163,8 @@ impl LogWriter {
     ) -> Result<Self> {
         let ring = log.ring();
         let geo = ring.geo().clone();
-        let writer = Self {
+        log.clear_ahead()?;
+        Ok(Self {
             shape: Shape::new(&geo, size),
             dev,
             data,
@@ -177,9 +176,7 @@ impl LogWriter {
             tail: log.head(),
             records: Vec::new(),
             stats: Stats::default(),
-        };
-        writer.clear_ahead(log)?;
-        Ok(writer)
+        })
     }
 
     /// Where the next record will begin: the start LSN of the next checkpoint. No LSN on the volume may
@@ -363,40 +360,6 @@ impl LogWriter {
         self.stats.records += u64::from(count);
         self.stats.bytes += self.records.len() as u64;
         Ok(())
-    }
-
-    /// Overwrites what an interrupted write of this lap may have left ahead of the head with blocks of
-    /// the lap before, as far as nothing there is needed. Writes nothing where there is nothing.
-    fn clear_ahead(&self, log: &Log<'_>) -> Result<()> {
-        let ring = log.ring();
-        let Some(last) = log.last_record() else { return Ok(()) };
-        let tail = head::header_at(ring, last)?.tail_lsn();
-        let at = self.head.block();
-        let kept = ring.distance(at, tail.block()).min(ring.distance(at, last));
-        let count = kept.min(IN_FLIGHT);
-        let lsn = |n| {
-            let (cycle, block) = (self.head.cycle(), ring.forward(at, n));
-            Lsn::new(if block >= at { previous_cycle(cycle) } else { cycle }, block)
-        };
-        let mut bytes = ring.read_blocks(at, count)?;
-        let is_old = |(n, block)| record::cycle_of(block) == lsn(n).cycle();
-        if (0..count).zip(bytes.chunks_exact(BLOCK)).all(is_old) {
-            return Ok(());
-        }
-        for (n, block) in (0..count).zip(bytes.chunks_exact_mut(BLOCK)) {
-            let mut header = RecordHeader::new_zeroed();
-            header.magicno = MAGIC.into();
-            header.cycle = lsn(n).cycle().into();
-            header.version = 2.into();
-            header.lsn = lsn(n).0.into();
-            header.tail_lsn = tail.0.into();
-            header.fmt = FMT_LINUX_LE.into();
-            header.fs_uuid = *self.geo.uuid.as_bytes();
-            block.copy_from_slice(header.as_bytes());
-        }
-        let ring = Ring::new(&*self.dev, self.start, &self.geo)?;
-        ring.write(at, &bytes)?;
-        ring.flush()
     }
 }
 

@@ -4,6 +4,8 @@
 //! the other, whose journal is then marked clean. `xfs_repair -n` must have nothing to say about
 //! ours, and both, mounted, must show the same tree: names, times, attributes, contents.
 
+mod by_hand;
+
 use std::path::Path;
 
 use xfskit_block::{BlockDevice, OverlayDevice};
@@ -11,6 +13,8 @@ use xfskit_block::{FileDevice, OpenMode};
 use xfskit_core::recovery::{self, Replay};
 use xfskit_core::volume::read_superblock;
 use xfskit_test_oracle::{Image, Manifest, Mount, Scratch, Xfsprogs, kernel};
+
+pub use by_hand::ByHand;
 
 /// Opens an image file.
 ///

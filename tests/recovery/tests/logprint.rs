@@ -6,10 +6,14 @@ use std::process::Command;
 use xfskit_block::OpenMode;
 use xfskit_core::recovery::open_log;
 use xfskit_core::volume::read_superblock;
+use xfskit_format::log::item::{Regions, encode};
 use xfskit_inspect::log::{Options, Show, Span, print};
+use xfskit_log::{Before, Payload};
 use xfskit_test_oracle::need::Need;
-use xfskit_test_oracle::{Image, Scratch, dirty, needs};
-use xfskit_test_recovery::open;
+use xfskit_test_oracle::{Image, Scratch, Xfsprogs, dirty, needs};
+use xfskit_test_recovery::{ByHand, open};
+use xfskit_units::{AgBlock, AgNumber, Daddr, ExtLen, Ino, Sectors};
+use zerocopy::IntoBytes;
 
 /// The volume that most items come from.
 const CRASH: &str = "synced-then-cut";
@@ -65,4 +69,42 @@ fn every_item_that_xfs_logprint_tells_is_told() {
         let document: serde_json::Value = serde_json::from_str(&json).expect("JSON");
         assert_eq!(document["log"]["state"], "dirty");
     }
+}
+
+#[test]
+fn xfs_logprint_tells_what_we_logged() {
+    if !needs(&[Need::Xfsprogs]) {
+        return;
+    }
+    let scratch = Scratch::new("logprint-ours");
+    let image = Image::sparse(&scratch, "image", 400 << 20);
+    Xfsprogs::installed().expect("xfsprogs").mkfs(&image, &[]).expect("mkfs");
+    let mut volume = ByHand::open(&image, 32 * 1024);
+    let tail = volume.writer.next_lsn();
+    // Over several records, regions cut; a few times.
+    for _ in 0..3 {
+        let mut out = Payload::new();
+        let root = Ino(128);
+        let inode = volume.inode(root);
+        for _ in 0..200 {
+            volume.log_inode(&mut out, root, &inode, true);
+        }
+        let agf = (Daddr(1), Sectors(1));
+        let bytes = volume.read(agf);
+        volume.log_chunk(&mut out, agf, &bytes, 0);
+        encode::cancel(&mut out, (Daddr(800), Sectors(8)));
+        let icreate = encode::icreate(&volume.geo, AgNumber(1), AgBlock(64), ExtLen(8), 7);
+        out.region(&[icreate.as_bytes()]);
+        volume.writer.append(&out, tail, Before::Nothing).expect("appended");
+    }
+    drop(volume);
+    let expected = theirs(&image, "-t");
+    for nonsense in ["ERROR", "BAD", "unrecognized", "not fully printed", "Left over"] {
+        assert!(!expected.contains(nonsense), "{expected}");
+    }
+    let words = ["TRANS:", "BUF:  #regs", "INODE:", "ICR:  #ag"];
+    let expected: Vec<usize> = count(&expected, &words).into_values().collect();
+    let found = count(&ours(&image, Options::default()), &["TRANS:", "BUF:", "INODE:", "ICREATE:"]);
+    assert_eq!(found.into_values().collect::<Vec<_>>(), expected);
+    assert_eq!(expected.iter().sum::<usize>(), 3 + 600 + 6 + 3);
 }

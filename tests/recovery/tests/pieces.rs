@@ -1,13 +1,22 @@
 //! Directory blocks in several pieces, in the journal. Linux cannot recover these; we must.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
 
 use rustix::fs::{FallocateFlags, fallocate, statvfs, syncfs};
+use xfskit_block::BlockDevice;
+use xfskit_format::bmbt::{Rec, records};
+use xfskit_format::inode::{Dinode, Format};
+use xfskit_format::log::Stamp;
+use xfskit_format::log::item::encode::{self, Place};
+use xfskit_log::{Before, Payload};
 use xfskit_test_oracle::need::Need;
 use xfskit_test_oracle::{Image, Mount, Scratch, Xfsprogs, kernel, needs};
-use xfskit_test_recovery::{complaints, replay_in_place, shown};
+use xfskit_test_recovery::{ByHand, compare, complaints, replay_in_place, shown};
+use xfskit_units::{ByteOffset, Ino, index};
 
 /// Leaves free space in single blocks only: a file takes all, then gives every other block back.
 fn shatter(root: &Path) {
@@ -92,6 +101,95 @@ fn directory_blocks_in_pieces_are_recovered_whole() {
         assert_eq!(complaints(&tools, &image), "", "{dirblock}");
         let differences = expected.differences(&shown(&image, &scratch), 20);
         assert!(differences.is_empty(), "{dirblock}:\n{}", differences.join("\n"));
+    }
+}
+
+/// The blocks of the directory `ino` that lie in several pieces: their pieces, and all bytes.
+fn blocks_in_pieces(volume: &ByHand, ino: Ino) -> Vec<(Vec<Place>, Vec<u8>)> {
+    let geo = &volume.geo;
+    let image = volume.inode(ino);
+    let inode = Dinode::parse(&image, geo).expect("an inode");
+    assert_eq!(inode.format(), Some(Format::Extents), "extents in the inode");
+    let extents = records(inode.data_fork(), index(inode.nextents()));
+    let mut blocks: BTreeMap<u64, Vec<Place>> = BTreeMap::new();
+    for extent in extents.iter().map(Rec::decode) {
+        for n in 0..extent.blockcount.0 {
+            let fsbno = extent.startblock.checked_add(n).expect("a block");
+            let daddr = geo.fsb_to_daddr(fsbno).expect("on the volume");
+            let block = (extent.startoff.0 + n) / u64::from(geo.dirblkfsbs());
+            let pieces = blocks.entry(block).or_default();
+            match pieces.last_mut() {
+                Some((start, len)) if start.0 + len.0 == daddr.0 => len.0 += geo.block_sectors().0,
+                _ => pieces.push((daddr, geo.block_sectors())),
+            }
+        }
+    }
+    let in_pieces = blocks.into_values().filter(|pieces| pieces.len() > 1);
+    in_pieces.map(|p| (p.clone(), p.iter().flat_map(|&at| volume.read(at)).collect())).collect()
+}
+
+#[test]
+fn directory_blocks_in_pieces_that_we_logged_are_recovered_by_the_kernel() {
+    if !needs(&[Need::Mount, Need::Xfsprogs]) {
+        return;
+    }
+    let scratch = Scratch::new("our-pieces");
+    let image = Image::sparse(&scratch, "image", 160 << 20);
+    let tools = Xfsprogs::installed().expect("xfsprogs");
+    tools.mkfs(&image, &["-n", "size=16384", "-d", "agcount=2"]).expect("mkfs");
+    let mount = Mount::read_write_with(&image, &scratch, "noatime").expect("mount");
+    let root = mount.path();
+    fs::create_dir(root.join("pool")).expect("a directory");
+    for n in 0..260 {
+        File::create(root.join(format!("pool/{n}"))).expect("a file");
+    }
+    for count in [100, 260] {
+        fs::create_dir(root.join(format!("dir{count}"))).expect("a directory");
+    }
+    shatter(root);
+    for count in [100, 260] {
+        link_many(root, &format!("dir{count}"), count);
+    }
+    let dirs = [100, 260].map(|count| {
+        Ino(fs::metadata(root.join(format!("dir{count}"))).expect("a directory").ino())
+    });
+    mount.unmount().expect("unmount");
+
+    let mut volume = ByHand::open(&image, 32 * 1024);
+    let mut out = Payload::new();
+    let lsn = volume.writer.next_lsn();
+    let mut firsts = Vec::new();
+    for block in dirs.iter().flat_map(|&ino| blocks_in_pieces(&volume, ino)) {
+        let (pieces, bytes) = block;
+        // Part of a later piece, and the end; the rest stays as it is.
+        let changed = [5120..5376, 16256..16384];
+        encode::buf(&mut out, &volume.geo, &bytes, &pieces, &changed, lsn);
+        // What is in place is of no worth any more.
+        let mut at = 0;
+        for &(daddr, len) in &pieces {
+            let end = at + index(len.byte_len().0);
+            for run in changed.iter().filter(|run| at <= run.start && run.end <= end) {
+                let offset = ByteOffset(daddr.byte_offset().0 + (run.start - at) as u64);
+                volume.dev.write_at(offset, &vec![0xee; run.len()]).expect("written");
+            }
+            at = end;
+        }
+        firsts.push(pieces[0]);
+    }
+    assert!(firsts.len() > 2, "{} blocks in pieces", firsts.len());
+    let tail = volume.writer.next_lsn();
+    volume.writer.append(&out, tail, Before::InPlace).expect("appended");
+    drop(volume);
+
+    compare("our-pieces", &image, &scratch);
+    let theirs = image.copy("kernels.img");
+    Mount::recover(&theirs, &scratch).expect("recovered");
+    assert_eq!(complaints(&tools, &theirs), "");
+    let recovered = ByHand::open(&theirs, 32 * 1024);
+    for first in firsts {
+        let bytes = recovered.read(first);
+        let stamp = Stamp::of(&bytes, &recovered.geo).expect("a directory block");
+        assert_eq!(stamp.lsn(&bytes), lsn);
     }
 }
 

@@ -290,19 +290,27 @@ fn after_any_crash_a_checkpoint_is_there_as_a_whole_or_not_at_all() {
 #[test]
 fn what_an_interrupted_write_left_ahead_of_the_head_is_cleared() {
     let geo = geo(1024, 1);
-    let dev = made(&geo);
-    let mut first = writer(&dev, &geo, RECORD_SIZE);
-    let payload = Random(5).payload(200_000);
-    let at = first.append(&payload, first.next_lsn(), Before::Nothing).unwrap();
-    // The first record of it is lost.
-    dev.write_at(ByteOffset(u64::from(at.start.block().0) * 512), &[0; 512]).unwrap();
-    let log = open(&dev, &geo);
-    assert_eq!(log.head(), at.start);
-    drop(log);
-    let next = writer(&dev, &geo, RECORD_SIZE);
-    let log = open(&dev, &geo);
-    let ahead = log.ring().read_blocks(at.start.block(), 1000).unwrap();
-    assert!(ahead.chunks(512).all(|block| record::cycle_of(block) == 0));
-    assert_eq!((log.head(), next.next_lsn()), (at.start, at.start));
-    assert!(log.is_clean());
+    for seal in [false, true] {
+        let dev = made(&geo);
+        let mut first = writer(&dev, &geo, RECORD_SIZE);
+        let tail = first.next_lsn();
+        first.append(&Random(4).payload(9000), tail, Before::Nothing).unwrap();
+        let payload = Random(5).payload(200_000);
+        let lost = first.append(&payload, tail, Before::Nothing).unwrap().start;
+        // The others of its records arrived.
+        dev.write_at(ByteOffset(u64::from(lost.block().0) * 512), &[0; 512]).unwrap();
+        let log = open(&dev, &geo);
+        assert_eq!((log.head(), log.is_clean()), (lost, false));
+        if seal {
+            log.seal().unwrap();
+        } else {
+            drop(log);
+            assert_eq!(writer(&dev, &geo, RECORD_SIZE).next_lsn(), lost);
+        }
+        let log = open(&dev, &geo);
+        assert_eq!(log.is_clean(), seal);
+        assert_eq!(log.head().block().0, lost.block().0 + if seal { 2 } else { 0 });
+        let ahead = log.ring().read_blocks(log.head().block(), 1000).unwrap();
+        assert!(ahead.chunks(512).all(|block| record::cycle_of(block) == 0));
+    }
 }

@@ -1,0 +1,94 @@
+//! A volume changed by hand, in its journal and nowhere else.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use xfskit_block::{BlockDevice, OpenMode};
+use xfskit_core::recovery;
+use xfskit_core::volume::read_superblock;
+use xfskit_format::log::item::encode::{self, Place};
+use xfskit_log::{LogWriter, Payload};
+use xfskit_test_oracle::Image;
+use xfskit_units::{AgBlock, Geometry, Ino, Sectors, index};
+
+use crate::open;
+
+/// A volume that the kernel left clean, and its journal, opened for writing.
+#[derive(Debug)]
+pub struct ByHand {
+    /// The data device.
+    pub dev: Arc<dyn BlockDevice>,
+    /// Its geometry.
+    pub geo: Geometry,
+    /// Its journal.
+    pub writer: LogWriter,
+}
+
+impl ByHand {
+    /// Opens `image`, whose journal is clean.
+    ///
+    /// # Panics
+    /// Where it cannot.
+    pub fn open(image: &Image<'_>, record_size: u32) -> Self {
+        let open =
+            |path: &Path| -> Arc<dyn BlockDevice> { Arc::new(open(path, OpenMode::ReadWrite)) };
+        let dev = open(image.path());
+        let log_dev = image.log().map_or_else(|| Arc::clone(&dev), open);
+        let geo = read_superblock(&*dev).expect("a sound volume").geometry();
+        let writer = {
+            let log = recovery::open_log(&*dev, Some(&*log_dev), &geo).expect("a sound volume");
+            assert!(log.is_clean());
+            LogWriter::new(&log, Arc::clone(&log_dev), Arc::clone(&dev), record_size)
+                .expect("a sound volume")
+        };
+        Self { dev, geo, writer }
+    }
+
+    /// The bytes of a block.
+    ///
+    /// # Panics
+    /// Where the device fails.
+    pub fn read(&self, (daddr, len): Place) -> Vec<u8> {
+        let mut bytes = vec![0; index(len.byte_len().0)];
+        self.dev.read_at(daddr.byte_offset(), &mut bytes).expect("a sound volume");
+        bytes
+    }
+
+    /// Where inode `ino` lies: its cluster, and the byte in it.
+    fn home(&self, ino: Ino) -> (Place, usize) {
+        let geo = &self.geo;
+        let (agno, agino) = geo.ino_split(ino).expect("a sound volume");
+        let cluster = geo.cluster_blocks();
+        let first = AgBlock(geo.agino_to_agb(agino).0 / cluster * cluster);
+        let daddr = geo.agb_to_daddr(agno, first);
+        let len = Sectors(geo.block_sectors().0 * u64::from(cluster));
+        let offset = geo.ino_to_byte(ino).expect("a sound volume").0 - daddr.byte_offset().0;
+        ((daddr, len), index(offset))
+    }
+
+    /// The bytes of an inode.
+    pub fn inode(&self, ino: Ino) -> Vec<u8> {
+        let (place, offset) = self.home(ino);
+        self.read(place)[offset..offset + self.geo.inodesize()].to_vec()
+    }
+
+    /// Logs `image` as inode `ino`, with its forks or without.
+    pub fn log_inode(&self, out: &mut Payload, ino: Ino, image: &[u8], forks: bool) {
+        let end = if forks { image.len() } else { 128 };
+        encode::inode(out, &self.geo, ino, self.home(ino), image, std::slice::from_ref(&(0..end)));
+    }
+
+    /// Logs the chunk with byte `byte` of the block at `place`.
+    pub fn log_chunk(&self, out: &mut Payload, place: Place, block: &[u8], byte: usize) {
+        let start = byte / 128 * 128;
+        let lsn = self.writer.next_lsn();
+        encode::buf(
+            out,
+            &self.geo,
+            block,
+            &[place],
+            std::slice::from_ref(&(start..start + 128)),
+            lsn,
+        );
+    }
+}
