@@ -232,6 +232,18 @@ impl<'e> Trans<'e> {
         Ok(handle)
     }
 
+    /// The block at `map`, just allocated, holds `bytes` from now on, which the caller writes to the device
+    /// itself, before the commit: never logged, never written back.
+    ///
+    /// # Errors
+    /// As [`fresh`](Self::fresh).
+    pub fn unlogged(&mut self, map: &BufMap, bytes: Box<[u8]>) -> Result<(), TransError> {
+        let handle = self.fresh(map)?;
+        self.replace(handle, bytes);
+        self.held_mut(handle).dirty = Chunks::default();
+        Ok(())
+    }
+
     /// Logs that a chunk of inodes was made.
     pub fn icreate(&mut self, item: Icreate) {
         self.icreates.push(item);

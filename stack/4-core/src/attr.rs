@@ -4,8 +4,10 @@
 //! and *xattrs* as programs see them: `user.x`, and ACLs as `system.posix_acl_access` in the
 //! kernel's own form.
 
+pub mod change;
 pub mod forkoff;
 mod leaves;
+mod tree;
 #[cfg(test)]
 mod tree_tests;
 

@@ -3,6 +3,7 @@
 //! Every walk ends, whatever the blocks say: each level must be one below the last, and a walk
 //! along siblings or over all leaves visits no more blocks than the fork has.
 
+pub(crate) mod blocks;
 mod plan;
 pub(crate) mod share;
 #[cfg(test)]
@@ -42,7 +43,7 @@ pub(crate) struct DaBuf {
 }
 
 /// Judges a block of the tree, node or leaf.
-fn verify_any(bytes: &[u8], ctx: &Ctx<'_>, fork: Fork) -> Verdict {
+pub(crate) fn verify_any(bytes: &[u8], ctx: &Ctx<'_>, fork: Fork) -> Verdict {
     if da::magic(bytes) == Some(Layout::of(ctx.geo).da_node_magic) {
         return Node::verify(bytes, ctx, fork).map(drop);
     }

@@ -13,7 +13,6 @@ pub(crate) enum AttrLeaves {}
 
 impl Level for AttrLeaves {
     type Item<'a> = Item<'a>;
-    // xfs_repair takes a hash that goes on in the next leaf for damage.
     const WHOLE_RUNS: bool = true;
 
     fn shorten<'s, 'l: 's>(item: Item<'l>) -> Item<'s> {

@@ -320,9 +320,10 @@ fn levels(geo: &Geometry, items: impl Iterator<Item = (u32, usize)> + Clone) -> 
     // The root stands at block 0, everything else behind it.
     while let Some(below) = levels.last().filter(|level| level.ends.len() > 1) {
         let (first, hashes) = (below.first, below.hashes.clone());
-        let cuts = share::cuts(hashes.iter().map(|hash| (*hash, 1)), 1, false);
+        let room = da::node_max(geo, Fork::Attr);
+        let cuts = share::cuts(hashes.iter().map(|hash| (*hash, 1)), room, true);
         let next = first.saturating_add(u32::try_from(hashes.len()).unwrap_or(u32::MAX));
-        let ends = share_all(&cuts, da::node_max(geo, Fork::Attr));
+        let ends = share_all(&cuts, room);
         levels.push(level(next, &ends, &hashes));
     }
     if let Some(root) = levels.last_mut() {

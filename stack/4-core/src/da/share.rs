@@ -1,8 +1,9 @@
 //! Sharing entries out among neighbouring blocks of one level.
 //!
-//! A block is cut off only behind an entry, and where the format's judges want it so (attribute
-//! leaves: `xfs_repair` takes a hash that goes on in the next leaf for damage) only where the hash
-//! changes, unless a run of one hash is longer than a block.
+//! A block is cut off only behind an entry, and where runs are kept whole only where the hash changes,
+//! unless a run of one hash is longer than a block. The format does not ask for that; but a look-up
+//! then reads one leaf, and `xfs_repair` 6.1 takes a hash that goes on in the next node for damage
+//! ("hashvalue inconsistency, expected >"), of Linux's making too.
 
 /// A place where a block may end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

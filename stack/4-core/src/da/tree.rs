@@ -93,7 +93,7 @@ pub(crate) enum Nodes {}
 
 impl Level for Nodes {
     type Item<'a> = NodeEntry;
-    const WHOLE_RUNS: bool = false;
+    const WHOLE_RUNS: bool = true;
 
     fn shorten<'s, 'l: 's>(item: NodeEntry) -> NodeEntry {
         item

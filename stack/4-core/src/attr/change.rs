@@ -1,0 +1,393 @@
+//! Extended attributes changed, in a transaction.
+//!
+//! | form | becomes the next | becomes the one before |
+//! | --- | --- | --- |
+//! | none | with the first attribute | |
+//! | short form, in the inode | when the inode has no more room, or a value is too long for it | when the last one goes |
+//! | leaf and node ([`tree`](super::tree)) | | when all of them fit the inode again |
+//!
+//! The border between the forks ([`forkoff`]) moves with what the attributes need.
+//!
+//! An entry and its value appear and go in one transaction, so nothing is ever INCOMPLETE; such
+//! entries, which Linux leaves behind after a crash, are not seen.
+
+use std::mem::offset_of;
+
+use xfskit_format::attr::sf::{Entry, Sf};
+use xfskit_format::attr::{Namespace, VALUE_MAX, parent, sf_edit};
+use xfskit_format::inode::{Core, Format};
+use xfskit_format::{Fork, Image, Layout, inode};
+use xfskit_units::{Ino, index};
+use zerocopy::IntoBytes;
+
+use crate::attr::forkoff::{self, DataNeed};
+use crate::error::{Error, Result};
+use crate::tx::{Tx, TxInode};
+
+/// What setting an attribute finds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SetMode {
+    /// It may exist or not.
+    #[default]
+    Any,
+    /// It must not exist: [`Error::Exists`].
+    Create,
+    /// It must exist: [`Error::NoEntry`].
+    Replace,
+}
+
+impl SetMode {
+    /// Fails where the attribute must not exist and does, or must and does not.
+    pub(super) fn judge(self, exists: bool) -> Result<()> {
+        match self {
+            Self::Create if exists => Err(Error::Exists),
+            Self::Replace if !exists => Err(Error::NoEntry),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What tells one attribute of an inode from another.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Key<'k> {
+    pub(super) namespace: Namespace,
+    pub(super) name: &'k [u8],
+    /// Of a parent pointer: a name may have several parents.
+    pub(super) value: Option<&'k [u8]>,
+}
+
+impl Key<'_> {
+    /// True for an attribute with these `flags`, this `name` and this `value`, where it is known.
+    pub(super) fn matches(&self, flags: u8, name: &[u8], value: Option<&[u8]>) -> bool {
+        let same_value = self.value.is_none() || value == self.value;
+        Namespace::from_flags(flags) == Some(self.namespace) && name == self.name && same_value
+    }
+}
+
+/// One entry of a directory, as the inode that it names remembers it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ParentName<'n> {
+    /// The directory.
+    pub ino: Ino,
+    /// Its generation.
+    pub generation: u32,
+    /// What it calls the inode.
+    pub name: &'n [u8],
+}
+
+impl ParentName<'_> {
+    fn value(&self) -> [u8; size_of::<parent::Rec>()] {
+        let rec = parent::Rec { p_ino: self.ino.0.into(), p_gen: self.generation.into() };
+        let mut value = [0; size_of::<parent::Rec>()];
+        value.copy_from_slice(rec.as_bytes());
+        value
+    }
+}
+
+/// Fails where no attribute can have this name or this value.
+fn judge_name(namespace: Namespace, name: &[u8], value: &[u8]) -> Result<()> {
+    if name.is_empty() || name.len() > 255 {
+        return Err(Error::Limit("the name of an attribute has 1 to 255 bytes"));
+    }
+    if name.contains(&0) || (namespace == Namespace::Parent && name.contains(&b'/')) {
+        return Err(Error::Limit("the name of an attribute holds no NUL"));
+    }
+    if value.len() > index(VALUE_MAX.into()) {
+        return Err(Error::Limit("the value of an attribute has at most 65536 bytes"));
+    }
+    Ok(())
+}
+
+impl Tx<'_> {
+    /// Sets an attribute of `inode`. Its times are the caller's business.
+    ///
+    /// # Errors
+    /// [`Error::Exists`] and [`Error::NoEntry`] as `mode` says, [`Error::Limit`] for a name or value that no
+    /// attribute can have, and where the attribute fork of a volume without NREXT64 has as many
+    /// extents as it can, [`Error::NoSpace`], [`Error::Device`], [`Error::Corrupt`].
+    pub fn attr_set(
+        &mut self,
+        inode: TxInode,
+        namespace: Namespace,
+        name: &[u8],
+        value: &[u8],
+        mode: SetMode,
+    ) -> Result<()> {
+        judge_name(namespace, name, value)?;
+        self.attr_put(inode, Key { namespace, name, value: None }, value, mode)
+    }
+
+    /// Removes an attribute of `inode`.
+    ///
+    /// # Errors
+    /// [`Error::NoEntry`], [`Error::Device`], [`Error::Corrupt`].
+    pub fn attr_remove(&mut self, inode: TxInode, namespace: Namespace, name: &[u8]) -> Result<()> {
+        self.attr_take(inode, Key { namespace, name, value: None })
+    }
+
+    /// The value of an attribute, with this transaction's changes; `None` where there is none of the name.
+    ///
+    /// # Errors
+    /// [`Error::Device`], [`Error::Corrupt`].
+    pub fn attr_get(
+        &mut self,
+        inode: TxInode,
+        namespace: Namespace,
+        name: &[u8],
+    ) -> Result<Option<Vec<u8>>> {
+        let key = Key { namespace, name, value: None };
+        match self.attr_form(inode) {
+            Form::None => Ok(None),
+            Form::Short => {
+                let list = self.short_form(inode)?;
+                Ok(list.find(key).map(|entry| entry.value.to_vec()))
+            }
+            Form::Tree => self.tree_get(inode, key),
+        }
+    }
+
+    // ---- parent pointers ---------------------------------------------------------------------
+
+    /// `inode` has a new name. For volumes with parent pointers.
+    ///
+    /// # Errors
+    /// As [`attr_set`](Self::attr_set).
+    pub fn parent_set(&mut self, inode: TxInode, parent: ParentName<'_>) -> Result<()> {
+        let value = parent.value();
+        judge_name(Namespace::Parent, parent.name, &value)?;
+        let name = parent.name;
+        let key = Key { namespace: Namespace::Parent, name, value: Some(&value) };
+        self.attr_put(inode, key, &value, SetMode::Create)
+    }
+
+    /// `inode` has lost a name.
+    ///
+    /// # Errors
+    /// As [`attr_remove`](Self::attr_remove).
+    pub fn parent_remove(&mut self, inode: TxInode, parent: ParentName<'_>) -> Result<()> {
+        let value = parent.value();
+        let name = parent.name;
+        self.attr_take(inode, Key { namespace: Namespace::Parent, name, value: Some(&value) })
+    }
+
+    /// `inode` is called `new` instead of `old`.
+    ///
+    /// # Errors
+    /// As [`parent_set`](Self::parent_set) and [`parent_remove`](Self::parent_remove).
+    pub fn parent_replace(
+        &mut self,
+        inode: TxInode,
+        old: ParentName<'_>,
+        new: ParentName<'_>,
+    ) -> Result<()> {
+        if old == new {
+            return Ok(());
+        }
+        // The new one first: the attribute fork does not go and come back.
+        self.parent_set(inode, new)?;
+        self.parent_remove(inode, old)
+    }
+
+    // ---- forms -------------------------------------------------------------------------------
+
+    fn attr_form(&self, inode: TxInode) -> Form {
+        let core = self.core(inode);
+        match core.aformat() {
+            _ if core.forkoff() == 0 => Form::None,
+            Some(Format::Local) => Form::Short,
+            _ if core.anextents() == 0 => Form::None,
+            _ => Form::Tree,
+        }
+    }
+
+    fn attr_put(
+        &mut self,
+        inode: TxInode,
+        key: Key<'_>,
+        value: &[u8],
+        mode: SetMode,
+    ) -> Result<()> {
+        let list = match self.attr_form(inode) {
+            Form::Tree => return self.tree_put(inode, key, value, mode),
+            Form::Short => self.short_form(inode)?,
+            Form::None => ShortForm::default(),
+        };
+        mode.judge(list.find(key).is_some())?;
+        let new = Entry { flags: key.namespace.flags(), name: key.name, value };
+        let entries = list.others(key).chain([new]);
+        if let Some(bytes) = sf_edit::build(entries)
+            && let Some(forkoff) = self.forkoff_for(inode, bytes.len())
+        {
+            return self.put_short_form(inode, forkoff, &bytes);
+        }
+        self.short_form_to_tree(inode)?;
+        for entry in list.others(key) {
+            let namespace = Namespace::from_flags(entry.flags).unwrap_or(Namespace::User);
+            let value = (namespace == Namespace::Parent).then_some(entry.value);
+            let key = Key { namespace, name: entry.name, value };
+            self.tree_put(inode, key, entry.value, SetMode::Any)?;
+        }
+        self.tree_put(inode, key, value, SetMode::Any)
+    }
+
+    fn attr_take(&mut self, inode: TxInode, key: Key<'_>) -> Result<()> {
+        match self.attr_form(inode) {
+            Form::None => Err(Error::NoEntry),
+            Form::Short => {
+                let list = self.short_form(inode)?;
+                list.find(key).ok_or(Error::NoEntry)?;
+                let left = sf_edit::build(list.others(key));
+                self.shrink_short_form(inode, &left.unwrap_or_default())
+            }
+            Form::Tree => {
+                self.tree_take(inode, key)?;
+                self.tree_to_short_form(inode)
+            }
+        }
+    }
+
+    /// The short form of `inode`, verified.
+    fn short_form(&self, inode: TxInode) -> Result<ShortForm> {
+        let geo = self.volume().geo();
+        let ctx = self.volume().ctx(inode::location(geo, inode.ino).fork(Fork::Attr));
+        let core = self.core(inode);
+        let fork = core.attr_fork().unwrap_or(&[]);
+        let sf = Sf::verify(fork, &ctx)?;
+        Ok(ShortForm(fork.get(..sf.totsize.into()).unwrap_or(fork).to_vec()))
+    }
+
+    /// What the data fork needs of the inode as it is now.
+    fn data_need(&self, inode: TxInode) -> DataNeed {
+        let core = self.core(inode);
+        match core.format() {
+            Some(Format::Dev) => DataNeed::Device,
+            Some(Format::Local) => DataNeed::Inline(index(core.size().0)),
+            Some(Format::Extents) => {
+                DataNeed::Inline(index(core.nextents()).saturating_mul(EXTENT_LEN))
+            }
+            _ => DataNeed::Btree,
+        }
+    }
+
+    /// Where the attribute fork must begin for a short form of `len` bytes; where it is, if that is
+    /// far enough in. `None` where the data fork leaves too little.
+    fn forkoff_for(&self, inode: TxInode, len: usize) -> Option<u8> {
+        let core = self.core(inode);
+        if core.attr_fork().is_some_and(|fork| fork.len() >= len) {
+            return Some(core.forkoff());
+        }
+        let need = self.data_need(inode);
+        if need == DataNeed::Btree && core.forkoff() != 0 {
+            return None;
+        }
+        forkoff::choose(self.volume().geo(), need, len)
+    }
+
+    fn set_aformat(&mut self, inode: TxInode, format: Format) {
+        let offset = offset_of!(Core, aformat);
+        self.image(inode.handle).put(offset, &(format as u8));
+    }
+
+    /// Makes `list` the attribute fork, beginning at `forkoff`.
+    fn put_short_form(&mut self, inode: TxInode, forkoff: u8, list: &[u8]) -> Result<()> {
+        if self.core(inode).forkoff() != forkoff {
+            self.set_forkoff(inode, forkoff)?;
+        }
+        self.set_aformat(inode, Format::Local);
+        let start = Layout::V5.inode_core + 8 * usize::from(forkoff);
+        let mut image = self.image(inode.handle);
+        let end = image.bytes().len();
+        image.put(start, list);
+        image.zero(start + list.len()..end);
+        Ok(())
+    }
+
+    /// Stores what is `left` of the attributes; without any the fork goes, unless the data fork has
+    /// a btree whose root would have to move.
+    fn shrink_short_form(&mut self, inode: TxInode, left: &[u8]) -> Result<()> {
+        let none = Sf::parse(left).is_none_or(|sf| sf.count == 0);
+        if none && self.core(inode).format() != Some(Format::Btree) {
+            self.clear_attr_fork(inode);
+            return self.set_forkoff(inode, 0);
+        }
+        let forkoff = self.core(inode).forkoff();
+        self.put_short_form(inode, forkoff, left)
+    }
+
+    /// The attribute fork holds nothing, in extents form.
+    fn clear_attr_fork(&mut self, inode: TxInode) {
+        self.set_aformat(inode, Format::Extents);
+        let Some(len) = self.core(inode).attr_fork().map(<[u8]>::len) else { return };
+        let mut image = self.image(inode.handle);
+        let end = image.bytes().len();
+        image.zero(end - len..end);
+    }
+
+    /// The attribute fork gets blocks: a leaf, still empty. What stood in the inode is the caller's to put
+    /// there.
+    fn short_form_to_tree(&mut self, inode: TxInode) -> Result<()> {
+        self.clear_attr_fork(inode);
+        let (geo, need) = (self.volume().geo(), self.data_need(inode));
+        let old = self.core(inode).forkoff();
+        let usual = forkoff::for_blocks(geo, need);
+        let new = match (need, usual) {
+            // Where the data fork has a tree or a device its root does not move again.
+            (DataNeed::Btree | DataNeed::Device, Some(usual)) => {
+                if old == 0 {
+                    usual
+                } else {
+                    old
+                }
+            }
+            (_, Some(usual)) => usual.max(old),
+            // Too much for a data fork beside attributes: its extents move into a tree.
+            (_, None) => u8::try_from(forkoff::data_max(geo) / 8).unwrap_or(u8::MAX),
+        };
+        if new != old {
+            self.set_forkoff(inode, new)?;
+        }
+        self.tree_init(inode)
+    }
+
+    /// The attributes move into the inode, where all of them fit.
+    fn tree_to_short_form(&mut self, inode: TxInode) -> Result<()> {
+        let Some(list) = self.tree_as_short_form(inode)? else { return Ok(()) };
+        let none = Sf::parse(&list).is_none_or(|sf| sf.count == 0);
+        let Some(forkoff) = self.forkoff_for(inode, list.len()) else { return Ok(()) };
+        self.tree_drop(inode)?;
+        self.clear_attr_fork(inode);
+        if none {
+            return self.shrink_short_form(inode, &list);
+        }
+        self.put_short_form(inode, forkoff, &list)
+    }
+}
+
+/// Bytes of an extent record.
+const EXTENT_LEN: usize = 16;
+
+/// How an inode stores its attributes.
+enum Form {
+    None,
+    Short,
+    Tree,
+}
+
+/// A verified short form, out of its inode; empty for none.
+#[derive(Default)]
+struct ShortForm(Vec<u8>);
+
+impl ShortForm {
+    fn entries(&self) -> impl Iterator<Item = Entry<'_>> {
+        Sf::parse(&self.0).into_iter().flat_map(|sf| sf.entries())
+    }
+
+    fn find(&self, key: Key<'_>) -> Option<Entry<'_>> {
+        self.entries().find(|entry| key.matches(entry.flags, entry.name, Some(entry.value)))
+    }
+
+    /// All but the attribute `key`.
+    fn others(&self, key: Key<'_>) -> impl Iterator<Item = Entry<'_>> {
+        self.entries().filter(move |entry| !key.matches(entry.flags, entry.name, Some(entry.value)))
+    }
+}

@@ -1,0 +1,251 @@
+//! Attributes in blocks of their own, changed in a transaction.
+//!
+//! A value too large for its leaf is written to the device at once, not logged: its blocks were free
+//! until now, and the checkpoint that makes its entry durable flushes the device before.
+
+use xfskit_format::attr::leaf::{Attr, Leaf, Place};
+use xfskit_format::attr::leaf_edit::{self, Item};
+use xfskit_format::attr::sf::Entry;
+use xfskit_format::attr::{remote, remote_edit, sf_edit};
+use xfskit_format::da_edit::Identity;
+use xfskit_format::{Ctx, Fork, Layout, Location, da};
+use xfskit_trans::BufMap;
+use xfskit_units::{DaBlock, FileOff, Sectors};
+
+use crate::attr::change::{Key, SetMode};
+use crate::attr::leaves::AttrLeaves;
+use crate::da::blocks::TxBlocks;
+use crate::da::tree::{DaBlocks, Path, Tree};
+use crate::error::{Error, Result};
+use crate::tx::{Tx, TxInode};
+
+const ROOT: DaBlock = DaBlock(0);
+
+/// Where an attribute was found.
+struct Found {
+    path: Path,
+    /// Which entry of the leaf at the end of `path`.
+    index: usize,
+    /// The blocks of its own that its value has.
+    remote: Option<(DaBlock, u32)>,
+    /// Its value, where it stands beside its name.
+    local: Vec<u8>,
+    /// Bytes that it takes in its leaf.
+    size: usize,
+}
+
+impl Tx<'_> {
+    fn tree_find(&mut self, inode: TxInode, key: Key<'_>) -> Result<Option<Found>> {
+        let geo = self.volume().geo();
+        let place = Place::Local(key.value.unwrap_or(&[]));
+        let hash = Attr { flags: key.namespace.flags(), name: key.name, value: place }.hash(geo);
+        let mut blocks = TxBlocks::new(self, inode, Fork::Attr);
+        let mut tree = Tree::new(geo, Fork::Attr, inode.ino, &mut blocks);
+        let mut path = tree.find(hash)?;
+        loop {
+            let bytes = tree.blocks.bytes(path.leaf())?;
+            let Some(leaf) = Leaf::parse(bytes, geo) else { return Ok(None) };
+            let start = leaf.entries.partition_point(|e| e.hashval.get() < hash);
+            for (ahead, attr) in leaf.run(hash).enumerate() {
+                let (local, remote) = match attr.value {
+                    Place::Local(value) => (Some(value), None),
+                    Place::Remote { valueblk, valuelen } => (None, Some((valueblk, valuelen))),
+                };
+                if !attr.is_incomplete() && key.matches(attr.flags, attr.name, local) {
+                    let (index, size) = (start + ahead, attr.size());
+                    let local = local.unwrap_or(&[]).to_vec();
+                    return Ok(Some(Found { path, index, remote, local, size }));
+                }
+            }
+            if leaf.last_hash() != Some(hash) || !tree.advance(&mut path)? {
+                return Ok(None);
+            }
+        }
+    }
+
+    pub(super) fn tree_get(&mut self, inode: TxInode, key: Key<'_>) -> Result<Option<Vec<u8>>> {
+        let Some(found) = self.tree_find(inode, key)? else { return Ok(None) };
+        match found.remote {
+            Some((valueblk, valuelen)) => self.read_value(inode, valueblk, valuelen).map(Some),
+            None => Ok(Some(found.local)),
+        }
+    }
+
+    /// Makes the root of a fork that has no blocks: an empty leaf, which must not stay empty.
+    pub(super) fn tree_init(&mut self, inode: TxInode) -> Result<()> {
+        let geo = self.volume().geo();
+        let mut blocks = TxBlocks::new(self, inode, Fork::Attr);
+        let root = blocks.grow()?;
+        let id = Identity { owner: inode.ino, daddr: blocks.daddr(root)? };
+        leaf_edit::init(&mut blocks.image(root)?, geo, id);
+        Ok(())
+    }
+
+    pub(super) fn tree_put(
+        &mut self,
+        inode: TxInode,
+        key: Key<'_>,
+        value: &[u8],
+        mode: SetMode,
+    ) -> Result<()> {
+        let geo = self.volume().geo();
+        let old = self.tree_find(inode, key)?;
+        mode.judge(old.is_some())?;
+        let flags = key.namespace.flags();
+        let place = if leaf_edit::is_remote(geo, key.name.len(), value.len()) {
+            self.write_value(inode, value)?
+        } else {
+            Place::Local(value)
+        };
+        let item = Item::new(geo, Attr { flags, name: key.name, value: place });
+        let Some(old) = old else {
+            let mut blocks = TxBlocks::new(self, inode, Fork::Attr);
+            let mut tree = Tree::new(geo, Fork::Attr, inode.ino, &mut blocks);
+            let path = tree.find(item.hash)?;
+            return tree.insert::<AttrLeaves>(path, item);
+        };
+        self.tree_replace(inode, &old, item)?;
+        self.free_value(inode, old.remote)
+    }
+
+    /// Puts `item` in the place of `old`, which is filed under the same hash.
+    fn tree_replace(&mut self, inode: TxInode, old: &Found, item: Item<'_>) -> Result<()> {
+        let geo = self.volume().geo();
+        let mut blocks = TxBlocks::new(self, inode, Fork::Attr);
+        let mut tree = Tree::new(geo, Fork::Attr, inode.ino, &mut blocks);
+        let leaf = old.path.leaf();
+        if leaf_edit::replace(&mut tree.blocks.image(leaf)?, geo, old.index, &item.attr) {
+            return Ok(());
+        }
+        leaf_edit::remove(&mut tree.blocks.image(leaf)?, geo, old.index);
+        tree.insert::<AttrLeaves>(old.path.clone(), item)?;
+        if item.attr.size() < old.size {
+            let path = tree.find(item.hash)?;
+            return tree.removed::<AttrLeaves>(path);
+        }
+        Ok(())
+    }
+
+    pub(super) fn tree_take(&mut self, inode: TxInode, key: Key<'_>) -> Result<()> {
+        let geo = self.volume().geo();
+        let found = self.tree_find(inode, key)?.ok_or(Error::NoEntry)?;
+        let mut blocks = TxBlocks::new(self, inode, Fork::Attr);
+        let mut tree = Tree::new(geo, Fork::Attr, inode.ino, &mut blocks);
+        leaf_edit::remove(&mut tree.blocks.image(found.path.leaf())?, geo, found.index);
+        tree.removed::<AttrLeaves>(found.path)?;
+        self.free_value(inode, found.remote)
+    }
+
+    // ---- back to the inode -------------------------------------------------------------------
+
+    /// The attributes as a short form; `None` where they stand in more than a leaf, or one of them
+    /// cannot stand in a short form.
+    pub(super) fn tree_as_short_form(&mut self, inode: TxInode) -> Result<Option<Vec<u8>>> {
+        let geo = self.volume().geo();
+        // What Linux left behind when it was cut short is not lost sight of.
+        if self.bmap_end(inode, Fork::Attr)? != FileOff(1) {
+            return Ok(None);
+        }
+        let mut blocks = TxBlocks::new(self, inode, Fork::Attr);
+        let bytes = blocks.bytes(ROOT)?;
+        if da::magic(bytes) != Some(Layout::V5.attr_leaf_magic) {
+            return Ok(None);
+        }
+        let Some(leaf) = Leaf::parse(bytes, geo) else { return Ok(None) };
+        if leaf_edit::used(&leaf) > 2 * geo.inodesize() {
+            return Ok(None);
+        }
+        let entries: Option<Vec<Entry<'_>>> = leaf
+            .attrs()
+            .map(|attr| match attr.value {
+                Place::Local(value) if !attr.is_incomplete() => {
+                    let namespace = attr.namespace()?;
+                    Some(Entry { flags: namespace.flags(), name: attr.name, value })
+                }
+                _ => None,
+            })
+            .collect();
+        Ok(entries.and_then(sf_edit::build))
+    }
+
+    /// Frees the only block of a fork.
+    pub(super) fn tree_drop(&mut self, inode: TxInode) -> Result<()> {
+        TxBlocks::new(self, inode, Fork::Attr).shrink(ROOT)
+    }
+
+    // ---- values in blocks of their own -------------------------------------------------------
+
+    /// The single blocks that hold `len` blocks of a value from `valueblk` on.
+    fn value_maps(
+        &self,
+        inode: TxInode,
+        valueblk: DaBlock,
+        len: u32,
+    ) -> Result<Vec<(BufMap, Location)>> {
+        let mut maps = Vec::new();
+        for n in 0..len {
+            let fileoff = FileOff(u64::from(valueblk.0).saturating_add(n.into()));
+            let at = Location::of("attribute value").ino(inode.ino).fork(Fork::Attr);
+            let at = at.fileoff(fileoff);
+            let Some(map) = self.bmap_buf(inode, Fork::Attr, fileoff, 1)? else {
+                return Err(self.volume().ctx(at).short("da.map", 0).into());
+            };
+            let (daddr, sectors) = map.first();
+            maps.push((map, at.daddr(daddr, sectors)));
+        }
+        Ok(maps)
+    }
+
+    /// Writes `value` to blocks of its own.
+    fn write_value<'p>(&mut self, inode: TxInode, value: &[u8]) -> Result<Place<'p>> {
+        let geo = self.volume().geo();
+        let valuelen = u32::try_from(value.len()).unwrap_or(u32::MAX);
+        let len = remote::blocks(geo, valuelen);
+        let valueblk = self.find_hole(inode, Fork::Attr, DaBlock(1), len)?;
+        self.alloc_at(inode, Fork::Attr, valueblk, len)?;
+        let mut runs: Vec<(Location, Vec<u8>)> = Vec::new();
+        for (n, (map, at)) in (0..).zip(self.value_maps(inode, valueblk, len)?) {
+            let Some(daddr) = at.daddr else { continue };
+            let mut block = vec![0; geo.blocksize()];
+            let id = Identity { owner: inode.ino, daddr };
+            remote_edit::fill(&mut block, geo, id, value, n);
+            match runs.last_mut() {
+                Some((run, bytes))
+                    if run.daddr.and_then(|d| d.checked_add(run.sectors.0)) == Some(daddr) =>
+                {
+                    bytes.extend(&block);
+                    run.sectors = Sectors(run.sectors.0.saturating_add(at.sectors.0));
+                }
+                _ => runs.push((at, block.clone())),
+            }
+            self.unlogged(&map, block.into())?;
+        }
+        for (at, bytes) in runs {
+            let offset = at.daddr.unwrap_or_default().byte_offset();
+            self.engine().device().write_at(offset, &bytes)?;
+        }
+        Ok(Place::Remote { valueblk, valuelen })
+    }
+
+    fn read_value(&mut self, inode: TxInode, valueblk: DaBlock, valuelen: u32) -> Result<Vec<u8>> {
+        let len = remote::blocks(self.volume().geo(), valuelen);
+        let mut value = Vec::new();
+        for (map, at) in self.value_maps(inode, valueblk, len)? {
+            let offset = u32::try_from(value.len()).unwrap_or(u32::MAX);
+            let verify = |bytes: &[u8], ctx: &Ctx<'_>| {
+                remote::verify(bytes, ctx, offset, valuelen).map(drop)
+            };
+            let ctx = self.volume().ctx(at);
+            let buf = self.peek(&map, &ctx, &verify)?;
+            value.extend(remote::verify(&buf, &ctx.crc_known(), offset, valuelen)?);
+        }
+        Ok(value)
+    }
+
+    /// Frees the blocks of a value.
+    fn free_value(&mut self, inode: TxInode, remote: Option<(DaBlock, u32)>) -> Result<()> {
+        let Some((valueblk, valuelen)) = remote else { return Ok(()) };
+        let len = remote::blocks(self.volume().geo(), valuelen);
+        self.bunmap(inode, Fork::Attr, FileOff(valueblk.0.into()), len.into())
+    }
+}
