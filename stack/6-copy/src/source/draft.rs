@@ -186,19 +186,16 @@ impl Draft {
         if let What::Symlink(target) = &what {
             xattr::check_target(name, target)?;
         }
-        let form = match what {
-            What::Dir => match self.lookup(dir, name).filter(|&there| self.is_dir(there)) {
-                Some(there) => {
-                    self.set(there, meta, xattrs);
-                    return Ok(there);
-                }
-                None => {
-                    let entries = u32::try_from(self.dirs.len()).map_err(|_| too_many(name))?;
-                    self.dirs.push(Entries::new());
-                    Form::Dir(entries)
-                }
-            },
-            other => Form::Other(other),
+        let form = if let What::Dir = what {
+            if let Some(there) = self.lookup(dir, name).filter(|&there| self.is_dir(there)) {
+                self.set(there, meta, xattrs);
+                return Ok(there);
+            }
+            let entries = u32::try_from(self.dirs.len()).map_err(|_| too_many(name))?;
+            self.dirs.push(Entries::new());
+            Form::Dir(entries)
+        } else {
+            Form::Other(what)
         };
         let id = u32::try_from(self.inodes.len()).map(InodeId).map_err(|_| too_many(name))?;
         self.inodes.push(Inode { meta, xattrs, form, layer: self.layer });

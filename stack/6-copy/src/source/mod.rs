@@ -9,6 +9,8 @@
 //! | --- | --- |
 //! | [`tree`] | the result: nodes, names, metadata, attributes |
 //! | [`content`] | what files hold: data and holes, wherever it lies |
+//! | [`owner`] | owners that differ from the source's |
+//! | [`label`] | SELinux labels by path |
 
 use std::io;
 use std::ops::ControlFlow;
@@ -17,6 +19,8 @@ use std::path::PathBuf;
 use xfskit_format::timestamp::Timestamp;
 
 pub mod content;
+pub mod label;
+pub mod owner;
 pub mod tree;
 
 mod disk;
@@ -31,6 +35,8 @@ mod tests;
 use draft::Draft;
 
 pub use content::{Content, Segment};
+pub use label::Labels;
+pub use owner::{MapError, Owners};
 pub use tree::{Kind, Meta, Node, NodeId, Tree, Xattr};
 
 /// Where one layer of a tree comes from. Later layers lie over earlier ones.
@@ -69,6 +75,10 @@ pub struct SourceOptions {
     /// SOURCE_DATE_EPOCH: later times become this one, and access times, which differ with every
     /// reading, become the modification times.
     pub epoch: Option<Timestamp>,
+    /// Owners that differ from the source's.
+    pub owners: Option<Owners>,
+    /// SELinux labels to set.
+    pub labels: Option<Labels>,
     /// Where compressed and streamed archives are unpacked to, in a file without a name. The
     /// system's directory for temporary files where `None`.
     pub spool_dir: Option<PathBuf>,
@@ -186,6 +196,12 @@ pub fn read_tree(
     let mut tree = draft.finish()?;
     if let Some(epoch) = options.epoch {
         tree.clamp_times(epoch);
+    }
+    if let Some(owners) = &options.owners {
+        owners.apply(&mut tree);
+    }
+    if let Some(labels) = &options.labels {
+        labels.apply(&mut tree)?;
     }
     Ok(tree)
 }

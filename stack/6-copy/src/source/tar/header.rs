@@ -69,7 +69,7 @@ impl Header {
         let size = number(&block[124..136], "size")?;
         Ok(Self {
             path,
-            perm: (number(&block[100..108], "mode")? & 0o7777) as u16,
+            perm: u16::try_from(number(&block[100..108], "mode")? & 0o7777).unwrap_or(0),
             uid: number(&block[108..116], "owner").ok().and_then(|id| u32::try_from(id).ok()),
             gid: number(&block[116..124], "group").ok().and_then(|id| u32::try_from(id).ok()),
             size: u64::try_from(size).map_err(|_| format!("a member of {size} bytes"))?,

@@ -97,6 +97,29 @@ fn an_epoch_bounds_all_times() {
 }
 
 #[test]
+fn owners_and_labels_are_set_on_every_inode_once() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir(dir.path().join("d")).unwrap();
+    fs::write(dir.path().join("d/file"), b"").unwrap();
+    fs::hard_link(dir.path().join("d/file"), dir.path().join("link")).unwrap();
+    let options = SourceOptions {
+        owners: Some(Owners::all(7, 8)),
+        labels: Some(Labels::parse(b"/.* all\n/link -- file\n").unwrap()),
+        ..SourceOptions::default()
+    };
+    let tree = read_tree(&[Source::Dir(dir.path().into())], &options, PROGRESS).unwrap();
+    let link = at(&tree, b"link");
+    for id in [NodeId::ROOT, at(&tree, b"d"), link] {
+        assert_eq!((tree.node(id).meta.uid, tree.node(id).meta.gid), (7, 8));
+        let [label] = tree.xattrs(id) else { panic!("not one attribute") };
+        assert_eq!((label.namespace, &*label.name), (Namespace::Secure, &b"selinux"[..]));
+        let value: &[u8] = if id == link { b"file\0" } else { b"all\0" };
+        assert_eq!(&*label.value, value);
+    }
+    assert!(tree.xattrs(at(&tree, b"d/file")).is_empty());
+}
+
+#[test]
 fn what_xfs_cannot_hold_is_named() {
     let dir = tempfile::tempdir().unwrap();
     symlink("t".repeat(1024), dir.path().join("long")).unwrap();

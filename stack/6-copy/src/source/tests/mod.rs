@@ -88,12 +88,12 @@ pub(super) fn furnish(dir: &Path) -> bool {
         (b"block", FileType::BlockDevice, sys::makedev(259, 70_000)),
         (b"fifo", FileType::Fifo, 0),
     ] {
-        sys::mknodat(CWD, &p(name), kind, mode, dev).unwrap();
+        sys::mknodat(CWD, p(name), kind, mode, dev).unwrap();
     }
     UnixListener::bind(p(b"sock")).unwrap();
     sys::chownat(
         CWD,
-        &p(b"large"),
+        p(b"large"),
         Some(sys::Uid::from_raw(3_000_000_000)),
         Some(sys::Gid::from_raw(77)),
         AtFlags::empty(),
@@ -103,7 +103,7 @@ pub(super) fn furnish(dir: &Path) -> bool {
     chmod(b"large", 0o6755);
     chmod(b"sub/empty", 0o1777);
     let set = |name: &[u8], key: &str, value: &[u8]| {
-        lsetxattr(&p(name), key, value, XattrFlags::empty()).unwrap();
+        lsetxattr(p(name), key, value, XattrFlags::empty()).unwrap();
     };
     set(b"large", "user.comment", b"well");
     set(b"large", "user.a=b%c", b"odd\0name\n");
@@ -125,7 +125,7 @@ pub(super) fn furnish(dir: &Path) -> bool {
     ] {
         let times =
             Timestamps { last_access: time(sec + 1, nsec), last_modification: time(sec, nsec) };
-        sys::utimensat(CWD, &p(name), &times, AtFlags::SYMLINK_NOFOLLOW).unwrap();
+        sys::utimensat(CWD, p(name), &times, AtFlags::SYMLINK_NOFOLLOW).unwrap();
     }
     true
 }
