@@ -331,6 +331,16 @@ impl<'e> Trans<'e> {
         Ok(handle)
     }
 
+    /// True where this transaction holds the block at `map`.
+    pub fn holds(&self, map: &BufMap) -> bool {
+        self.find(&self.engine.cache().object(map)).is_some()
+    }
+
+    /// True where somebody holds the block at `map` just now, as far as one can see without waiting.
+    pub fn is_contended(&self, map: &BufMap) -> bool {
+        self.engine.cache().object(map).lock.is_locked()
+    }
+
     fn find(&self, object: &Arc<Object>) -> Option<Handle> {
         let is_it = |held: &Option<Joined>| {
             held.as_ref().is_some_and(|held| Arc::ptr_eq(&held.object, object))

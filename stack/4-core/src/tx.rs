@@ -13,10 +13,12 @@
 
 use std::ops::{Deref, DerefMut};
 
+use xfskit_format::bytes::be32;
 use xfskit_format::inode::Dinode;
-use xfskit_format::{Ctx, Layout, Location, Verdict, agf, agfl, agi};
+use xfskit_format::{Ctx, Image, Layout, Location, Verdict, agf, agfl, agi};
 use xfskit_trans::{BufMap, Engine, Handle, Place, Trans, TransError};
 use xfskit_units::{AgNumber, Ino};
+use zerocopy::big_endian::U32;
 
 use crate::error::{Error, Result};
 use crate::inode::Inode;
@@ -30,6 +32,8 @@ pub struct Tx<'v> {
     trans: Trans<'v>,
     /// What is put off to the end.
     pub(crate) deferred: Vec<Deferred>,
+    /// The allocator met extents that were freed too recently.
+    pub(crate) met_busy: bool,
 }
 
 impl<'v> Deref for Tx<'v> {
@@ -63,7 +67,8 @@ impl Volume {
         let engine = self.engine()?;
         let mut settled = false;
         loop {
-            let mut tx = Tx { volume: self, trans: engine.begin()?, deferred: Vec::new() };
+            let mut tx =
+                Tx { volume: self, trans: engine.begin()?, deferred: Vec::new(), met_busy: false };
             let answer = change(&mut tx).and_then(|answer| tx.finish().map(|()| answer));
             match answer {
                 Ok(answer) => {
@@ -145,6 +150,12 @@ impl<'v> Tx<'v> {
     pub fn agfl(&mut self, agno: AgNumber) -> Result<Handle> {
         let verify = |bytes: &[u8], ctx: &Ctx<'_>| agfl::Agfl::verify(bytes, ctx, agno).map(|_| ());
         self.read_buf(agfl::location(self.volume.geo(), agno), &verify)
+    }
+
+    /// Adds `change` to the 32-bit number at byte `at` of an object.
+    pub(crate) fn add_u32(&mut self, handle: Handle, at: usize, change: i32) {
+        let now = be32(self.bytes(handle), at).unwrap_or(0);
+        self.image(handle).put(at, &U32::new(now.saturating_add_signed(change)));
     }
 
     /// Inode `ino`, which must be in use, its ILOCK taken.

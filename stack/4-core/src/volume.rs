@@ -12,6 +12,7 @@ use xfskit_units::{AgNumber, ByteLen, ByteOffset, Geometry, Lsn};
 
 use crate::error::{Error, Result};
 use crate::recovery::{self, Replay};
+use crate::space::Hints;
 use crate::writable;
 
 /// How a volume is opened.
@@ -41,6 +42,8 @@ pub struct Volume {
     cache: Arc<BufCache>,
     /// What makes it writable.
     pub(crate) engine: Option<Box<Engine>>,
+    /// Where free space is, roughly; of a volume that is open for writing.
+    pub(crate) space: Hints,
     log_head: Option<Lsn>,
     replay: Option<Replay>,
     faults: Vec<Corruption>,
@@ -73,7 +76,16 @@ impl Volume {
             None => (sb, None),
         };
         let cache = Arc::new(BufCache::new(dev, options.cache_bytes));
-        Ok(Self { geo: sb.geometry(), sb, cache, engine: None, log_head, replay, faults })
+        Ok(Self {
+            geo: sb.geometry(),
+            sb,
+            cache,
+            engine: None,
+            space: Hints::default(),
+            log_head,
+            replay,
+            faults,
+        })
     }
 
     /// Opens for reading and writing: what cannot be written refuses by name first, then the journal is
@@ -86,12 +98,13 @@ impl Volume {
         let geo = sb.geometry();
         let cache = Arc::new(BufCache::new(Arc::clone(&dev), options.cache_bytes));
         let engine = writable::engine(&sb, Arc::clone(&cache), options)?;
-        let log_head = None;
+        let (log_head, space) = (None, Hints::new(sb.agcount.get()));
         let volume = Self {
             geo,
             sb,
             cache,
             engine: Some(Box::new(engine)),
+            space,
             log_head,
             replay: Some(replay),
             faults: vec![],

@@ -1,6 +1,11 @@
-//! The cursor: a place in a tree.
+//! The cursor: a place in a tree, found from the root; walking, and changing one record.
 
-use crate::btree::home::{Home, Kind};
+use std::cmp::Ordering;
+
+use xfskit_format::btree_edit::Shape;
+use xfskit_trans::Handle;
+
+use crate::btree::home::{BlockRef, Flaw, Home, Kind, Root};
 use crate::error::{Error, Result};
 use crate::tx::Tx;
 
@@ -15,19 +20,34 @@ pub enum Seek {
     Ge,
 }
 
-type Rec<H> = <<H as Home>::Kind as Kind>::Rec;
-type Pos<H> = <<H as Home>::Kind as Kind>::Pos;
+pub(super) type Rec<H> = <<H as Home>::Kind as Kind>::Rec;
+pub(super) type Key<H> = <<H as Home>::Kind as Kind>::Key;
+pub(super) type Pos<H> = <<H as Home>::Kind as Kind>::Pos;
+
+/// One block on the way from the root to a record.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Step {
+    pub handle: Handle,
+    /// Where it is; `None` for a root in an inode.
+    pub block: Option<BlockRef>,
+    pub shape: Shape,
+    pub level: u16,
+    /// The entry that the way goes through; in a leaf, the record.
+    pub index: usize,
+}
 
 /// A place in a tree.
 #[derive(Debug)]
 pub struct Cursor<H: Home> {
-    home: H,
+    pub(super) home: H,
+    /// From the root to the leaf; empty where the cursor is nowhere.
+    pub(super) path: Vec<Step>,
 }
 
 impl<H: Home> Cursor<H> {
     /// A cursor at no place yet.
     pub fn new(home: H) -> Self {
-        Self { home }
+        Self { home, path: Vec::new() }
     }
 
     /// The tree.
@@ -35,14 +55,22 @@ impl<H: Home> Cursor<H> {
         &self.home
     }
 
-    /// Goes to the record that `how` picks and answers it; `None` where there is none, and then the cursor is
-    /// nowhere.
+    /// Goes to the record that `how` picks and answers it; `None` where there is none, and then the cursor
+    /// stays near, at no record in particular.
     ///
     /// # Errors
     /// [`Error::Device`], [`Error::Corrupt`].
     pub fn seek(&mut self, tx: &mut Tx<'_>, pos: Pos<H>, how: Seek) -> Result<Option<Rec<H>>> {
-        let _ = (tx, pos, how);
-        Err(unwritten())
+        self.descend_to(tx, pos)?;
+        let here = self.get(tx);
+        let found = here.as_ref().map(|rec| H::Kind::rec_pos(rec).cmp(&pos));
+        match (how, found) {
+            (_, Some(Ordering::Equal)) | (Seek::Ge, Some(_)) => Ok(here),
+            (Seek::Eq, _) => Ok(None),
+            // Behind the last record of a leaf: the next one begins the next leaf.
+            (Seek::Ge, None) => self.step_over(tx),
+            (Seek::Le, _) => self.prev(tx),
+        }
     }
 
     /// Goes to the first record.
@@ -50,8 +78,8 @@ impl<H: Home> Cursor<H> {
     /// # Errors
     /// As [`seek`](Self::seek).
     pub fn first(&mut self, tx: &mut Tx<'_>) -> Result<Option<Rec<H>>> {
-        let _ = tx;
-        Err(unwritten())
+        self.descend(tx, |_, _| 0)?;
+        Ok(self.get(tx))
     }
 
     /// Goes to the last record.
@@ -59,35 +87,234 @@ impl<H: Home> Cursor<H> {
     /// # Errors
     /// As [`seek`](Self::seek).
     pub fn last(&mut self, tx: &mut Tx<'_>) -> Result<Option<Rec<H>>> {
-        let _ = tx;
-        Err(unwritten())
+        self.descend(tx, |bytes, step| step.shape.count(bytes).saturating_sub(1))?;
+        Ok(self.get(tx))
     }
 
-    /// Goes on to the next record. At the end it answers `None` and stays at the last record.
+    /// The record at the cursor; `None` where it is at none.
+    pub fn get(&self, tx: &Tx<'_>) -> Option<Rec<H>> {
+        let leaf = self.path.last()?;
+        let bytes = tx.bytes(leaf.handle);
+        (leaf.index < leaf.shape.count(bytes)).then(|| leaf.shape.entry(bytes, leaf.index))?
+    }
+
+    /// Goes on to the next record. At the end it answers `None` and stays where it is.
     ///
     /// # Errors
     /// As [`seek`](Self::seek).
     pub fn next(&mut self, tx: &mut Tx<'_>) -> Result<Option<Rec<H>>> {
-        let _ = tx;
-        Err(unwritten())
+        let Some(before) = self.get(tx) else { return Ok(None) };
+        let Some(leaf) = self.path.last_mut() else { return Ok(None) };
+        let in_leaf = leaf.index + 1 < leaf.shape.count(tx.bytes(leaf.handle));
+        let next = if in_leaf {
+            leaf.index += 1;
+            self.get(tx)
+        } else {
+            self.step_over(tx)?
+        };
+        self.judge_order(tx, next.map(|next| (before, next)))?;
+        Ok(next)
     }
 
-    /// Goes back to the record before. At the beginning it answers `None` and stays at the first record.
+    /// Goes back to the record before. At the beginning it answers `None` and stays where it is.
     ///
     /// # Errors
     /// As [`seek`](Self::seek).
     pub fn prev(&mut self, tx: &mut Tx<'_>) -> Result<Option<Rec<H>>> {
-        let _ = tx;
-        Err(unwritten())
+        let behind = self.get(tx);
+        let Some(leaf) = self.path.last_mut() else { return Ok(None) };
+        let before = if leaf.index > 0 {
+            leaf.index -= 1;
+            self.get(tx)
+        } else {
+            let Some(depth) = self.path.iter().rposition(|step| step.index > 0) else {
+                return Ok(None);
+            };
+            self.path[depth].index -= 1;
+            self.extend(tx, depth, |bytes, step| step.shape.count(bytes).saturating_sub(1))?;
+            self.get(tx)
+        };
+        self.judge_order(tx, before.zip(behind))?;
+        Ok(before)
     }
+
+    /// From the last place of a leaf to the first of the next one.
+    fn step_over(&mut self, tx: &mut Tx<'_>) -> Result<Option<Rec<H>>> {
+        let nodes = self.path.len().saturating_sub(1);
+        let more = |step: &Step| step.index + 1 < step.shape.count(tx.bytes(step.handle));
+        let Some(depth) = self.path[..nodes].iter().rposition(more) else { return Ok(None) };
+        self.path[depth].index += 1;
+        self.extend(tx, depth, |_, _| 0)?;
+        Ok(self.get(tx))
+    }
+
+    fn judge_order(&self, tx: &Tx<'_>, pair: Option<(Rec<H>, Rec<H>)>) -> Result<()> {
+        match pair {
+            Some((left, right)) if H::Kind::rec_pos(&left) >= H::Kind::rec_pos(&right) => {
+                Err(self.flaw(tx, self.path.len() - 1, Flaw::Order))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn flaw(&self, tx: &Tx<'_>, depth: usize, flaw: Flaw) -> Error {
+        self.home.flaw(tx, self.path.get(depth).and_then(|step| step.block), flaw)
+    }
+
+    // ---- the way down ------------------------------------------------------------------------
+
+    /// Goes to the leaf where `pos` belongs, and there to the first record that is not before it.
+    pub(super) fn descend_to(&mut self, tx: &mut Tx<'_>, pos: Pos<H>) -> Result<()> {
+        self.descend(tx, |bytes, step| {
+            if step.level == 0 {
+                let recs = step.shape.entries::<Rec<H>>(bytes);
+                recs.partition_point(|rec| H::Kind::rec_pos(rec) < pos)
+            } else {
+                let keys = step.shape.entries::<Key<H>>(bytes);
+                keys.partition_point(|key| H::Kind::key_pos(key) <= pos).saturating_sub(1)
+            }
+        })
+    }
+
+    /// Goes from the root to a leaf, through the entries that `pick` names.
+    fn descend(&mut self, tx: &mut Tx<'_>, pick: impl Fn(&[u8], &Step) -> usize) -> Result<()> {
+        let old = std::mem::take(&mut self.path);
+        self.path.reserve(old.len());
+        let answer = self.enter_root(tx, &pick).and_then(|()| self.extend(tx, 0, pick));
+        for step in old {
+            let still = self.path.iter().any(|now| now.handle == step.handle);
+            if step.block.is_some() && !still {
+                tx.release(step.handle);
+            }
+        }
+        answer
+    }
+
+    pub(super) fn enter_root(
+        &mut self,
+        tx: &mut Tx<'_>,
+        pick: &impl Fn(&[u8], &Step) -> usize,
+    ) -> Result<()> {
+        match self.home.root(tx)? {
+            Root::Block(block, levels) => self.enter(tx, block, levels.saturating_sub(1), pick),
+            Root::Inode(handle, shape) => {
+                let level = shape.level(tx.bytes(handle));
+                let mut step = Step { handle, block: None, shape, level, index: 0 };
+                step.index = pick(tx.bytes(handle), &step);
+                self.path.push(step);
+                Ok(())
+            }
+        }
+    }
+
+    /// Reads a block, which must be of `level`, as the next step.
+    fn enter(
+        &mut self,
+        tx: &mut Tx<'_>,
+        block: BlockRef,
+        level: u16,
+        pick: &impl Fn(&[u8], &Step) -> usize,
+    ) -> Result<()> {
+        let handle = self.home.read(tx, block)?;
+        let shape = self.home.shape(tx, level);
+        let mut step = Step { handle, block: Some(block), shape, level, index: 0 };
+        let bytes = tx.bytes(handle);
+        step.index = pick(bytes, &step);
+        let (found, count) = (shape.level(bytes), shape.count(bytes));
+        self.path.push(step);
+        let depth = self.path.len() - 1;
+        if found != level {
+            return Err(self.flaw(tx, depth, Flaw::Level));
+        }
+        if count == 0 && depth > 0 {
+            return Err(self.flaw(tx, depth, Flaw::Numrecs));
+        }
+        Ok(())
+    }
+
+    /// The way from the step at `depth` down to a leaf, instead of what it was.
+    fn extend(
+        &mut self,
+        tx: &mut Tx<'_>,
+        depth: usize,
+        pick: impl Fn(&[u8], &Step) -> usize,
+    ) -> Result<()> {
+        for step in self.path.drain(depth + 1..) {
+            tx.release(step.handle);
+        }
+        while let Some(&step) = self.path.last()
+            && step.level > 0
+        {
+            self.enter_child(tx, self.path.len() - 1, step.index, &pick)?;
+        }
+        Ok(())
+    }
+
+    /// Reads child `index` of the block at `depth`, the last so far, as the next step.
+    pub(super) fn enter_child(
+        &mut self,
+        tx: &mut Tx<'_>,
+        depth: usize,
+        index: usize,
+        pick: &impl Fn(&[u8], &Step) -> usize,
+    ) -> Result<()> {
+        let step = self.path[depth];
+        let bytes = tx.bytes(step.handle);
+        let there = index < step.shape.count(bytes);
+        match step.shape.ptr(bytes, index).filter(|_| there) {
+            Some(child) => self.enter(tx, child, step.level - 1, pick),
+            None => Err(self.flaw(tx, depth, Flaw::Numrecs)),
+        }
+    }
+
+    /// Ends the cursor: lets go of what it did not change.
+    pub fn close(mut self, tx: &mut Tx<'_>) {
+        self.leave(tx);
+    }
+
+    pub(super) fn leave(&mut self, tx: &mut Tx<'_>) {
+        for step in self.path.drain(..) {
+            if step.block.is_some() {
+                tx.release(step.handle);
+            }
+        }
+    }
+
+    // ---- changing ----------------------------------------------------------------------------
 
     /// Replaces the record at the cursor by `rec`, which must lie between its neighbours.
     ///
     /// # Errors
     /// As [`seek`](Self::seek).
+    ///
+    /// # Panics
+    /// Where the cursor is at no record.
     pub fn update(&mut self, tx: &mut Tx<'_>, rec: &Rec<H>) -> Result<()> {
-        let _ = (tx, rec);
-        Err(unwritten())
+        assert!(self.get(tx).is_some(), "a cursor at a record");
+        let leaf = self.path[self.path.len() - 1];
+        leaf.shape.set_entry(&mut tx.image(leaf.handle), leaf.index, rec);
+        self.entry_changed(tx);
+        Ok(())
+    }
+
+    /// True where `rec` may replace the record at the cursor. Where that takes more than a look into its block, the
+    /// answer may be false although it may.
+    pub fn stays_in_order(&self, tx: &Tx<'_>, rec: &Rec<H>) -> bool {
+        let Some(leaf) = self.path.last() else { return false };
+        let recs = leaf.shape.entries::<Rec<H>>(tx.bytes(leaf.handle));
+        let pos = H::Kind::rec_pos(rec);
+        let above = |left: usize| recs.get(left).is_some_and(|left| H::Kind::rec_pos(left) < pos);
+        let below = |right: &Rec<H>| pos < H::Kind::rec_pos(right);
+        // The last record of all has nothing behind it.
+        let right = match recs.get(leaf.index + 1) {
+            Some(right) => below(right),
+            None => leaf.shape.right(tx.bytes(leaf.handle)).is_none(),
+        };
+        let left = match leaf.index.checked_sub(1) {
+            Some(left) => above(left),
+            None => leaf.shape.left(tx.bytes(leaf.handle)).is_none(),
+        };
+        left && right
     }
 
     /// Inserts `rec`, wherever the cursor is; it is at the new record afterwards. A record at the same place is
@@ -96,25 +323,85 @@ impl<H: Home> Cursor<H> {
     /// # Errors
     /// As [`seek`](Self::seek), and [`Error::NoSpace`] where the tree must grow and cannot.
     pub fn insert(&mut self, tx: &mut Tx<'_>, rec: &Rec<H>) -> Result<()> {
-        let _ = (tx, rec);
-        Err(unwritten())
+        let pos = H::Kind::rec_pos(rec);
+        loop {
+            self.descend_to(tx, pos)?;
+            if self.get(tx).is_some_and(|here| H::Kind::rec_pos(&here) == pos) {
+                return Err(self.flaw(tx, self.path.len() - 1, Flaw::Order));
+            }
+            if !self.make_room(tx)? {
+                break;
+            }
+        }
+        let leaf = self.path[self.path.len() - 1];
+        let mut image = tx.image(leaf.handle);
+        leaf.shape.open(&mut image, leaf.index, 1);
+        leaf.shape.set_entry(&mut image, leaf.index, rec);
+        self.entry_changed(tx);
+        Ok(())
     }
 
     /// Deletes the record at the cursor, which is nowhere afterwards: [`seek`](Self::seek) again.
     ///
     /// # Errors
     /// As [`seek`](Self::seek).
+    ///
+    /// # Panics
+    /// Where the cursor is at no record.
     pub fn delete(&mut self, tx: &mut Tx<'_>) -> Result<()> {
-        let _ = tx;
-        Err(unwritten())
+        assert!(self.get(tx).is_some(), "a cursor at a record");
+        let leaf = self.path[self.path.len() - 1];
+        leaf.shape.close(&mut tx.image(leaf.handle), leaf.index, 1);
+        self.entry_changed(tx);
+        self.make_full(tx)?;
+        self.leave(tx);
+        Ok(())
     }
 
-    /// Ends the cursor: lets go of what it did not change.
-    pub fn close(self, tx: &mut Tx<'_>) {
-        let _ = tx;
+    /// The record at the cursor's place came, changed or went: the keys above follow.
+    fn entry_changed(&mut self, tx: &mut Tx<'_>) {
+        let leaf = self.path.len() - 1;
+        if self.path[leaf].index == 0 || H::Kind::OVERLAPS {
+            self.fix_keys(tx, leaf);
+        }
+    }
+
+    /// Makes the keys above the block at `depth` right.
+    pub(super) fn fix_keys(&mut self, tx: &mut Tx<'_>, depth: usize) {
+        for child in (1..=depth).rev() {
+            let (parent, step) = (self.path[child - 1], self.path[child]);
+            let changed = set_key::<H>(tx, &parent, parent.index, &step);
+            if !changed || (parent.index > 0 && !H::Kind::OVERLAPS) {
+                break;
+            }
+        }
     }
 }
 
-fn unwritten() -> Error {
-    Error::Unsupported("changing btrees".into())
+/// The key of all that is in a block; `None` where it is empty.
+pub(super) fn key_of<H: Home>(tx: &Tx<'_>, step: &Step) -> Option<Key<H>> {
+    let bytes = tx.bytes(step.handle);
+    if step.level == 0 {
+        fold::<H>(step.shape.entries::<Rec<H>>(bytes).iter().map(H::Kind::key))
+    } else {
+        fold::<H>(step.shape.entries::<Key<H>>(bytes).iter().copied())
+    }
+}
+
+fn fold<H: Home>(mut keys: impl Iterator<Item = Key<H>>) -> Option<Key<H>> {
+    let first = keys.next()?;
+    if !H::Kind::OVERLAPS {
+        return Some(first);
+    }
+    Some(keys.fold(first, |span, key| H::Kind::span(span, &key)))
+}
+
+/// Makes key `index` of `parent` that of `child`; answers whether it was another.
+pub(super) fn set_key<H: Home>(tx: &mut Tx<'_>, parent: &Step, index: usize, child: &Step) -> bool {
+    let Some(key) = key_of::<H>(tx, child) else { return false };
+    if parent.shape.entry::<Key<H>>(tx.bytes(parent.handle), index) == Some(key) {
+        return false;
+    }
+    parent.shape.set_entry(&mut tx.image(parent.handle), index, &key);
+    true
 }

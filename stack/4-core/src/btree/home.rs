@@ -34,6 +34,16 @@ pub trait Kind: Debug {
         let _ = more;
         first
     }
+
+    /// Where a record ends: of trees whose records may overlap.
+    fn rec_end(rec: &Self::Rec) -> Self::Pos {
+        Self::rec_pos(rec)
+    }
+
+    /// The last end of any record below a key: of trees whose records may overlap.
+    fn key_end(key: &Self::Key) -> Self::Pos {
+        Self::key_pos(key)
+    }
 }
 
 /// A block of a tree, as the tree's pointers name it: an agbno or an fsbno.
@@ -65,7 +75,7 @@ pub trait Home: Debug {
     type Kind: Kind;
 
     /// The layout of a block of level `level` (not of a root in an inode).
-    fn shape(&self, level: u16) -> Shape;
+    fn shape(&self, tx: &Tx<'_>, level: u16) -> Shape;
 
     /// Where the root is now.
     ///

@@ -13,8 +13,15 @@
 //!
 //! In one transaction, one cursor at a time works on a tree: it lets go of blocks that it leaves unchanged.
 
+mod ag;
+mod balance;
 mod cursor;
 mod home;
+mod overlap;
 
+pub use ag::{
+    AgKind, AgTree, BnoTree, ByBlock, BySize, Chunks, CntTree, FinoTree, InoTree, Mappings,
+    RefcountTree, Refcounts, RmapTree,
+};
 pub use cursor::{Cursor, Seek};
 pub use home::{BlockRef, Flaw, Home, Kind, Root};

@@ -3,21 +3,24 @@
 //! A group's free space is guarded by its AGF. Everything here takes that lock itself. What is allocated or freed
 //! is told to the reverse mappings at once, unless its owner is [`Owner::Unmapped`].
 
+pub(crate) mod agfl;
+mod alloc;
+mod busy;
 mod defer;
 mod edits;
+mod group;
 mod refcount;
+mod reserve;
 pub(crate) mod rmap;
 
+pub(crate) use alloc::Hints;
 pub use defer::Deferred;
 pub use refcount::RECORDS_MAX;
 
 use xfskit_format::Fork;
 use xfskit_format::bmbt::Extent;
 use xfskit_format::rmap::{OFF_ATTR_FORK, OFF_BMBT_BLOCK, OFF_UNWRITTEN, owner};
-use xfskit_units::{ExtLen, FileOff, FsBlock, Ino};
-
-use crate::error::{Error, Result};
-use crate::tx::Tx;
+use xfskit_units::{FileOff, FsBlock, Ino};
 
 /// Whom an extent belongs to: what the reverse mappings say of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,26 +111,5 @@ impl AllocRequest {
     /// The same, in the group of `near` or not at all.
     pub fn in_this_group(self) -> Self {
         Self { this_group: true, ..self }
-    }
-}
-
-impl Tx<'_> {
-    /// Allocates one extent.
-    ///
-    /// # Errors
-    /// [`Error::NoSpace`]; [`Error::Settle`] where only extents freed too recently would do.
-    pub fn alloc_extent(&mut self, request: &AllocRequest) -> Result<(FsBlock, ExtLen)> {
-        let _ = request;
-        Err(Error::Unsupported("allocating blocks".into()))
-    }
-
-    /// Frees an extent now. It becomes usable again with the next checkpoint. Metadata blocks in it were
-    /// [invalidated](xfskit_trans::Trans::invalidate) by the caller.
-    ///
-    /// # Errors
-    /// [`Error::Device`], [`Error::Corrupt`]: what is free already, for one.
-    pub fn free_extent(&mut self, start: FsBlock, len: ExtLen, owner: Owner) -> Result<()> {
-        let _ = (start, len, owner);
-        Err(Error::Unsupported("freeing blocks".into()))
     }
 }

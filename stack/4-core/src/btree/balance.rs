@@ -1,0 +1,282 @@
+//! Blocks of a tree kept between half full and full: split, moved over, joined; roots that grow and shrink.
+//!
+//! All of this stays below one parent. What a parent holds in all is not changed by it, so keys change
+//! in that parent alone.
+
+use std::ops::Range;
+
+use crate::btree::cursor::{Cursor, Step, key_of, set_key};
+use crate::btree::home::{BlockRef, Flaw, Home, Kind};
+use crate::error::Result;
+use crate::tx::Tx;
+
+impl<H: Home> Cursor<H> {
+    // ---- before an insertion -----------------------------------------------------------------
+
+    /// Takes one step towards room in the leaf. True where the tree has changed: go down anew, and ask
+    /// again. False where there is room.
+    ///
+    /// Every step makes room in the highest full block of a row that reaches down to the leaf, and leaves
+    /// none of its neighbours full; so there are at most a few for each level.
+    pub(super) fn make_room(&mut self, tx: &mut Tx<'_>) -> Result<bool> {
+        for depth in (0..self.path.len()).rev() {
+            if !self.is_full(tx, depth) {
+                // Room above: the block below is split.
+                if depth + 1 < self.path.len() {
+                    self.split(tx, depth + 1)?;
+                    return Ok(true);
+                }
+                return Ok(false);
+            }
+            if depth == 0 {
+                self.grow_root(tx)?;
+            } else if self.move_over(tx, depth)? {
+                return Ok(true);
+            }
+        }
+        Ok(true)
+    }
+
+    fn is_full(&self, tx: &Tx<'_>, depth: usize) -> bool {
+        let step = &self.path[depth];
+        step.shape.count(tx.bytes(step.handle)) >= step.shape.max()
+    }
+
+    /// Moves entries of a full block to a neighbour that has room worth the work: half of that room, so
+    /// that neither is full afterwards.
+    fn move_over(&mut self, tx: &mut Tx<'_>, depth: usize) -> Result<bool> {
+        let (parent, step) = (self.path[depth - 1], self.path[depth]);
+        let children = parent.shape.count(tx.bytes(parent.handle));
+        let (max, full) = (step.shape.max(), step.shape.count(tx.bytes(step.handle)));
+        let neighbours = [parent.index.checked_sub(1), Some(parent.index + 1)];
+        for index in neighbours.into_iter().flatten().filter(|&index| index < children) {
+            let other = self.sibling(tx, depth, index)?;
+            let count = other.shape.count(tx.bytes(other.handle));
+            let some = max.saturating_sub(count) / 2;
+            if some < (max / 16).max(1) {
+                tx.release(other.handle);
+            } else if index < parent.index {
+                move_left(tx, &other, &step, some);
+                return Ok(self.rekey(tx, depth, &[(index, other), (parent.index, step)]));
+            } else {
+                move_right(tx, &step, full - some, &other);
+                return Ok(self.rekey(tx, depth, &[(parent.index, step), (index, other)]));
+            }
+        }
+        Ok(false)
+    }
+
+    /// Moves the right half of a block into a new one. Its parent has room.
+    fn split(&mut self, tx: &mut Tx<'_>, depth: usize) -> Result<()> {
+        let (parent, left) = (self.path[depth - 1], self.path[depth]);
+        let block = left.block.unwrap_or(0);
+        let behind = left.shape.right(tx.bytes(left.handle));
+        let count = left.shape.count(tx.bytes(left.handle));
+        let (new, handle) = self.home.alloc(tx, block, left.level)?;
+        let right = Step { handle, block: Some(new), ..left };
+        move_right(tx, &left, count - count / 2, &right);
+
+        left.shape.set_right(&mut tx.image(left.handle), Some(new));
+        right.shape.set_left(&mut tx.image(handle), left.block);
+        right.shape.set_right(&mut tx.image(handle), behind);
+        self.set_left_of(tx, behind, &left, Some(new))?;
+
+        let at = parent.index + 1;
+        let mut image = tx.image(parent.handle);
+        parent.shape.open(&mut image, at, 1);
+        parent.shape.set_ptr(&mut image, at, new);
+        self.rekey(tx, depth, &[(parent.index, left), (at, right)]);
+        Ok(())
+    }
+
+    /// A root that is full gets a root above it, with one child.
+    fn grow_root(&mut self, tx: &mut Tx<'_>) -> Result<()> {
+        let root = self.path[0];
+        let key = key_of::<H>(tx, &root);
+        let Some(block) = root.block else { return self.push_down(tx, &root) };
+        let (new, handle) = self.home.alloc(tx, block, root.level + 1)?;
+        let shape = self.home.shape(tx, root.level + 1);
+        let mut image = tx.image(handle);
+        shape.open(&mut image, 0, 1);
+        shape.set_ptr(&mut image, 0, block);
+        if let Some(key) = key {
+            shape.set_entry(&mut image, 0, &key);
+        }
+        self.home.set_root(tx, new, root.level + 2)
+    }
+
+    /// All entries of a root in an inode go into a new block, its only child then.
+    fn push_down(&mut self, tx: &mut Tx<'_>, root: &Step) -> Result<()> {
+        let bytes = tx.bytes(root.handle);
+        let count = root.shape.count(bytes);
+        let near = root.shape.ptr(bytes, 0).unwrap_or(0);
+        let (new, handle) = self.home.alloc(tx, near, root.level)?;
+        let child =
+            Step { handle, block: Some(new), shape: self.home.shape(tx, root.level), ..*root };
+        append(tx, &child, 0, root, 0..count);
+        let mut image = tx.image(root.handle);
+        root.shape.set_level(&mut image, root.level + 1, 1);
+        root.shape.set_ptr(&mut image, 0, new);
+        Ok(())
+    }
+
+    // ---- after a deletion --------------------------------------------------------------------
+
+    /// Fills up or joins the blocks on the way that have become too empty, and shrinks the root.
+    pub(super) fn make_full(&mut self, tx: &mut Tx<'_>) -> Result<()> {
+        for depth in (1..self.path.len()).rev() {
+            let step = &self.path[depth];
+            let enough = step.shape.count(tx.bytes(step.handle)) >= step.shape.min();
+            if enough || !self.refill(tx, depth)? {
+                return Ok(());
+            }
+        }
+        self.shrink_root(tx)
+    }
+
+    /// Joins a block with a neighbour, or shares with it evenly. True where the parent lost a child.
+    fn refill(&mut self, tx: &mut Tx<'_>, depth: usize) -> Result<bool> {
+        let (parent, step) = (self.path[depth - 1], self.path[depth]);
+        let children = parent.shape.count(tx.bytes(parent.handle));
+        // The only child of a root in an inode; of no other block that is as it should be.
+        if children < 2 {
+            return Ok(depth == 1);
+        }
+        let at = if parent.index + 1 < children { parent.index } else { parent.index - 1 };
+        let other = if at == parent.index { at + 1 } else { at };
+        let other = self.sibling(tx, depth, other)?;
+        let (left, right) = if at == parent.index { (step, other) } else { (other, step) };
+        let mine = left.shape.count(tx.bytes(left.handle));
+        let theirs = right.shape.count(tx.bytes(right.handle));
+        if mine + theirs <= left.shape.max() {
+            self.join(tx, depth, at, &left, &right)?;
+            return Ok(true);
+        }
+        let half = (mine + theirs) / 2;
+        if mine < half {
+            move_left(tx, &left, &right, half - mine);
+        } else {
+            move_right(tx, &left, half, &right);
+        }
+        self.rekey(tx, depth, &[(at, left), (at + 1, right)]);
+        Ok(false)
+    }
+
+    /// Moves all of `right`, child `at + 1` of its parent, into `left`, child `at`.
+    fn join(
+        &mut self,
+        tx: &mut Tx<'_>,
+        depth: usize,
+        at: usize,
+        left: &Step,
+        right: &Step,
+    ) -> Result<()> {
+        let parent = self.path[depth - 1];
+        let count = right.shape.count(tx.bytes(right.handle));
+        let behind = right.shape.right(tx.bytes(right.handle));
+        move_left(tx, left, right, count);
+        left.shape.set_right(&mut tx.image(left.handle), behind);
+        self.set_left_of(tx, behind, left, left.block)?;
+        parent.shape.close(&mut tx.image(parent.handle), at + 1, 1);
+        self.rekey(tx, depth, &[(at, *left)]);
+        self.home.free(tx, right.block.unwrap_or(0), right.handle)
+    }
+
+    /// A root with one child: the child is the root then.
+    fn shrink_root(&mut self, tx: &mut Tx<'_>) -> Result<()> {
+        let mut root = self.path[0];
+        while root.level > 0 && root.shape.count(tx.bytes(root.handle)) == 1 {
+            let Some(child) = root.shape.ptr(tx.bytes(root.handle), 0) else { return Ok(()) };
+            let Some(block) = root.block else { return self.pull_up(tx, &root, child) };
+            self.home.set_root(tx, child, root.level)?;
+            self.home.free(tx, block, root.handle)?;
+            root = self.step_to(tx, child, root.level - 1)?;
+        }
+        Ok(())
+    }
+
+    /// The content of a root's only child goes into the root in the inode, where it fits. A leaf stays: whoever
+    /// knows the fork's other forms takes its records.
+    fn pull_up(&mut self, tx: &mut Tx<'_>, root: &Step, child: BlockRef) -> Result<()> {
+        if root.level < 2 {
+            return Ok(());
+        }
+        let child = self.step_to(tx, child, root.level - 1)?;
+        let count = child.shape.count(tx.bytes(child.handle));
+        if count > root.shape.max() {
+            return Ok(());
+        }
+        root.shape.set_level(&mut tx.image(root.handle), child.level, 0);
+        append(tx, root, 0, &child, 0..count);
+        self.home.free(tx, child.block.unwrap_or(0), child.handle)
+    }
+
+    // ---- what both need ----------------------------------------------------------------------
+
+    /// Child `index` of the parent of the block at `depth`.
+    fn sibling(&self, tx: &mut Tx<'_>, depth: usize, index: usize) -> Result<Step> {
+        let (parent, step) = (self.path[depth - 1], self.path[depth]);
+        match parent.shape.ptr(tx.bytes(parent.handle), index) {
+            Some(block) => self.step_to(tx, block, step.level),
+            None => Err(self.flaw(tx, depth - 1, Flaw::Numrecs)),
+        }
+    }
+
+    fn step_to(&self, tx: &mut Tx<'_>, block: BlockRef, level: u16) -> Result<Step> {
+        let handle = self.home.read(tx, block)?;
+        let shape = self.home.shape(tx, level);
+        if shape.level(tx.bytes(handle)) != level {
+            return Err(self.home.flaw(tx, Some(block), Flaw::Level));
+        }
+        Ok(Step { handle, block: Some(block), shape, level, index: 0 })
+    }
+
+    /// Block `block`, where there is one, gets another left neighbour; it is on the level of `like`.
+    fn set_left_of(
+        &self,
+        tx: &mut Tx<'_>,
+        block: Option<BlockRef>,
+        like: &Step,
+        left: Option<BlockRef>,
+    ) -> Result<()> {
+        if let Some(block) = block {
+            let step = self.step_to(tx, block, like.level)?;
+            step.shape.set_left(&mut tx.image(step.handle), left);
+        }
+        Ok(())
+    }
+
+    /// Makes keys of children of the parent of the block at `depth` right, and those above.
+    fn rekey(&mut self, tx: &mut Tx<'_>, depth: usize, children: &[(usize, Step)]) -> bool {
+        let parent = self.path[depth - 1];
+        for (index, child) in children {
+            set_key::<H>(tx, &parent, *index, child);
+        }
+        if children.iter().any(|(index, _)| *index == 0) || H::Kind::OVERLAPS {
+            self.fix_keys(tx, depth - 1);
+        }
+        true
+    }
+}
+
+/// Moves the first `some` entries of `right` to the end of `left`.
+fn move_left(tx: &mut Tx<'_>, left: &Step, right: &Step, some: usize) {
+    let at = left.shape.count(tx.bytes(left.handle));
+    append(tx, left, at, right, 0..some);
+    right.shape.close(&mut tx.image(right.handle), 0, some);
+}
+
+/// Moves the entries of `left` from `from` on to the beginning of `right`.
+fn move_right(tx: &mut Tx<'_>, left: &Step, from: usize, right: &Step) {
+    let count = left.shape.count(tx.bytes(left.handle));
+    append(tx, right, 0, left, from..count);
+    left.shape.close(&mut tx.image(left.handle), from, count.saturating_sub(from));
+}
+
+/// Inserts entries of `from` at place `at` of `to`.
+fn append(tx: &mut Tx<'_>, to: &Step, at: usize, from: &Step, range: Range<usize>) {
+    let bytes = tx.snapshot(from.handle);
+    let mut image = tx.image(to.handle);
+    to.shape.open(&mut image, at, range.len());
+    to.shape.copy(&mut image, at, &from.shape, &bytes, &range);
+}

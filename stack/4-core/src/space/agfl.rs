@@ -1,0 +1,134 @@
+//! The free list of a group: blocks kept back so that the group's own trees can always grow.
+//!
+//! bnobt, cntbt and rmapbt take their blocks from here and give them back here. Before anything is allocated
+//! or freed in a group, [`fix`] brings the list to the length that the trees may need: each of them may split
+//! at every level, twice.
+
+use std::mem::offset_of;
+
+use xfskit_format::agbtree::Tree;
+use xfskit_format::agf::Agf;
+use xfskit_format::agfl::{self, AgflHeader};
+use xfskit_format::bytes::be32;
+use xfskit_format::{Expected, Image};
+use xfskit_trans::Handle;
+use xfskit_units::{AgBlock, AgNumber, ExtLen, Geometry};
+use zerocopy::big_endian::U32;
+
+use crate::error::{Error, Result};
+use crate::space::{Owner, group, rmap};
+use crate::tx::Tx;
+
+/// The window of active slots.
+#[derive(Clone, Copy, Debug)]
+struct Window {
+    first: u32,
+    last: u32,
+    count: u32,
+}
+
+impl Window {
+    fn of(agf: &[u8]) -> Self {
+        let field = |at| be32(agf, at).unwrap_or(0);
+        Self {
+            first: field(offset_of!(Agf, flfirst)),
+            last: field(offset_of!(Agf, fllast)),
+            count: field(offset_of!(Agf, flcount)),
+        }
+    }
+
+    fn put(self, image: &mut impl Image) {
+        // The three stand side by side.
+        let words = [self.first, self.last, self.count].map(U32::new);
+        image.put(offset_of!(Agf, flfirst), &words);
+    }
+}
+
+fn slot_at(index: u32) -> usize {
+    size_of::<AgflHeader>() + index as usize * size_of::<U32>()
+}
+
+/// How many blocks the list of a group should have.
+pub(crate) fn need(geo: &Geometry, agf: &[u8]) -> u32 {
+    let for_tree = |tree: Tree, level_at| {
+        let level = be32(agf, level_at).unwrap_or(1);
+        2 * (level.saturating_add(1)).min(tree.max_levels(geo)).saturating_sub(1)
+    };
+    let mut need = for_tree(Tree::Bno, offset_of!(Agf, bnolevel))
+        + for_tree(Tree::Cnt, offset_of!(Agf, cntlevel));
+    if geo.features.rmapbt() {
+        need += for_tree(Tree::Rmap, offset_of!(Agf, rmaplevel));
+    }
+    need.min(agfl::slots(geo))
+}
+
+/// Takes the first block off the list.
+pub(crate) fn take(tx: &mut Tx<'_>, agno: AgNumber) -> Result<AgBlock> {
+    let agf = tx.agf(agno)?;
+    let list = tx.agfl(agno)?;
+    let slots = agfl::slots(tx.volume().geo());
+    let Window { first, last, count } = Window::of(tx.bytes(agf));
+    if count == 0 {
+        let waits = group::has_busy(tx, agno);
+        return Err(if waits { Error::Settle } else { Error::NoSpace("blocks") });
+    }
+    let agbno = AgBlock(be32(tx.bytes(list), slot_at(first)).unwrap_or(u32::MAX));
+    if !tx.volume().geo().valid_agbno(agno, agbno) {
+        return Err(bad_slot(tx, agno, first, agbno));
+    }
+    let first = (first + 1) % slots.max(1);
+    Window { first, last, count: count - 1 }.put(&mut tx.image(agf));
+    Ok(agbno)
+}
+
+/// Puts a block at the end of the list.
+pub(crate) fn put(tx: &mut Tx<'_>, agno: AgNumber, agbno: AgBlock) -> Result<()> {
+    let agf = tx.agf(agno)?;
+    let list = tx.agfl(agno)?;
+    let slots = agfl::slots(tx.volume().geo());
+    let Window { first, last, count } = Window::of(tx.bytes(agf));
+    if count >= slots {
+        return Err(Error::Limit("the free list of an allocation group is full"));
+    }
+    let last = (last + 1) % slots.max(1);
+    tx.image(list).put(slot_at(last), &U32::new(agbno.0));
+    Window { first, last, count: count + 1 }.put(&mut tx.image(agf));
+    Ok(())
+}
+
+fn bad_slot(tx: &Tx<'_>, agno: AgNumber, index: u32, found: AgBlock) -> Error {
+    let volume = tx.volume();
+    let ctx = volume.ctx(agfl::location(volume.geo(), agno)).entry(index as usize);
+    ctx.fault("agfl.bno", Expected::Described("a block of the group".into()), found).into()
+}
+
+/// Brings the list of a group to the length that it needs, as far as free space goes. The caller holds the AGF.
+///
+/// Growing the list changes the trees, which may change what they need; but every round takes more than
+/// it uses up, or ends.
+pub(crate) fn fix(tx: &mut Tx<'_>, agno: AgNumber, agf: Handle) -> Result<()> {
+    let geo = tx.volume().geo();
+    loop {
+        let have = Window::of(tx.bytes(agf)).count;
+        let need = need(geo, tx.bytes(agf));
+        if have > need {
+            let agbno = take(tx, agno)?;
+            rmap::unmap(tx, agno, agbno, ExtLen(1), Owner::Ag)?;
+            group::give_back(tx, agno, agbno, ExtLen(1))?;
+            // Freeing may itself have put blocks on the list, or used some: one at a time.
+            if Window::of(tx.bytes(agf)).count >= have {
+                return Ok(());
+            }
+        } else if have < need {
+            let Some((agbno, len)) = group::take_for_list(tx, agno, need - have)? else {
+                return Ok(());
+            };
+            for n in 0..len.0 {
+                put(tx, agno, AgBlock(agbno.0 + n))?;
+            }
+            rmap::map(tx, agno, agbno, len, Owner::Ag)?;
+        } else {
+            return Ok(());
+        }
+    }
+}

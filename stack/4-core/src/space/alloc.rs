@@ -1,0 +1,170 @@
+//! Choosing a group, and taking an extent there; giving one back.
+
+use std::mem::offset_of;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use xfskit_format::agf::{self, Agf};
+use xfskit_format::bytes::be32;
+use xfskit_trans::{BufMap, Handle, TransError};
+use xfskit_units::{AgBlock, AgNumber, ExtLen, FsBlock};
+
+use crate::error::{Error, Result};
+use crate::space::group::{self, FreeSpace, Wish};
+use crate::space::{AllocRequest, Owner, agfl, reserve, rmap};
+use crate::tx::Tx;
+
+/// An extent of this many blocks is long enough to stay in the group that was asked for, however many more
+/// are wanted.
+const GOOD: u32 = 1 << 14;
+
+/// What is known of the groups without locking them: hints, no promises.
+#[derive(Debug, Default)]
+pub(crate) struct Hints {
+    /// Longest free extent of each group, when somebody last looked.
+    longest: Vec<AtomicU32>,
+}
+
+impl Hints {
+    pub(crate) fn new(agcount: u32) -> Self {
+        Self { longest: (0..agcount).map(|_| AtomicU32::new(u32::MAX)).collect() }
+    }
+
+    pub(super) fn saw(&self, agno: AgNumber, longest: u32) {
+        if let Some(hint) = self.longest.get(agno.0 as usize) {
+            hint.store(longest, Ordering::Relaxed);
+        }
+    }
+
+    fn longest(&self, agno: AgNumber) -> u32 {
+        self.longest.get(agno.0 as usize).map_or(u32::MAX, |hint| hint.load(Ordering::Relaxed))
+    }
+}
+
+/// How hard to try.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Round {
+    /// Groups that nobody holds, for all that is wanted.
+    Easy,
+    /// Every group, for anything that is of use.
+    Hard,
+}
+
+impl Tx<'_> {
+    /// Allocates one extent.
+    ///
+    /// Looks in the group of `near` first, and in the groups behind it; one that another thread works in, or
+    /// that has only shorter extents, is passed over in the first round.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`]; [`Error::Settle`] where only extents freed too recently would do.
+    pub fn alloc_extent(&mut self, request: &AllocRequest) -> Result<(FsBlock, ExtLen)> {
+        let geo = self.volume().geo();
+        let (home, near) = geo.fsb_split(request.near).unwrap_or((AgNumber(0), AgBlock(0)));
+        let groups = if request.this_group { 1 } else { geo.agcount };
+        self.met_busy = false;
+        for round in [Round::Easy, Round::Hard] {
+            for n in 0..groups {
+                let agno = AgNumber((home.0 + n) % geo.agcount);
+                let near = if n == 0 { near } else { AgBlock(0) };
+                if let Some(found) = self.alloc_in(agno, near, request, round)? {
+                    return Ok(found);
+                }
+            }
+        }
+        Err(if self.met_busy { Error::Settle } else { Error::NoSpace("blocks") })
+    }
+
+    /// Tries one group.
+    fn alloc_in(
+        &mut self,
+        agno: AgNumber,
+        near: AgBlock,
+        request: &AllocRequest,
+        round: Round,
+    ) -> Result<Option<(FsBlock, ExtLen)>> {
+        let volume = self.volume();
+        let enough = request.maxlen.min(GOOD).max(request.minlen);
+        if round == Round::Easy && volume.space.longest(agno) < enough {
+            return Ok(None);
+        }
+        let at = agf::location(volume.geo(), agno);
+        let map = at.daddr.map(|daddr| BufMap::single(daddr, at.sectors));
+        let mine = map.as_ref().is_some_and(|map| self.holds(map));
+        if round == Round::Easy && !mine && map.is_some_and(|map| self.is_contended(&map)) {
+            return Ok(None);
+        }
+        let agf = match self.agf(agno) {
+            Ok(agf) => agf,
+            Err(Error::Trans(TransError::Busy(_))) if round == Round::Easy => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let least = if round == Round::Easy { enough } else { request.minlen };
+        let found = self.alloc_held(agno, agf, near, &AllocRequest { minlen: least, ..*request });
+        if !mine && !matches!(found, Ok(Some(_))) {
+            self.release(agf);
+        }
+        found
+    }
+
+    /// Tries a group whose AGF is held.
+    fn alloc_held(
+        &mut self,
+        agno: AgNumber,
+        agf: Handle,
+        near: AgBlock,
+        request: &AllocRequest,
+    ) -> Result<Option<(FsBlock, ExtLen)>> {
+        if self.room(agno, agf, request) < request.minlen {
+            return Ok(None);
+        }
+        agfl::fix(self, agno, agf)?;
+        let want = self.room(agno, agf, request).min(request.maxlen);
+        if want < request.minlen {
+            return Ok(None);
+        }
+        let wish = Wish { near, want, least: request.minlen, align: request.align };
+        let mut space = FreeSpace::of(self, agno)?;
+        let piece = space.find(self, &wish)?;
+        if let Some(piece) = &piece {
+            space.take(self, piece)?;
+        }
+        space.close(self);
+        let Some(piece) = piece else { return Ok(None) };
+        let (agbno, len) = (AgBlock(piece.start), ExtLen(piece.len));
+        rmap::map(self, agno, agbno, len, request.owner)?;
+        self.delta.fdblocks -= i64::from(len.0);
+        Ok(Some((self.volume().geo().agb_to_fsb(agno, agbno), len)))
+    }
+
+    /// How many blocks a group can give in one piece, apart from what it holds back.
+    fn room(&self, agno: AgNumber, agf: Handle, request: &AllocRequest) -> u32 {
+        let geo = self.volume().geo();
+        let agf = self.bytes(agf);
+        let field = |at| be32(agf, at).unwrap_or(0);
+        let (need, have) = (agfl::need(geo, agf), field(offset_of!(Agf, flcount)));
+        let short = need.saturating_sub(have);
+        let longest = field(offset_of!(Agf, longest));
+        self.volume().space.saw(agno, longest);
+        let held = if request.reserve { 0 } else { reserve::held_back(geo, agno, agf) };
+        let free = field(offset_of!(Agf, freeblks)).saturating_sub(short).saturating_sub(held);
+        longest.min(free)
+    }
+
+    /// Frees an extent now. It becomes usable again with the next checkpoint. Metadata blocks in it were
+    /// [invalidated](xfskit_trans::Trans::invalidate) by the caller.
+    ///
+    /// # Errors
+    /// [`Error::Device`], [`Error::Corrupt`]: what is free already, for one.
+    pub fn free_extent(&mut self, start: FsBlock, len: ExtLen, owner: Owner) -> Result<()> {
+        let geo = self.volume().geo();
+        let Some((agno, agbno)) = geo.fsb_split(start) else {
+            return Err(Error::Limit("an extent to be freed lies outside of the volume"));
+        };
+        let agf = self.agf(agno)?;
+        agfl::fix(self, agno, agf)?;
+        rmap::unmap(self, agno, agbno, len, owner)?;
+        group::give_back(self, agno, agbno, len)?;
+        self.delta.fdblocks += i64::from(len.0);
+        Ok(())
+    }
+}

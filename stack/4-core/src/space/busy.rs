@@ -1,0 +1,73 @@
+//! What of a free extent may be used: not what was freed too recently, here or by others.
+
+use std::ops::Range;
+
+use xfskit_units::{AgBlock, AgNumber, ExtLen};
+
+use crate::tx::Tx;
+
+/// Busy extents that are looked at, at most, inside one free extent: what lies behind them counts as busy.
+const MOST: usize = 64;
+
+/// True where a group has busy extents.
+pub(super) fn any(tx: &Tx<'_>, agno: AgNumber) -> bool {
+    tx.freed_so_far().iter().any(|freed| freed.agno == agno) || tx.engine().busy().any(agno)
+}
+
+/// The parts of a range of blocks that are not busy, in order.
+#[derive(Debug)]
+pub(super) struct Usable<'t, 'v> {
+    tx: &'t Tx<'v>,
+    agno: AgNumber,
+    rest: Range<u32>,
+    /// Nothing can be busy: no need to look.
+    quiet: bool,
+    met: usize,
+}
+
+impl<'t, 'v> Usable<'t, 'v> {
+    pub(super) fn of(tx: &'t Tx<'v>, agno: AgNumber, range: Range<u32>) -> Self {
+        Self { tx, agno, rest: range, quiet: !any(tx, agno), met: 0 }
+    }
+
+    /// True where a part that was asked for was shorter for being busy.
+    pub(super) fn met_busy(&self) -> bool {
+        self.met > 0
+    }
+
+    /// The first busy extent that overlaps the rest.
+    fn first_busy(&self) -> Option<Range<u32>> {
+        if self.quiet || self.rest.is_empty() {
+            return None;
+        }
+        let len = ExtLen(self.rest.end - self.rest.start);
+        let committed = self.tx.engine().busy().overlap(self.agno, AgBlock(self.rest.start), len);
+        let committed = committed.map(|(start, len)| (start.0, len.0));
+        let mine = self.tx.freed_so_far().iter().filter(|freed| freed.agno == self.agno);
+        let mine = mine.map(|freed| (freed.agbno.0, freed.len.0));
+        mine.chain(committed)
+            .map(|(start, len)| start..start.saturating_add(len))
+            .filter(|busy| busy.start < self.rest.end && busy.end > self.rest.start)
+            .min_by_key(|busy| busy.start)
+    }
+}
+
+impl Iterator for Usable<'_, '_> {
+    type Item = Range<u32>;
+
+    fn next(&mut self) -> Option<Range<u32>> {
+        while !self.rest.is_empty() && self.met < MOST {
+            let start = self.rest.start;
+            let Some(busy) = self.first_busy() else {
+                self.rest.start = self.rest.end;
+                return Some(start..self.rest.end);
+            };
+            self.met += 1;
+            self.rest.start = busy.end.max(start).min(self.rest.end);
+            if busy.start > start {
+                return Some(start..busy.start);
+            }
+        }
+        None
+    }
+}
