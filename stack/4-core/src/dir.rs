@@ -8,6 +8,15 @@
 //! caller as an `Err` between the entries. If the block still says that it is this directory's, the
 //! entries in it that are whole come out all the same.
 
+pub(crate) mod fork;
+mod leaves;
+#[cfg(test)]
+mod memory;
+pub(crate) mod names;
+#[cfg(test)]
+mod names_tests;
+mod node;
+pub(crate) mod room;
 #[cfg(test)]
 pub(crate) mod testing;
 

@@ -7,7 +7,6 @@ use xfskit_units::Geometry;
 use zerocopy::IntoBytes;
 use zerocopy::big_endian::{U16, U32};
 
-use crate::bytes;
 use crate::da_edit::{self, Identity};
 use crate::dir::leaf::{Kind, Leaf, LeafEntry};
 use crate::dir::{DataPtr, NULLDATAOFF};
@@ -187,6 +186,11 @@ pub fn compact(image: &mut impl Image, geo: &Geometry) {
     }
 }
 
+/// How many entries of `leaf` are not stale.
+pub fn live_count(leaf: &Leaf<'_>) -> usize {
+    leaf.lents.len().saturating_sub(leaf.stale.into())
+}
+
 /// The entries of `lents` that are not stale.
 pub fn live(lents: &[LeafEntry]) -> Vec<LeafEntry> {
     lents.iter().copied().filter(|e| e.address.get() != 0).collect()
@@ -227,11 +231,6 @@ pub fn set_best(image: &mut impl Image, geo: &Geometry, db: usize, best: u16) ->
     }
     put_bests(image, geo, &bests);
     true
-}
-
-/// Bytes of `block` that hold `count` and `stale`, for whoever looks at a leaf without parsing it.
-pub fn count(block: &[u8]) -> usize {
-    bytes::be16(block, COUNTS).unwrap_or(0).into()
 }
 
 #[cfg(test)]
@@ -320,6 +319,6 @@ mod tests {
         assert!(set_best(&mut block, &geo, 3, NULLDATAOFF));
         assert_eq!(bests(&block), [100]);
         while insert(&mut block, &geo, entry(7, DataPtr(8))) {}
-        assert!(!set_best(&mut block, &geo, 2, 1), "no room left: {} entries", count(&block));
+        assert!(!set_best(&mut block, &geo, 2, 1), "no room left");
     }
 }

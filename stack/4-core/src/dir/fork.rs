@@ -1,0 +1,108 @@
+//! What the write side needs of a directory's inode and its data fork.
+
+use xfskit_format::Image;
+use xfskit_format::dir::DataPtr;
+use xfskit_units::{DaBlock, Daddr, FileOff, Geometry};
+
+use crate::da::tree::DaBlocks;
+use crate::error::{Error, Result};
+
+/// A directory's inode and its data fork, to be changed. Blocks are directory blocks, named by their
+/// first filesystem block.
+pub(crate) trait DirFork {
+    /// The short form, `di_size` bytes; `None` in other forms.
+    fn short(&self) -> Option<&[u8]>;
+
+    /// Makes `bytes` the short form, and their number the size. The fork maps nothing.
+    fn set_short(&mut self, bytes: &[u8]);
+
+    /// The short form goes; the fork maps nothing yet.
+    fn leave_inode(&mut self);
+
+    /// Bytes that the inode has for the data fork.
+    fn room(&self) -> usize;
+
+    /// `di_size`, in bytes.
+    fn size(&self) -> u64;
+
+    /// Sets `di_size`.
+    fn set_size(&mut self, size: u64);
+
+    /// The verified bytes of the block at `at`.
+    fn bytes(&mut self, at: FileOff) -> Result<&[u8]>;
+
+    /// The same block, to be changed.
+    fn image(&mut self, at: FileOff) -> Result<impl Image + '_>;
+
+    /// True where there is a block at `at`.
+    fn is_mapped(&mut self, at: FileOff) -> Result<bool>;
+
+    /// Where the block at `at` lies on the device.
+    fn daddr(&mut self, at: FileOff) -> Result<Daddr>;
+
+    /// The first filesystem block behind all that is mapped.
+    fn end(&mut self) -> Result<FileOff>;
+
+    /// Makes a block at `at`, all zeroes.
+    fn map(&mut self, at: FileOff) -> Result<()>;
+
+    /// Gives the block at `at` back.
+    fn unmap(&mut self, at: FileOff) -> Result<()>;
+}
+
+/// Where data block `db` begins.
+pub(crate) fn data_at(geo: &Geometry, db: u32) -> FileOff {
+    FileOff(u64::from(db) * u64::from(geo.dirblkfsbs()))
+}
+
+/// The place of the byte `offset` of the data block at `at`.
+pub(crate) fn dataptr(geo: &Geometry, at: FileOff, offset: u16) -> Result<DataPtr> {
+    let full = Error::Limit("a directory's names take at most 32 GiB");
+    DataPtr::new(geo, at, offset.into()).ok_or(full)
+}
+
+fn at(dablk: DaBlock) -> FileOff {
+    FileOff(dablk.0.into())
+}
+
+/// The blocks of the hash tree: those from 32 GiB to 64 GiB of the fork.
+pub(crate) struct TreeBlocks<'f, F> {
+    pub(crate) geo: &'f Geometry,
+    pub(crate) fork: &'f mut F,
+    /// Every block of the space before this one is in use, as far as known.
+    pub(crate) from: &'f mut DaBlock,
+}
+
+impl<F: DirFork> DaBlocks for TreeBlocks<'_, F> {
+    fn bytes(&mut self, dablk: DaBlock) -> Result<&[u8]> {
+        self.fork.bytes(at(dablk))
+    }
+
+    fn image(&mut self, dablk: DaBlock) -> Result<impl Image + '_> {
+        self.fork.image(at(dablk))
+    }
+
+    fn daddr(&mut self, dablk: DaBlock) -> Result<Daddr> {
+        self.fork.daddr(at(dablk))
+    }
+
+    fn grow(&mut self) -> Result<DaBlock> {
+        let mut dablk = (*self.from).max(self.geo.dir_leafblk());
+        while dablk < self.geo.dir_freeblk() {
+            let next = dablk.saturating_add(self.geo.dirblkfsbs());
+            if !self.fork.is_mapped(at(dablk))? {
+                self.fork.map(at(dablk))?;
+                *self.from = next;
+                return Ok(dablk);
+            }
+            dablk = next;
+        }
+        Err(Error::Limit("a directory's hash tree takes at most 32 GiB"))
+    }
+
+    fn shrink(&mut self, dablk: DaBlock) -> Result<()> {
+        self.fork.unmap(at(dablk))?;
+        *self.from = dablk.min(*self.from);
+        Ok(())
+    }
+}

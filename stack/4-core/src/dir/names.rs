@@ -1,0 +1,487 @@
+//! The write side: names come, go and change, and the directory takes the form that fits.
+//!
+//! ```text
+//!          no room in the inode        no room in the block        no room in the leaf
+//!   short ──────────────────────▶ block ─────────────────▶ leaf ──────────────────────▶ node
+//!         ◀──────────────────────       ◀─────────────────      ◀──────────────────────
+//!          fits the inode              one data block,             one leaf, and the free
+//!                                      table fits behind           index fits behind it
+//! ```
+//!
+//! 1. A name never moves within the data space once it has a place there, whatever the form.
+//! 2. Every change leaves all tables exact: `bestfree`, `bests`, hash leaves, the hashes in nodes.
+//! 3. A data block without names is given back; the first one, with "." and "..", never is.
+//! 4. An error leaves things half done: the caller's transaction is undone.
+
+use xfskit_format::da_edit::Identity;
+use xfskit_format::dir::data::Data;
+use xfskit_format::dir::leaf::{Kind, Leaf, LeafEntry};
+use xfskit_format::dir::sf::Sf;
+use xfskit_format::dir::{self, DataPtr, Entry, NULLDATAOFF, block_edit, data_edit, leaf_edit};
+use xfskit_format::inode::FileType;
+use xfskit_format::{Ctx, Fork, Layout, Location, Verdict, da, hash};
+use xfskit_units::{FileOff, Geometry, Ino};
+
+use crate::dir::fork::{DirFork, data_at, dataptr};
+use crate::dir::room::Room;
+use crate::error::{Error, Result};
+
+/// What a name is: inode and type.
+pub(crate) type What = (Ino, FileType);
+
+/// Which form a directory has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    Short,
+    Block,
+    Leaf,
+    Node,
+}
+
+/// A name's entry, found.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Spot {
+    /// The data block.
+    pub(crate) at: FileOff,
+    pub(crate) offset: u16,
+    pub(crate) what: What,
+}
+
+/// A directory, to be changed.
+#[derive(Debug)]
+pub(crate) struct Names<'d, F> {
+    pub(crate) geo: &'d Geometry,
+    pub(crate) ino: Ino,
+    pub(crate) fork: &'d mut F,
+    pub(crate) room: &'d mut Room,
+}
+
+fn what_of(entry: &Entry<'_>) -> What {
+    let ftype = entry.filetype.and_then(FileType::from_ftype);
+    (entry.inumber, ftype.unwrap_or(FileType::Unknown))
+}
+
+/// Fails for a name that no directory can hold.
+fn judge_name(name: &[u8]) -> Result<()> {
+    if name.len() > dir::NAME_MAX {
+        return Err(Error::Limit("a name has at most 255 bytes"));
+    }
+    let bad = name.is_empty() || name == b"." || name == b"..";
+    if bad || name.iter().any(|&byte| byte == b'/' || byte == 0) {
+        return Err(Error::Limit("a name is not empty, \".\" or \"..\", nor has it slash or NUL"));
+    }
+    Ok(())
+}
+
+impl<F: DirFork> Names<'_, F> {
+    // ---- what is asked -----------------------------------------------------------------------
+
+    /// Makes an empty directory below `parent`.
+    pub(crate) fn init(&mut self, parent: Ino) {
+        self.fork.set_short(&dir::sf::empty(parent));
+    }
+
+    /// What `name` is.
+    pub(crate) fn lookup(&mut self, name: &[u8]) -> Result<Option<What>> {
+        if name == b"." {
+            return Ok(Some((self.ino, FileType::Directory)));
+        }
+        let spot = match self.form()? {
+            Form::Short => return self.short_lookup(name),
+            Form::Block => self.block_find(name)?,
+            Form::Leaf => self.leaf_find(name)?.map(|(_, spot)| spot),
+            Form::Node => self.node_find(name)?.1.map(|found| found.spot),
+        };
+        Ok(spot.map(|spot| spot.what))
+    }
+
+    /// Puts `name` in, which must not be there.
+    pub(crate) fn create(&mut self, name: &[u8], what: What) -> Result<()> {
+        judge_name(name)?;
+        let entry = self.entry(name, what);
+        match self.form()? {
+            Form::Short => self.short_create(&entry),
+            Form::Block if self.block_find(name)?.is_some() => Err(Error::Exists),
+            Form::Block => self.block_create(&entry),
+            Form::Leaf if self.leaf_find(name)?.is_some() => Err(Error::Exists),
+            Form::Leaf => self.leaf_create(&entry),
+            Form::Node => match self.node_find(name)? {
+                (_, Some(_)) => Err(Error::Exists),
+                (path, None) => self.node_create(&entry, path),
+            },
+        }
+    }
+
+    /// Takes `name` out, and answers what it was.
+    pub(crate) fn remove(&mut self, name: &[u8]) -> Result<What> {
+        judge_name(name)?;
+        match self.form()? {
+            Form::Short => self.short_remove(name),
+            Form::Block => self.block_remove(name),
+            Form::Leaf => self.leaf_remove(name),
+            Form::Node => self.node_remove(name),
+        }
+    }
+
+    /// Makes `name`, which may be "..", something else, and answers what it was.
+    pub(crate) fn replace(&mut self, name: &[u8], what: What) -> Result<What> {
+        let spot = match self.form()? {
+            Form::Short => return self.short_replace(name, what),
+            Form::Block => self.block_find(name)?,
+            Form::Leaf => self.leaf_find(name)?.map(|(_, spot)| spot),
+            Form::Node => self.node_find(name)?.1.map(|found| found.spot),
+        };
+        let spot = spot.ok_or(Error::NoEntry)?;
+        let Entry { inumber, filetype, .. } = self.entry(name, what);
+        data_edit::replace(&mut self.fork.image(spot.at)?, spot.offset, inumber, filetype);
+        Ok(spot.what)
+    }
+
+    /// True where there are no names but "." and "..".
+    pub(crate) fn is_empty(&mut self) -> Result<bool> {
+        let geo = self.geo;
+        match self.form()? {
+            Form::Short => Ok(self.sf()?.count == 0),
+            Form::Block => {
+                let data = parse_data(self.fork.bytes(FileOff(0))?, geo)?;
+                Ok(data.entries().nth(2).is_none())
+            }
+            Form::Leaf => {
+                let root = self.root();
+                Ok(leaf_edit::live_count(&parse_leaf(self.fork.bytes(root)?, geo)?) <= 2)
+            }
+            Form::Node => self.node_is_empty(),
+        }
+    }
+
+    // ---- what all forms share ----------------------------------------------------------------
+
+    /// Which form it has.
+    pub(crate) fn form(&mut self) -> Result<Form> {
+        if self.fork.short().is_some() {
+            return Ok(Form::Short);
+        }
+        let root = self.root();
+        let one_block = self.fork.size() == self.geo.dirblksize() as u64;
+        if one_block && !self.fork.is_mapped(root)? {
+            return Ok(Form::Block);
+        }
+        let single = da::magic(self.fork.bytes(root)?) == Some(Layout::V5.dir_leaf1_magic);
+        Ok(if single { Form::Leaf } else { Form::Node })
+    }
+
+    /// Where the only leaf, or the root of the hash tree stands.
+    pub(crate) fn root(&self) -> FileOff {
+        FileOff(self.geo.dir_leafblk().0.into())
+    }
+
+    pub(crate) fn entry<'n>(&self, name: &'n [u8], (inumber, ftype): What) -> Entry<'n> {
+        let filetype = self.geo.features.ftype().then_some(ftype.ftype());
+        Entry { inumber, name, filetype, offset: 0 }
+    }
+
+    pub(crate) fn len_of(&self, entry: &Entry<'_>) -> usize {
+        dir::entry_len(self.geo, entry.name.len())
+    }
+
+    pub(crate) fn hash(&self, name: &[u8]) -> u32 {
+        hash::dir_hash(self.geo, name)
+    }
+
+    pub(crate) fn id(&mut self, at: FileOff) -> Result<Identity> {
+        Ok(Identity { owner: self.ino, daddr: self.fork.daddr(at)? })
+    }
+
+    pub(crate) fn ctx(&self, what: &'static str, at: FileOff) -> Ctx<'_> {
+        let at = Location::of(what).ino(self.ino).fork(Fork::Data).fileoff(at);
+        Ctx::new(self.geo, at)
+    }
+
+    /// Fails unless `ok`: the directory's tables do not agree.
+    pub(crate) fn agree(&self, check: &'static str, at: FileOff, ok: bool) -> Verdict {
+        let ctx = self.ctx("directory block", at);
+        ctx.require(check, ok, "what the rest of the directory says", "something else")
+    }
+
+    /// How many data blocks there are, holes included.
+    pub(crate) fn data_blocks(&self) -> u32 {
+        let blocks = self.fork.size() / self.geo.dirblksize() as u64;
+        u32::try_from(blocks).unwrap_or(u32::MAX)
+    }
+
+    pub(crate) fn set_data_blocks(&mut self, blocks: u32) {
+        self.fork.set_size(u64::from(blocks) * self.geo.dirblksize() as u64);
+    }
+
+    /// Makes data block `db`, all of it unused.
+    pub(crate) fn new_data_block(&mut self, db: u32) -> Result<()> {
+        let at = data_at(self.geo, db);
+        if at.0 >= self.geo.dir_leafblk().0.into() {
+            return Err(Error::Limit("a directory's names take at most 32 GiB"));
+        }
+        self.fork.map(at)?;
+        let id = self.id(at)?;
+        data_edit::init(&mut self.fork.image(at)?, self.geo, id);
+        if db >= self.data_blocks() {
+            self.set_data_blocks(db + 1);
+        }
+        Ok(())
+    }
+
+    /// Adds `entry` to data block `db`, which has room for it; answers where, and what is the block's
+    /// longest unused space now.
+    pub(crate) fn add_to(&mut self, db: u32, entry: &Entry<'_>) -> Result<(DataPtr, u16)> {
+        let (geo, at) = (self.geo, data_at(self.geo, db));
+        let offset = data_edit::add(&mut self.fork.image(at)?, geo, entry);
+        self.agree("dir.leaf.bests", at, offset.is_some())?;
+        let best = data_edit::longest(self.fork.bytes(at)?);
+        Ok((dataptr(geo, at, offset.unwrap_or(0))?, best))
+    }
+
+    /// Takes the entry of `name` out of its data block, and the block away if nothing is left in it.
+    /// Answers the longest unused space, [`NULLDATAOFF`] for no block.
+    pub(crate) fn take_from(&mut self, spot: &Spot, name: &[u8]) -> Result<u16> {
+        let (geo, at) = (self.geo, spot.at);
+        data_edit::remove(&mut self.fork.image(at)?, geo, spot.offset, name.len());
+        let best = data_edit::longest(self.fork.bytes(at)?);
+        if best == data_edit::longest_when_empty(geo) && at != FileOff(0) {
+            self.fork.unmap(at)?;
+            return Ok(NULLDATAOFF);
+        }
+        Ok(best)
+    }
+
+    /// The first of `run`, hash entries of one hash, that is called `name`: its index and place.
+    pub(crate) fn first_match(
+        &mut self,
+        run: &[LeafEntry],
+        name: &[u8],
+    ) -> Result<Option<(usize, Spot)>> {
+        let geo = self.geo;
+        for (index, ptr) in run.iter().enumerate().filter_map(|(i, e)| Some((i, e.dataptr()?))) {
+            let at = ptr.fileoff(geo);
+            let entry = parse_data(self.fork.bytes(at)?, geo)?.entry_at(ptr.offset(geo));
+            let found = entry.map(|e| (hash::same_name(geo, e.name, name), e.offset, what_of(&e)));
+            let Some((same, offset, what)) = found else {
+                self.agree("dir.leaf.address", at, false)?;
+                continue;
+            };
+            if same {
+                return Ok(Some((index, Spot { at, offset, what })));
+            }
+        }
+        Ok(None)
+    }
+
+    // ---- short form --------------------------------------------------------------------------
+
+    fn sf(&self) -> Result<Sf<'_>> {
+        let sf = self.fork.short().and_then(|bytes| Sf::parse(bytes, self.geo));
+        sf.ok_or_else(|| self.ctx("directory", FileOff(0)).short("dir.sf.size", 0).into())
+    }
+
+    fn short_lookup(&self, name: &[u8]) -> Result<Option<What>> {
+        let sf = self.sf()?;
+        if name == b".." {
+            return Ok(Some((sf.parent, FileType::Directory)));
+        }
+        let mut entries = sf.entries();
+        let found = entries.find(|e| hash::same_name(self.geo, e.name, name));
+        Ok(found.map(|e| what_of(&e)))
+    }
+
+    fn short_create(&mut self, entry: &Entry<'_>) -> Result<()> {
+        if self.short_lookup(entry.name)?.is_some() {
+            return Err(Error::Exists);
+        }
+        match dir::sf_edit::add(&self.sf()?, self.geo, *entry) {
+            Some(bytes) if bytes.len() <= self.fork.room() => {
+                self.fork.set_short(&bytes);
+                Ok(())
+            }
+            _ => {
+                self.short_to_block()?;
+                self.block_create(entry)
+            }
+        }
+    }
+
+    fn short_remove(&mut self, name: &[u8]) -> Result<What> {
+        let what = self.short_lookup(name)?.ok_or(Error::NoEntry)?;
+        let bytes = dir::sf_edit::remove(&self.sf()?, self.geo, name);
+        self.fork.set_short(&bytes.ok_or(Error::NoEntry)?);
+        Ok(what)
+    }
+
+    fn short_replace(&mut self, name: &[u8], what: What) -> Result<What> {
+        let old = self.short_lookup(name)?.ok_or(Error::NoEntry)?;
+        let Entry { inumber, filetype, .. } = self.entry(name, what);
+        match dir::sf_edit::replace(&self.sf()?, self.geo, name, inumber, filetype) {
+            Some(bytes) if bytes.len() <= self.fork.room() => {
+                self.fork.set_short(&bytes);
+                Ok(old)
+            }
+            _ => {
+                self.short_to_block()?;
+                self.replace(name, what)
+            }
+        }
+    }
+
+    /// Moves the names out of the inode, into a block.
+    pub(crate) fn short_to_block(&mut self) -> Result<()> {
+        let first = FileOff(0);
+        let bytes = self.fork.short().unwrap_or(&[]).to_vec();
+        self.fork.leave_inode();
+        self.fork.map(first)?;
+        self.set_data_blocks(1);
+        let (geo, id) = (self.geo, self.id(first)?);
+        let sf = Sf::parse(&bytes, geo);
+        let sf = sf.ok_or_else(|| self.ctx("directory", first).short("dir.sf.size", 0))?;
+        block_edit::from_sf(&mut self.fork.image(first)?, geo, id, &sf);
+        Ok(())
+    }
+
+    // ---- block form --------------------------------------------------------------------------
+
+    fn block_find(&mut self, name: &[u8]) -> Result<Option<Spot>> {
+        let (geo, hash) = (self.geo, self.hash(name));
+        let data = parse_data(self.fork.bytes(FileOff(0))?, geo)?;
+        let run = dir::leaf::run(data.bleaf, hash);
+        let mut entries = run
+            .iter()
+            .filter_map(LeafEntry::dataptr)
+            .filter_map(|ptr| data.entry_at(ptr.offset(geo)));
+        let found = entries.find(|e| hash::same_name(geo, e.name, name));
+        Ok(found.map(|e| Spot { at: FileOff(0), offset: e.offset, what: what_of(&e) }))
+    }
+
+    fn block_create(&mut self, entry: &Entry<'_>) -> Result<()> {
+        let geo = self.geo;
+        if block_edit::add(&mut self.fork.image(FileOff(0))?, geo, entry).is_some() {
+            return Ok(());
+        }
+        self.block_to_leaf()?;
+        self.leaf_create(entry)
+    }
+
+    fn block_remove(&mut self, name: &[u8]) -> Result<What> {
+        let spot = self.block_find(name)?.ok_or(Error::NoEntry)?;
+        block_edit::remove(&mut self.fork.image(spot.at)?, self.geo, spot.offset, name);
+        self.block_to_short()?;
+        Ok(spot.what)
+    }
+
+    /// Moves the names into the inode, if they fit there.
+    fn block_to_short(&mut self) -> Result<()> {
+        let (geo, room) = (self.geo, self.fork.room());
+        let data = parse_data(self.fork.bytes(FileOff(0))?, geo)?;
+        if let Some(bytes) = block_edit::to_sf(&data, room) {
+            self.fork.unmap(FileOff(0))?;
+            self.fork.set_short(&bytes);
+        }
+        Ok(())
+    }
+
+    /// Gives the hash table a block of its own.
+    fn block_to_leaf(&mut self) -> Result<()> {
+        let (geo, root) = (self.geo, self.root());
+        let table = parse_data(self.fork.bytes(FileOff(0))?, geo)?.bleaf.to_vec();
+        self.fork.map(root)?;
+        let id = self.id(root)?;
+        leaf_edit::init(&mut self.fork.image(root)?, Kind::Leaf1, geo, id, &table);
+        data_edit::from_block_form(&mut self.fork.image(FileOff(0))?, geo);
+        let best = data_edit::longest(self.fork.bytes(FileOff(0))?);
+        self.set_leaf_best(0, best)
+    }
+
+    // ---- leaf form ---------------------------------------------------------------------------
+
+    fn leaf_find(&mut self, name: &[u8]) -> Result<Option<(usize, Spot)>> {
+        let (geo, root, hash) = (self.geo, self.root(), self.hash(name));
+        let leaf = parse_leaf(self.fork.bytes(root)?, geo)?;
+        let start = leaf.lents.partition_point(|e| e.hashval.get() < hash);
+        let run = leaf.run(hash).to_vec();
+        let found = self.first_match(&run, name)?;
+        Ok(found.map(|(index, spot)| (start + index, spot)))
+    }
+
+    fn leaf_create(&mut self, entry: &Entry<'_>) -> Result<()> {
+        let (geo, root, need) = (self.geo, self.root(), self.len_of(entry));
+        let leaf = parse_leaf(self.fork.bytes(root)?, geo)?;
+        let fits = |best: u16| best != NULLDATAOFF && usize::from(best) >= need;
+        let old = leaf.lbests.iter().position(|best| fits(best.get()));
+        let hole = || leaf.lbests.iter().position(|best| best.get() == NULLDATAOFF);
+        let index = old.or_else(hole).unwrap_or(leaf.lbests.len());
+        let db = u32::try_from(index).unwrap_or(u32::MAX);
+        let (room, growth) = (leaf_edit::room(&leaf, geo), leaf_edit::best_growth(&leaf, index));
+        let stale = usize::from(leaf.stale) * size_of::<LeafEntry>();
+        let takes = growth + if stale > 0 { 0 } else { size_of::<LeafEntry>() };
+        if takes > room {
+            if growth + size_of::<LeafEntry>() > room + stale {
+                let path = self.leaf_to_node(self.hash(entry.name))?;
+                return self.node_create(entry, path);
+            }
+            leaf_edit::compact(&mut self.fork.image(root)?, geo);
+        }
+        if old.is_none() {
+            self.new_data_block(db)?;
+        }
+        let (ptr, best) = self.add_to(db, entry)?;
+        self.set_leaf_best(db, best)?;
+        let lent = leaf_edit::entry(self.hash(entry.name), ptr);
+        let took = leaf_edit::insert(&mut self.fork.image(root)?, geo, lent);
+        Ok(self.agree("dir.leaf.count", root, took)?)
+    }
+
+    fn set_leaf_best(&mut self, db: u32, best: u16) -> Result<()> {
+        let root = self.root();
+        let done = leaf_edit::set_best(&mut self.fork.image(root)?, self.geo, db as usize, best);
+        Ok(self.agree("dir.leaf.bestcount", root, done)?)
+    }
+
+    fn leaf_remove(&mut self, name: &[u8]) -> Result<What> {
+        let (geo, root) = (self.geo, self.root());
+        let (index, spot) = self.leaf_find(name)?.ok_or(Error::NoEntry)?;
+        let best = self.take_from(&spot, name)?;
+        leaf_edit::remove(&mut self.fork.image(root)?, geo, index);
+        let db = DataPtr::new(geo, spot.at, 0).map_or(0, |ptr| ptr.db(geo));
+        self.set_leaf_best(db, best)?;
+        if best == NULLDATAOFF && db + 1 == self.data_blocks() {
+            let left = parse_leaf(self.fork.bytes(root)?, geo)?.lbests.len();
+            self.set_data_blocks(u32::try_from(left).unwrap_or(u32::MAX));
+        }
+        self.leaf_to_block()?;
+        Ok(spot.what)
+    }
+
+    /// Moves the hash table behind the names, if there is one data block with room for it.
+    pub(crate) fn leaf_to_block(&mut self) -> Result<()> {
+        let (geo, root) = (self.geo, self.root());
+        let leaf = parse_leaf(self.fork.bytes(root)?, geo)?;
+        if leaf.lbests.len() != 1 {
+            return Ok(());
+        }
+        // Most leaves are seen to be too large without a look at the names.
+        let best = leaf.lbests.first().map_or(0, |best| usize::from(best.get()));
+        if block_edit::table_len(leaf_edit::live_count(&leaf)) > best {
+            return Ok(());
+        }
+        let live = leaf_edit::live(leaf.lents);
+        if block_edit::from_data(&mut self.fork.image(FileOff(0))?, geo, &live) {
+            self.fork.unmap(root)?;
+            self.block_to_short()?;
+        }
+        Ok(())
+    }
+}
+
+pub(crate) fn parse_data<'b>(bytes: &'b [u8], geo: &Geometry) -> Result<Data<'b>> {
+    let ctx = Ctx::new(geo, Location::of("directory block"));
+    Data::parse(bytes, geo).ok_or_else(|| ctx.short("dir.data.magic", bytes.len()).into())
+}
+
+pub(crate) fn parse_leaf<'b>(bytes: &'b [u8], geo: &Geometry) -> Result<Leaf<'b>> {
+    let ctx = Ctx::new(geo, Location::of("directory leaf"));
+    Leaf::parse(bytes, geo).ok_or_else(|| ctx.short("dir.leaf.magic", bytes.len()).into())
+}

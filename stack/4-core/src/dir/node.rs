@@ -1,0 +1,241 @@
+//! The node form: many leaves below a hash tree, and a free index.
+
+use xfskit_format::dir::free::Free;
+use xfskit_format::dir::leaf::{Kind, Leaf};
+use xfskit_format::dir::{DataPtr, Entry, NULLDATAOFF, free_edit, free_max, leaf_edit};
+use xfskit_format::{Fork, Layout, da};
+use xfskit_units::{DaBlock, FileOff};
+use zerocopy::big_endian::U16;
+
+use crate::da::tree::{Path, Tree};
+use crate::dir::fork::{DirFork, TreeBlocks};
+use crate::dir::leaves::DirLeaves;
+use crate::dir::names::{Names, Spot, What, parse_leaf};
+use crate::error::{Error, Result};
+
+/// A name, found by the tree.
+#[derive(Debug)]
+pub(crate) struct NodeSpot {
+    /// The way to its leaf.
+    path: Path,
+    /// Its entry there.
+    index: usize,
+    pub(crate) spot: Spot,
+}
+
+fn at(dablk: DaBlock) -> FileOff {
+    FileOff(dablk.0.into())
+}
+
+impl<F: DirFork> Names<'_, F> {
+    /// Works on the tree.
+    fn tree<T>(
+        &mut self,
+        work: impl FnOnce(&mut Tree<'_, TreeBlocks<'_, F>>) -> Result<T>,
+    ) -> Result<T> {
+        let from = &mut self.room.tree_from;
+        let mut blocks = TreeBlocks { geo: self.geo, fork: &mut *self.fork, from };
+        work(&mut Tree::new(self.geo, Fork::Data, self.ino, &mut blocks))
+    }
+
+    /// The way to the leaf where `name` would go, and `name` itself where it exists.
+    pub(crate) fn node_find(&mut self, name: &[u8]) -> Result<(Path, Option<NodeSpot>)> {
+        let (geo, hash) = (self.geo, self.hash(name));
+        let first = self.tree(|tree| tree.find(hash))?;
+        let mut path = first.clone();
+        loop {
+            let leaf = parse_leaf(self.fork.bytes(at(path.leaf()))?, geo)?;
+            let start = leaf.lents.partition_point(|e| e.hashval.get() < hash);
+            let goes_on = leaf.last_hash().is_none_or(|last| last <= hash);
+            let run = leaf.run(hash).to_vec();
+            if let Some((index, spot)) = self.first_match(&run, name)? {
+                return Ok((first, Some(NodeSpot { path, index: start + index, spot })));
+            }
+            if !goes_on || !self.tree(|tree| tree.advance(&mut path))? {
+                return Ok((first, None));
+            }
+        }
+    }
+
+    /// Puts `entry` in; its hash goes to the leaf at the end of `path`.
+    pub(crate) fn node_create(&mut self, entry: &Entry<'_>, path: Path) -> Result<()> {
+        let db = self.block_with_room(self.len_of(entry))?;
+        let (ptr, best) = self.add_to(db, entry)?;
+        self.set_free(db, best)?;
+        let lent = leaf_edit::entry(self.hash(entry.name), ptr);
+        self.tree(|tree| tree.insert::<DirLeaves>(path, lent))
+    }
+
+    /// Takes `name` out.
+    pub(crate) fn node_remove(&mut self, name: &[u8]) -> Result<What> {
+        let geo = self.geo;
+        let found = self.node_find(name)?.1.ok_or(Error::NoEntry)?;
+        let best = self.take_from(&found.spot, name)?;
+        let db = DataPtr::new(geo, found.spot.at, 0).map_or(0, |ptr| ptr.db(geo));
+        self.set_free(db, best)?;
+        if best == NULLDATAOFF && db + 1 == self.data_blocks() {
+            self.trim_size()?;
+        }
+        self.room.set(db, (best != NULLDATAOFF).then_some(best));
+        leaf_edit::remove(&mut self.fork.image(at(found.path.leaf()))?, geo, found.index);
+        self.tree(|tree| tree.removed::<DirLeaves>(found.path))?;
+        self.node_to_leaf()?;
+        Ok(found.spot.what)
+    }
+
+    pub(crate) fn node_is_empty(&mut self) -> Result<bool> {
+        let geo = self.geo;
+        let mut path = self.tree(|tree| tree.find(0))?;
+        let mut live = 0;
+        loop {
+            live += leaf_edit::live_count(&parse_leaf(self.fork.bytes(at(path.leaf()))?, geo)?);
+            if live > 2 || !self.tree(|tree| tree.advance(&mut path))? {
+                return Ok(live <= 2);
+            }
+        }
+    }
+
+    // ---- the free index ----------------------------------------------------------------------
+
+    /// Where the free-index block for data block `db` stands, and its slot there.
+    fn free_place(&self, db: u32) -> (FileOff, usize) {
+        let (db, max) = (db as usize, free_max(self.geo));
+        let number = (db / max) as u64 * u64::from(self.geo.dirblkfsbs());
+        (FileOff(u64::from(self.geo.dir_freeblk().0) + number), db % max)
+    }
+
+    /// What the free index says of data block `db`; `None` where it does not exist.
+    fn free(&mut self, db: u32) -> Result<Option<u16>> {
+        let (geo, (at, slot)) = (self.geo, self.free_place(db));
+        if !self.fork.is_mapped(at)? {
+            return Ok(None);
+        }
+        let free = Free::parse(self.fork.bytes(at)?, geo);
+        let best = free.and_then(|free| free.fbests.get(slot).map(|best| best.get()));
+        Ok(best.filter(|best| *best != NULLDATAOFF))
+    }
+
+    /// Says in the free index what is the longest unused space of data block `db`.
+    fn set_free(&mut self, db: u32, best: u16) -> Result<()> {
+        let (geo, (at, slot)) = (self.geo, self.free_place(db));
+        if !self.fork.is_mapped(at)? {
+            self.fork.map(at)?;
+            let id = self.id(at)?;
+            let firstdb = db - u32::try_from(slot).unwrap_or(0);
+            free_edit::init(&mut self.fork.image(at)?, geo, id, firstdb, &[]);
+        }
+        free_edit::set_best(&mut self.fork.image(at)?, geo, slot, best);
+        let used = Free::parse(self.fork.bytes(at)?, geo).map_or(1, |free| free.nused);
+        if used == 0 {
+            self.fork.unmap(at)?;
+        }
+        Ok(())
+    }
+
+    /// Reads the free index into [`Room`](crate::dir::room::Room).
+    fn learn_room(&mut self) -> Result<()> {
+        for db in (0..self.data_blocks()).step_by(free_max(self.geo)) {
+            let (geo, (at, _)) = (self.geo, self.free_place(db));
+            let mapped = self.fork.is_mapped(at)?;
+            let bytes = if mapped { self.fork.bytes(at)? } else { &[] };
+            let bests = Free::parse(bytes, geo).map_or(&[][..], |free| free.fbests);
+            for (db, best) in (db..).zip(bests) {
+                self.room.set(db, Some(best.get()).filter(|best| *best != NULLDATAOFF));
+            }
+        }
+        self.room.known = true;
+        Ok(())
+    }
+
+    /// A data block with `need` unused bytes in one piece: an old one, else a new one.
+    fn block_with_room(&mut self, need: usize) -> Result<u32> {
+        if !self.room.known {
+            self.learn_room()?;
+        }
+        loop {
+            let end = self.data_blocks();
+            let guess = self.room.find(need).or_else(|| self.room.hole(end));
+            let db = guess.unwrap_or(end);
+            match self.free(db)? {
+                Some(best) if usize::from(best) >= need => return Ok(db),
+                None => {
+                    self.new_data_block(db)?;
+                    let whole = xfskit_format::dir::data_edit::longest_when_empty(self.geo);
+                    self.room.set(db, Some(whole));
+                    return Ok(db);
+                }
+                best => {
+                    let (at, _) = self.free_place(db);
+                    self.agree("dir.free.nvalid", at, guess.is_some())?;
+                    self.room.set(db, best);
+                }
+            }
+        }
+    }
+
+    /// The last data block is gone: the directory ends with the last one that is left.
+    fn trim_size(&mut self) -> Result<()> {
+        let mut end = self.data_blocks();
+        while end > 0 {
+            let (geo, (at, slot)) = (self.geo, self.free_place(end - 1));
+            let start = end - 1 - u32::try_from(slot).unwrap_or(0);
+            let mapped = self.fork.is_mapped(at)?;
+            let bytes = if mapped { self.fork.bytes(at)? } else { &[] };
+            let bests = Free::parse(bytes, geo).map_or(&[][..], |free| free.fbests);
+            let below = bests.get(..slot + 1).unwrap_or(bests);
+            let last = below.iter().rposition(|best| best.get() != NULLDATAOFF);
+            if let Some(last) = last {
+                end = start + u32::try_from(last).unwrap_or(0) + 1;
+                break;
+            }
+            end = start;
+        }
+        self.set_data_blocks(end.max(1));
+        Ok(())
+    }
+
+    // ---- to leaf form and back ---------------------------------------------------------------
+
+    /// Gives the table of free space blocks of its own. Answers the way to the leaf for `hash`.
+    pub(crate) fn leaf_to_node(&mut self, hash: u32) -> Result<Path> {
+        let (geo, root, (free, _)) = (self.geo, self.root(), self.free_place(0));
+        let bests = parse_leaf(self.fork.bytes(root)?, geo)?.lbests.to_vec();
+        leaf_edit::to_leafn(&mut self.fork.image(root)?);
+        self.fork.map(free)?;
+        let id = self.id(free)?;
+        free_edit::init(&mut self.fork.image(free)?, geo, id, 0, &bests);
+        self.room.known = false;
+        self.tree(|tree| tree.find(hash))
+    }
+
+    /// Puts the free index behind the entries of the only leaf, if that is so and it fits.
+    fn node_to_leaf(&mut self) -> Result<()> {
+        let (geo, root, (free, _)) = (self.geo, self.root(), self.free_place(0));
+        if da::magic(self.fork.bytes(root)?) != Some(Layout::V5.dir_leafn_magic) {
+            return Ok(());
+        }
+        let end = free.0 + u64::from(geo.dirblkfsbs());
+        if self.data_blocks() as usize > free_max(geo) || self.fork.end()?.0 > end {
+            return Ok(());
+        }
+        let bests = Free::parse(self.fork.bytes(free)?, geo).map_or(&[][..], |free| free.fbests);
+        let used = bests.iter().rposition(|best| best.get() != NULLDATAOFF);
+        let bests: Vec<U16> = bests.iter().take(used.map_or(0, |last| last + 1)).copied().collect();
+        let leaf = parse_leaf(self.fork.bytes(root)?, geo)?;
+        if !leaf_fits(&leaf, geo.dirblksize(), &bests) {
+            return Ok(());
+        }
+        leaf_edit::compact(&mut self.fork.image(root)?, geo);
+        leaf_edit::to_leaf1(&mut self.fork.image(root)?, geo, &bests);
+        self.fork.unmap(free)?;
+        *self.room = crate::dir::room::Room::default();
+        self.leaf_to_block()
+    }
+}
+
+/// True where the live entries of `leaf` and `bests` fit one block of `len` bytes, as a leaf1.
+fn leaf_fits(leaf: &Leaf<'_>, len: usize, bests: &[U16]) -> bool {
+    debug_assert_eq!(leaf.kind, Kind::LeafN);
+    let entries = leaf_edit::live_count(leaf) * 8;
+    Layout::V5.dir_leaf_header + entries + size_of_val(bests) + 4 <= len
+}

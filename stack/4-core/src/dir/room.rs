@@ -1,0 +1,146 @@
+//! Where a large directory has room: the free index, prepared for the question "which data block has
+//! so many bytes in one piece?".
+//!
+//! The free index is a plain list, and a directory of a million names has thousands of data blocks.
+//! [`Room`] holds the longest unused space of each as the leaves of a binary tree, whose inner nodes
+//! hold the longest below them: the first block that fits is found in the tree's height.
+//!
+//! 1. It is a guess. Transactions are undone without telling it, so whoever uses an answer looks at
+//!    the free index itself, and tells [`Room`] where it was wrong.
+//! 2. It errs on the side of room: what names take is noticed only when the guess turns out wrong.
+//!    So no room is forgotten.
+
+use std::collections::{BTreeSet, HashMap};
+
+use xfskit_trans::lock::{LockRank, RankedMutex};
+use xfskit_units::{DaBlock, Ino};
+
+/// Where one directory has room.
+#[derive(Debug, Default)]
+pub(crate) struct Room {
+    /// False until the free index was read.
+    pub(crate) known: bool,
+    /// The longest unused space in bytes: of data block `db` at `db + width`, below that the longer of
+    /// two. 0 where there is no such block.
+    longest: Vec<u16>,
+    /// Data blocks that the tree has room for, a power of two.
+    width: usize,
+    /// Blocks that could be made between those that exist.
+    holes: BTreeSet<u32>,
+    /// Every block of the hash tree's space before this one is in use.
+    pub(crate) tree_from: DaBlock,
+}
+
+impl Room {
+    /// Data block `db` has `best` bytes in one piece, or does not exist.
+    pub(crate) fn set(&mut self, db: u32, best: Option<u16>) {
+        match best {
+            Some(_) => self.holes.remove(&db),
+            None => self.holes.insert(db),
+        };
+        let index = db as usize;
+        if index >= self.width {
+            self.widen(index + 1);
+        }
+        let mut at = index + self.width;
+        self.longest[at] = best.unwrap_or(0);
+        while at > 1 {
+            at /= 2;
+            let longer = self.longest[2 * at].max(self.longest[2 * at + 1]);
+            if self.longest[at] == longer {
+                break;
+            }
+            self.longest[at] = longer;
+        }
+    }
+
+    fn widen(&mut self, blocks: usize) {
+        let width = blocks.next_power_of_two().max(64);
+        let mut longest = vec![0; 2 * width];
+        longest[width..width + self.width].copy_from_slice(&self.longest[self.width..]);
+        for at in (1..width).rev() {
+            longest[at] = longest[2 * at].max(longest[2 * at + 1]);
+        }
+        (self.longest, self.width) = (longest, width);
+    }
+
+    /// The first data block that has `need` bytes in one piece.
+    pub(crate) fn find(&self, need: usize) -> Option<u32> {
+        let fits = |at: usize| self.longest.get(at).is_some_and(|best| usize::from(*best) >= need);
+        let mut at = 1;
+        if !fits(at) {
+            return None;
+        }
+        while at < self.width {
+            at = if fits(2 * at) { 2 * at } else { 2 * at + 1 };
+        }
+        u32::try_from(at - self.width).ok()
+    }
+
+    /// The first place before data block `end` for a new one.
+    pub(crate) fn hole(&self, end: u32) -> Option<u32> {
+        self.holes.first().copied().filter(|db| *db < end)
+    }
+}
+
+/// The [`Room`] of the directories that changed last.
+#[derive(Debug)]
+pub(crate) struct Rooms {
+    shards: [RankedMutex<HashMap<Ino, Room>>; 16],
+}
+
+impl Default for Rooms {
+    fn default() -> Self {
+        Self { shards: std::array::from_fn(|_| RankedMutex::new(LockRank::Leaf, HashMap::new())) }
+    }
+}
+
+/// Directories of one shard whose room is remembered.
+const SHARD_MAX: usize = 64;
+
+impl Rooms {
+    fn shard(&self, ino: Ino) -> &RankedMutex<HashMap<Ino, Room>> {
+        // Directories of one group have neighbouring numbers.
+        &self.shards[(ino.0 ^ (ino.0 >> 8)) as usize % self.shards.len()]
+    }
+
+    /// What is known of the directory `ino`, whose lock the caller holds.
+    pub(crate) fn take(&self, ino: Ino) -> Room {
+        self.shard(ino).lock().remove(&ino).unwrap_or_default()
+    }
+
+    /// Remembers what is known.
+    pub(crate) fn put(&self, ino: Ino, room: Room) {
+        let mut shard = self.shard(ino).lock();
+        if shard.len() >= SHARD_MAX {
+            shard.clear();
+        }
+        shard.insert(ino, room);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_block_that_fits_is_found() {
+        let mut room = Room::default();
+        assert_eq!(room.find(8), None);
+        let best = |db: u32| u16::try_from(db * 7919 % 1000).unwrap();
+        for db in 0..1000 {
+            room.set(db, Some(best(db)));
+            for need in [1, 500, 990, 999, 1001] {
+                let first = (0..=db).find(|db| usize::from(best(*db)) >= need);
+                assert_eq!(room.find(need), first);
+            }
+        }
+        room.set(17, None);
+        room.set(5, None);
+        assert_eq!((room.hole(1000), room.hole(5)), (Some(5), None));
+        room.set(5, Some(4000));
+        assert_eq!((room.hole(1000), room.find(4000)), (Some(17), Some(5)));
+        room.set(5, Some(0));
+        assert_eq!(room.find(1001), None);
+    }
+}
