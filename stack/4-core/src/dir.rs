@@ -19,6 +19,7 @@ mod node;
 pub(crate) mod room;
 #[cfg(test)]
 pub(crate) mod testing;
+mod tx;
 
 use std::ops::ControlFlow;
 

@@ -10,6 +10,7 @@ use xfskit_format::{Corruption, Ctx, Expected, Location, Verdict, agf, agi};
 use xfskit_trans::{Buf, BufCache, BufMap, Engine};
 use xfskit_units::{AgNumber, ByteLen, ByteOffset, Geometry, Lsn};
 
+use crate::dir::room::Rooms;
 use crate::error::{Error, Result};
 use crate::recovery::{self, Replay};
 use crate::space::Hints;
@@ -47,6 +48,8 @@ pub struct Volume {
     log_head: Option<Lsn>,
     replay: Option<Replay>,
     faults: Vec<Corruption>,
+    /// Where large directories have room.
+    pub(crate) rooms: Rooms,
 }
 
 impl Volume {
@@ -85,6 +88,7 @@ impl Volume {
             log_head,
             replay,
             faults,
+            rooms: Rooms::default(),
         })
     }
 
@@ -108,6 +112,7 @@ impl Volume {
             log_head,
             replay: Some(replay),
             faults: vec![],
+            rooms: Rooms::default(),
         };
         writable::reset_quota(&volume)?;
         Ok(volume)

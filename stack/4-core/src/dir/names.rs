@@ -78,6 +78,7 @@ impl<F: DirFork> Names<'_, F> {
 
     /// Makes an empty directory below `parent`.
     pub(crate) fn init(&mut self, parent: Ino) {
+        *self.room = Room::default();
         self.fork.set_short(&dir::sf::empty(parent));
     }
 
@@ -276,8 +277,8 @@ impl<F: DirFork> Names<'_, F> {
     // ---- short form --------------------------------------------------------------------------
 
     fn sf(&self) -> Result<Sf<'_>> {
-        let sf = self.fork.short().and_then(|bytes| Sf::parse(bytes, self.geo));
-        sf.ok_or_else(|| self.ctx("directory", FileOff(0)).short("dir.sf.size", 0).into())
+        let bytes = self.fork.short().unwrap_or(&[]);
+        Ok(Sf::verify(bytes, &self.ctx("directory", FileOff(0)))?)
     }
 
     fn short_lookup(&self, name: &[u8]) -> Result<Option<What>> {
@@ -330,14 +331,13 @@ impl<F: DirFork> Names<'_, F> {
 
     /// Moves the names out of the inode, into a block.
     pub(crate) fn short_to_block(&mut self) -> Result<()> {
-        let first = FileOff(0);
+        let (geo, first) = (self.geo, FileOff(0));
         let bytes = self.fork.short().unwrap_or(&[]).to_vec();
+        let sf = Sf::verify(&bytes, &Ctx::new(geo, Location::of("directory").ino(self.ino)))?;
         self.fork.leave_inode();
         self.fork.map(first)?;
         self.set_data_blocks(1);
-        let (geo, id) = (self.geo, self.id(first)?);
-        let sf = Sf::parse(&bytes, geo);
-        let sf = sf.ok_or_else(|| self.ctx("directory", first).short("dir.sf.size", 0))?;
+        let id = self.id(first)?;
         block_edit::from_sf(&mut self.fork.image(first)?, geo, id, &sf);
         Ok(())
     }

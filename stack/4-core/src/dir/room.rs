@@ -32,6 +32,11 @@ pub(crate) struct Room {
 }
 
 impl Room {
+    /// True where it took work to learn what it knows.
+    fn is_worth_keeping(&self) -> bool {
+        self.known || self.tree_from != DaBlock(0)
+    }
+
     /// Data block `db` has `best` bytes in one piece, or does not exist.
     pub(crate) fn set(&mut self, db: u32, best: Option<u16>) {
         match best {
@@ -111,6 +116,9 @@ impl Rooms {
 
     /// Remembers what is known.
     pub(crate) fn put(&self, ino: Ino, room: Room) {
+        if !room.is_worth_keeping() {
+            return;
+        }
         let mut shard = self.shard(ino).lock();
         if shard.len() >= SHARD_MAX {
             shard.clear();

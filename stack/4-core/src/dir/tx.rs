@@ -1,0 +1,267 @@
+//! Directories in a transaction.
+//!
+//! The caller holds the directory's inode; its ILOCK is the lock of all its blocks. Times, change
+//! count and links of the directory are the caller's to set: here names change, and with them size and
+//! form of the fork.
+
+use xfskit_format::dir::data::Data;
+use xfskit_format::dir::free::Free;
+use xfskit_format::inode::{FileType, Format};
+use xfskit_format::{Ctx, Expected, Fork, Image, Layout, Location, Value, Verdict};
+use xfskit_trans::{BufMap, Handle, Home};
+use xfskit_units::{ByteLen, Daddr, FileOff, Geometry, Ino, Sectors};
+
+use crate::da;
+use crate::dir::fork::DirFork;
+use crate::dir::names::Names;
+use crate::error::Result;
+use crate::tx::{Tx, TxInode};
+
+impl<'v> Tx<'v> {
+    fn names<T>(
+        &mut self,
+        dir: TxInode,
+        work: impl FnOnce(&mut Names<'_, TxFork<'_, 'v>>) -> Result<T>,
+    ) -> Result<T> {
+        let volume = self.volume();
+        let mut room = volume.rooms.take(dir.ino);
+        let mut fork = TxFork { tx: self, dir, held: Vec::with_capacity(8) };
+        let (geo, ino) = (volume.geo(), dir.ino);
+        let answer = work(&mut Names { geo, ino, fork: &mut fork, room: &mut room })?;
+        volume.rooms.put(ino, room);
+        Ok(answer)
+    }
+
+    /// Makes the new inode `dir` an empty directory below `parent`. Links are the caller's: 2, and one
+    /// more for `parent`.
+    ///
+    /// # Errors
+    /// None; the answer is that of all operations of directories.
+    pub fn dir_init(&mut self, dir: TxInode, parent: Ino) -> Result<()> {
+        self.names(dir, |names| {
+            names.init(parent);
+            Ok(())
+        })
+    }
+
+    /// What `name`, which may be "." or "..", is in the directory `dir`, with this transaction's changes.
+    ///
+    /// # Errors
+    /// [`Error::Device`](crate::Error::Device), [`Error::Corrupt`](crate::Error::Corrupt).
+    pub fn dir_lookup(&mut self, dir: TxInode, name: &[u8]) -> Result<Option<(Ino, FileType)>> {
+        self.names(dir, |names| names.lookup(name))
+    }
+
+    /// Puts `name` into the directory `dir`.
+    ///
+    /// # Errors
+    /// [`Error::Exists`](crate::Error::Exists), [`Error::NoSpace`](crate::Error::NoSpace),
+    /// [`Error::Limit`](crate::Error::Limit) for a name that no directory can hold, and those of
+    /// [`dir_lookup`](Self::dir_lookup).
+    pub fn dir_create(
+        &mut self,
+        dir: TxInode,
+        name: &[u8],
+        ino: Ino,
+        ftype: FileType,
+    ) -> Result<()> {
+        self.names(dir, |names| names.create(name, (ino, ftype)))
+    }
+
+    /// Takes `name` out of the directory `dir`, and answers what it was.
+    ///
+    /// # Errors
+    /// [`Error::NoEntry`](crate::Error::NoEntry), and those of [`dir_lookup`](Self::dir_lookup).
+    pub fn dir_remove(&mut self, dir: TxInode, name: &[u8]) -> Result<(Ino, FileType)> {
+        self.names(dir, |names| names.remove(name))
+    }
+
+    /// Makes `name` of the directory `dir`, which may be "..", something else, and answers what it was.
+    ///
+    /// # Errors
+    /// [`Error::NoEntry`](crate::Error::NoEntry), and those of [`dir_create`](Self::dir_create).
+    pub fn dir_replace(
+        &mut self,
+        dir: TxInode,
+        name: &[u8],
+        ino: Ino,
+        ftype: FileType,
+    ) -> Result<(Ino, FileType)> {
+        self.names(dir, |names| names.replace(name, (ino, ftype)))
+    }
+
+    /// True where the directory `dir` holds no names but "." and "..".
+    ///
+    /// # Errors
+    /// As [`dir_lookup`](Self::dir_lookup).
+    pub fn dir_is_empty(&mut self, dir: TxInode) -> Result<bool> {
+        self.names(dir, |names| names.is_empty())
+    }
+
+    /// Moves a directory that stands in its inode to a block: attributes need the room.
+    ///
+    /// # Errors
+    /// As [`dir_create`](Self::dir_create).
+    pub fn dir_leave_inode(&mut self, dir: TxInode) -> Result<()> {
+        self.names(dir, |names| names.short_to_block())
+    }
+}
+
+/// A directory's inode and data fork in a transaction.
+#[derive(Debug)]
+struct TxFork<'t, 'v> {
+    tx: &'t mut Tx<'v>,
+    dir: TxInode,
+    /// Blocks that this operation has met.
+    held: Vec<(FileOff, Handle)>,
+}
+
+/// Judges the directory block at `ctx.at.fileoff`.
+fn verify(bytes: &[u8], ctx: &Ctx<'_>) -> Verdict {
+    let at = ctx.at.fileoff.map_or(0, |at| at.0);
+    if at < ctx.geo.dir_leafblk().0.into() {
+        Data::verify(bytes, ctx, None).map(drop)
+    } else if at < ctx.geo.dir_freeblk().0.into() {
+        da::verify_any(bytes, ctx, Fork::Data)
+    } else {
+        Free::verify(bytes, ctx).map(drop)
+    }
+}
+
+impl<'v> TxFork<'_, 'v> {
+    fn geo(&self) -> &'v Geometry {
+        self.tx.volume().geo()
+    }
+
+    fn at(&self, at: FileOff) -> Location {
+        Location::of("directory block").ino(self.dir.ino).fork(Fork::Data).fileoff(at)
+    }
+
+    /// Where the block at `at` lies; `None` where there is none.
+    fn lookup(&self, at: FileOff) -> Result<Option<BufMap>> {
+        self.tx.bmap_buf(self.dir, Fork::Data, at, self.geo().dirblkfsbs())
+    }
+
+    /// The same for a block that must be there.
+    fn mapped(&self, at: FileOff) -> Result<BufMap> {
+        let Some(map) = self.lookup(at)? else {
+            let want = Expected::Described("a mapped block".into());
+            let ctx = self.tx.volume().ctx(self.at(at));
+            return Err(ctx.fault("da.map", want, Value::Missing).into());
+        };
+        Ok(map)
+    }
+
+    fn held(&self, at: FileOff) -> Option<Handle> {
+        self.held.iter().find(|(held, _)| *held == at).map(|(_, handle)| *handle)
+    }
+
+    /// The block at `at`, held to the end of the transaction.
+    fn hold(&mut self, at: FileOff) -> Result<Handle> {
+        if let Some(handle) = self.held(at) {
+            return Ok(handle);
+        }
+        let map = self.mapped(at)?;
+        let (daddr, _) = map.first();
+        let place = self.at(at).daddr(daddr, Sectors(map.byte_len() as u64 / 512));
+        let ctx = self.tx.volume().ctx(place);
+        let handle = self.tx.read(&map, None, &ctx, &verify)?;
+        self.held.push((at, handle));
+        Ok(handle)
+    }
+}
+
+impl DirFork for TxFork<'_, '_> {
+    fn short(&self) -> Option<&[u8]> {
+        let core = self.tx.core(self.dir);
+        if core.fork_format(Fork::Data) != Some(Format::Local) {
+            return None;
+        }
+        let size = usize::try_from(core.size().0).unwrap_or(usize::MAX);
+        Some(core.data_fork().get(..size).unwrap_or(&[]))
+    }
+
+    fn set_short(&mut self, bytes: &[u8]) {
+        let old = self.short().map_or(self.room(), <[u8]>::len);
+        let start = Layout::V5.inode_core;
+        let mut image = self.tx.image(self.dir.handle);
+        image.edit(start..start + bytes.len()).copy_from_slice(bytes);
+        if old > bytes.len() {
+            image.zero(start + bytes.len()..start + old);
+        }
+        self.tx.set_format(self.dir, Format::Local as u8);
+        self.set_size(bytes.len() as u64);
+    }
+
+    fn leave_inode(&mut self) {
+        let (start, room) = (Layout::V5.inode_core, self.room());
+        self.tx.image(self.dir.handle).zero(start..start + room);
+        self.tx.set_format(self.dir, Format::Extents as u8);
+    }
+
+    fn room(&self) -> usize {
+        self.tx.core(self.dir).data_fork().len()
+    }
+
+    fn size(&self) -> u64 {
+        self.tx.core(self.dir).size().0
+    }
+
+    fn set_size(&mut self, size: u64) {
+        self.tx.set_size(self.dir, ByteLen(size));
+    }
+
+    fn bytes(&mut self, at: FileOff) -> Result<&[u8]> {
+        let handle = self.hold(at)?;
+        Ok(self.tx.bytes(handle))
+    }
+
+    fn image(&mut self, at: FileOff) -> Result<impl Image + '_> {
+        let handle = self.hold(at)?;
+        Ok(self.tx.image(handle))
+    }
+
+    fn is_mapped(&mut self, at: FileOff) -> Result<bool> {
+        Ok(self.held(at).is_some() || self.lookup(at)?.is_some())
+    }
+
+    fn daddr(&mut self, at: FileOff) -> Result<Daddr> {
+        let handle = self.hold(at)?;
+        match self.tx.object(handle).home() {
+            Home::Block(map) => Ok(map.first().0),
+            Home::Inode { cluster: (daddr, _), .. } => Ok(*daddr),
+        }
+    }
+
+    fn end(&mut self) -> Result<FileOff> {
+        self.tx.bmap_end(self.dir, Fork::Data)
+    }
+
+    fn map(&mut self, at: FileOff) -> Result<()> {
+        let blocks = self.geo().dirblkfsbs();
+        let ctx = self.tx.volume().ctx(self.at(at));
+        ctx.require("da.map", self.lookup(at)?.is_none(), "a hole", "a block")?;
+        let (mut next, end) = (at, at.saturating_add(blocks.into()));
+        while let Some(left) = end.since(next).filter(|left| *left > 0) {
+            let left = u32::try_from(left).unwrap_or(blocks);
+            let (_, len) = self.tx.bmap_alloc(self.dir, Fork::Data, next, left, None)?;
+            next = next.saturating_add(len.0.into());
+        }
+        let map = self.mapped(at)?;
+        let handle = self.tx.fresh(&map)?;
+        self.held.push((at, handle));
+        Ok(())
+    }
+
+    fn unmap(&mut self, at: FileOff) -> Result<()> {
+        match self.held(at) {
+            Some(handle) => self.tx.invalidate(handle),
+            None => {
+                let map = self.mapped(at)?;
+                self.tx.invalidate_at(&map)?;
+            }
+        }
+        self.held.retain(|(held, _)| *held != at);
+        self.tx.bunmap(self.dir, Fork::Data, at, self.geo().dirblkfsbs().into())
+    }
+}
