@@ -1,15 +1,16 @@
 //! Everything decided.
 
+use xfskit_format::timestamp::{SEC_MAX_BIGTIME, SEC_MAX_LEGACY, SEC_MIN};
 use xfskit_mkfs::Plan;
 use xfskit_mkfs::group::{Group, Totals};
-use xfskit_units::FsBlock;
+use xfskit_units::{ByteLen, FsBlock};
 
 use super::BuildError;
 use super::anatomy::{Anatomy, Makings};
 use super::census::Census;
 use super::groups::Owners;
 use super::space::{Run, Space};
-use crate::source::{Kind, Tree};
+use crate::source::{Kind, NodeId, Tree};
 
 /// A volume with a tree in it, decided to the last byte but the contents of files.
 #[derive(Debug)]
@@ -106,6 +107,11 @@ impl<'a> Blueprint<'a> {
         self.census.order.len() as u64
     }
 
+    /// Size of the volume.
+    pub fn data_bytes(&self) -> ByteLen {
+        self.plan.geometry.data_bytes()
+    }
+
     /// Bytes that users of the finished volume will find free.
     pub fn free_bytes(&self) -> u64 {
         self.free
@@ -141,10 +147,9 @@ impl Placed {
 
 /// Times that the volume cannot express.
 fn notes(tree: &Tree, plan: &Plan) -> Vec<String> {
-    use xfskit_format::timestamp::{SEC_MAX_BIGTIME, SEC_MAX_LEGACY, SEC_MIN};
     let bigtime = plan.geometry.features.bigtime();
     let range = SEC_MIN..=if bigtime { SEC_MAX_BIGTIME } else { SEC_MAX_LEGACY };
-    let out = |id: &crate::source::NodeId| {
+    let out = |id: &NodeId| {
         let node = tree.node(*id);
         let meta = node.meta;
         !matches!(node.kind, Kind::HardLink(_))

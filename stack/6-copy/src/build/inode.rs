@@ -22,6 +22,14 @@ pub(super) fn free(bytes: &mut [u8], plan: &Plan, ino: Ino) {
     inode::template(bytes, &plan.geometry, ino, generation(plan, ino));
 }
 
+/// Gives inode `ino`, made with another, its generation.
+pub(super) fn set_generation(bytes: &mut [u8], plan: &Plan, ino: Ino) {
+    if let Some(inode) = InodeMut::new(bytes) {
+        inode.core.core.generation = generation(plan, ino).into();
+    }
+    inode::stamp(bytes);
+}
+
 /// Lays out over `bytes` the inode of `anatomy`.
 pub(super) fn fill(bytes: &mut [u8], makings: Makings<'_>, anatomy: &Anatomy<'_>) {
     let geo = makings.geo();

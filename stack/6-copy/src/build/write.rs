@@ -12,9 +12,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use xfskit_block::BlockDevice;
-use xfskit_mkfs::inodes;
 use xfskit_mkfs::write::{begin, finish, write_groups};
-use xfskit_units::{AgNumber, ByteOffset, Geometry, index};
+use xfskit_mkfs::{Plan, inodes};
+use xfskit_units::{AgBlock, AgNumber, ByteOffset, Geometry, Ino, index};
 
 use super::blueprint::Blueprint;
 use super::census::REALTIME_INODES;
@@ -175,9 +175,7 @@ impl Table {
         let geo = &plan.geometry;
         let group = &census.groups[stretch.agno.0 as usize];
         let chunks = group.chunks.map_or((0, 0), |chunks| (chunks.start.0, chunks.end()));
-        let block = |agbno: u32| {
-            geo.agino_to_ino(stretch.agno, geo.agb_to_agino(xfskit_units::AgBlock(agbno))).0
-        };
+        let block = |agbno: u32| geo.agino_to_ino(stretch.agno, geo.agb_to_agino(AgBlock(agbno))).0;
         let first = if stretch.places.start == group.first {
             block(chunks.0)
         } else {
@@ -192,18 +190,23 @@ impl Table {
         };
         let free = behind.max(first);
         for ino in free..end {
-            inode::free(table.inode(geo, ino), plan, xfskit_units::Ino(ino));
+            inode::free(table.inode(geo, ino), plan, Ino(ino));
         }
         if first == geo.rootino.0 {
-            table.add_realtime(geo, &inodes::first_chunk(plan));
+            table.add_realtime(plan);
         }
         table
     }
 
     /// The two inodes behind the root directory are those that mkfs makes.
-    fn add_realtime(&mut self, geo: &Geometry, chunk: &[u8]) {
-        let range = geo.inodesize()..(1 + REALTIME_INODES as usize) * geo.inodesize();
-        self.bytes[range.clone()].copy_from_slice(&chunk[range]);
+    fn add_realtime(&mut self, plan: &Plan) {
+        let (geo, chunk) = (&plan.geometry, inodes::first_chunk(plan));
+        for number in 1..=u64::from(REALTIME_INODES) {
+            let ino = Ino(geo.rootino.0 + number);
+            let bytes = self.inode(geo, ino.0);
+            bytes.copy_from_slice(&chunk[index(number) << geo.inodelog..][..geo.inodesize()]);
+            inode::set_generation(bytes, plan, ino);
+        }
     }
 
     fn inode(&mut self, geo: &Geometry, ino: u64) -> &mut [u8] {
@@ -211,6 +214,6 @@ impl Table {
     }
 
     fn at(&self, geo: &Geometry) -> ByteOffset {
-        geo.ino_to_byte(xfskit_units::Ino(self.first)).unwrap_or_default()
+        geo.ino_to_byte(Ino(self.first)).unwrap_or_default()
     }
 }
