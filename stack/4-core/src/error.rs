@@ -48,6 +48,9 @@ pub enum Error {
     /// The name exists already.
     #[error("the name exists")]
     Exists,
+    /// The directory has entries.
+    #[error("the directory is not empty")]
+    NotEmpty,
     /// No such name.
     #[error("no such name")]
     NoEntry,

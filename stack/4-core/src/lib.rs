@@ -31,6 +31,7 @@ mod da;
 pub mod dir;
 pub mod error;
 pub mod file;
+mod ialloc;
 pub mod icore;
 pub mod inode;
 pub mod parent;

@@ -12,6 +12,7 @@ use xfskit_units::{AgNumber, ByteLen, ByteOffset, Geometry, Lsn};
 
 use crate::dir::room::Rooms;
 use crate::error::{Error, Result};
+use crate::ialloc::Rotor;
 use crate::recovery::{self, Replay};
 use crate::space::Hints;
 use crate::writable;
@@ -45,6 +46,8 @@ pub struct Volume {
     pub(crate) engine: Option<Box<Engine>>,
     /// Where free space is, roughly; of a volume that is open for writing.
     pub(crate) space: Hints,
+    /// Where the next directory goes.
+    pub(crate) rotor: Rotor,
     log_head: Option<Lsn>,
     replay: Option<Replay>,
     faults: Vec<Corruption>,
@@ -85,6 +88,7 @@ impl Volume {
             cache,
             engine: None,
             space: Hints::default(),
+            rotor: Rotor::default(),
             log_head,
             replay,
             faults,
@@ -109,13 +113,23 @@ impl Volume {
             cache,
             engine: Some(Box::new(engine)),
             space,
+            rotor: Rotor::default(),
             log_head,
             replay: Some(replay),
             faults: vec![],
             rooms: Rooms::default(),
         };
         writable::reset_quota(&volume)?;
+        volume.inactivate_orphans()?;
         Ok(volume)
+    }
+
+    /// All changes so far become durable.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`], [`Error::Trans`] where the volume was shut down, or is by this.
+    pub fn sync(&self) -> Result<()> {
+        Ok(self.engine()?.checkpoint()?)
     }
 
     /// All changes become durable and go in place, the counters go into the superblock, and the journal

@@ -38,6 +38,12 @@ pub enum Error {
         /// The path as it was given.
         path: String,
     },
+    /// A name that no entry can have: empty, `.` or `..`, with a slash or a zero byte in it.
+    #[error("{name:?} cannot be the name of a file")]
+    BadName {
+        /// The name.
+        name: String,
+    },
     /// A path that does not begin with `/`.
     #[error("{path:?} is not absolute: paths inside a volume begin with /")]
     NotAbsolute {
@@ -62,7 +68,12 @@ impl Error {
     pub fn errno(&self) -> i32 {
         use xfskit_core::Error as Core;
         let errno = match self {
-            Self::NotFound { .. } => Errno::NOENT,
+            Self::NotFound { .. } | Self::Core(Core::Missing(_) | Core::NoEntry) => Errno::NOENT,
+            Self::BadName { .. } | Self::Core(Core::Limit(_)) => Errno::INVAL,
+            Self::Core(Core::Exists) => Errno::EXIST,
+            Self::Core(Core::NotEmpty) => Errno::NOTEMPTY,
+            Self::Core(Core::NoSpace(_) | Core::Settle) => Errno::NOSPC,
+            Self::Core(Core::ReadOnly) => Errno::ROFS,
             Self::NotDirectory { .. } | Self::Core(Core::NotDirectory(_)) => Errno::NOTDIR,
             Self::IsDirectory { .. } => Errno::ISDIR,
             Self::Loop { .. } => Errno::LOOP,
@@ -71,7 +82,6 @@ impl Error {
                 Errno::INVAL
             }
             Self::Core(Core::NoInode(_)) => Errno::STALE,
-            Self::Core(Core::Missing(_)) => Errno::NOENT,
             Self::Core(Core::Unsupported(_)) => Errno::OPNOTSUPP,
             Self::DirTwice { .. } | Self::Core(Core::Corrupt(_) | Core::Superblock(_)) => {
                 Errno::UCLEAN

@@ -6,8 +6,12 @@ use serde::Serialize;
 use xfskit_core::{Inode, Volume};
 use xfskit_format::Fork;
 use xfskit_format::inode::FileType;
+use xfskit_format::timestamp::Timestamp;
+use xfskit_trans::lock::{LockRank, RankedMutex};
 use xfskit_units::{Daddr, FileOff, Ino, Sectors};
 
+use crate::change::Clock;
+use crate::change::hold::Holds;
 use crate::{Error, Result};
 
 /// Blocks of one directory announced to the device ahead of reading it, at most.
@@ -16,7 +20,12 @@ const DIR_AHEAD: u64 = 64;
 /// A volume as a filesystem. Shared by all threads.
 #[derive(Debug)]
 pub struct Fs {
-    volume: Volume,
+    pub(crate) volume: Volume,
+    pub(crate) clock: Clock,
+    /// Inodes that somebody has open.
+    pub(crate) held: Holds,
+    /// Directories are moved one at a time. Taken before any inode; rank [`LockRank::Io`].
+    pub(crate) moves: RankedMutex<()>,
 }
 
 /// One name in a directory.
@@ -54,7 +63,29 @@ pub struct Portion {
 impl Fs {
     /// The filesystem on `volume`.
     pub fn new(volume: Volume) -> Self {
-        Self { volume }
+        Self::with_clock(volume, Clock::fixed(Timestamp::EPOCH))
+    }
+
+    /// The filesystem on `volume`, whose changes are dated by `clock`.
+    pub fn with_clock(volume: Volume, clock: Clock) -> Self {
+        let moves = RankedMutex::new(LockRank::Io, ());
+        Self { volume, clock, held: Holds::default(), moves }
+    }
+
+    /// All changes so far become durable.
+    ///
+    /// # Errors
+    /// Where the volume is open for reading only, or was shut down, or is by this.
+    pub fn sync(&self) -> Result<()> {
+        Ok(self.volume.sync()?)
+    }
+
+    /// All changes become durable and go in place, and the journal is marked clean.
+    ///
+    /// # Errors
+    /// As [`sync`](Self::sync).
+    pub fn close(self) -> Result<()> {
+        Ok(self.volume.close()?)
     }
 
     /// The volume below.

@@ -1,7 +1,7 @@
 //! Floor 5: what programs ask of a filesystem.
 //!
-//! [`Fs`] is a [`Volume`](xfskit_core::Volume) seen through paths, names and bytes. Everything here
-//! reads; damage in one place is told with its path and does not hide the rest.
+//! [`Fs`] is a [`Volume`](xfskit_core::Volume) seen through paths, names and bytes. Damage
+//! in one place is told with its path and does not hide the rest; a change happens as a whole or not at all.
 //!
 //! | read in this order | what |
 //! | --- | --- |
@@ -11,8 +11,10 @@
 //! | [`walk`] | a tree entry by entry, sorted |
 //! | [`sweep`] | a tree as fast as the device gives it, in the order of the disk |
 //! | [`content`] | where content lies, and reading it |
+//! | [`change`] | names, links, owners, times and attributes changed |
 //! | [`error`] | what can go wrong, and the errno of each |
 
+pub mod change;
 pub mod content;
 pub mod error;
 pub mod fs;
@@ -20,7 +22,13 @@ pub mod path;
 pub mod stat;
 pub mod sweep;
 pub mod walk;
+mod xattr;
 
+pub use change::Clock;
+pub use change::hold::Hold;
+pub use change::make::NewNode;
+pub use change::rename::RenameMode;
+pub use change::set::SetAttr;
 pub use content::{FileMap, Piece, ReadAhead, ReadError};
 pub use error::{Error, Result};
 pub use fs::{Entry, Fs, Xattr};
@@ -29,6 +37,7 @@ pub use stat::Stat;
 pub use sweep::{Child, Visitor};
 pub use walk::{Walk, WalkEntry, WalkFault};
 pub use xfskit_core::Inode;
+pub use xfskit_core::attr::change::SetMode;
 pub use xfskit_format::inode::FileType;
 pub use xfskit_format::timestamp::Timestamp;
 pub use xfskit_units::Ino;

@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 
 use xfskit_core::Inode;
 use xfskit_format::inode::FileType;
+use xfskit_units::Ino;
 
 use crate::{Error, Fs, Result};
 
@@ -79,6 +80,24 @@ impl Fs {
             return Err(Error::NotDirectory { path: shown(path) });
         }
         Ok(inode)
+    }
+
+    /// The directory that the last name of `path` is, or would be, in, and that name. Symbolic links before
+    /// it are followed.
+    ///
+    /// # Errors
+    /// As [`resolve`](Self::resolve); and [`Error::BadName`] where the last name is none.
+    pub fn resolve_parent(&self, path: &[u8]) -> Result<(Ino, Vec<u8>)> {
+        let Some(name) = components(path).next_back() else {
+            return Err(Error::BadName { name: shown(path) });
+        };
+        crate::change::check_name(name)?;
+        let trimmed = path.len() - path.iter().rev().take_while(|&&b| b == b'/').count();
+        let dir = self.resolve(&path[..trimmed - name.len()], Follow::Yes)?;
+        if !dir.core().is_dir() {
+            return Err(Error::NotDirectory { path: shown(&path[..trimmed - name.len()]) });
+        }
+        Ok((dir.ino(), name.to_vec()))
     }
 }
 

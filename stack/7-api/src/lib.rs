@@ -2,7 +2,7 @@
 //!
 //! Everything that the command `xfskit` does is here for programs. Targets are named as on the
 //! command line: a file, a block device, `IMAGE#p2`, `IMAGE#lv:vg/root`, `mem:SIZE`. Opening and
-//! reading never write to a target.
+//! reading never write to a target, unless it is opened for writing.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), xfskit::Error> {
@@ -52,6 +52,7 @@ pub use xfskit_units as units;
 pub use xfskit_vfs as vfs;
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use block::{BlockDevice, OpenMode};
 use target::Target;
@@ -82,13 +83,15 @@ pub type Result<T> = std::result::Result<T, Error>;
 pub struct OpenOptions {
     /// Replay a dirty journal, in memory. On unless turned off.
     pub recovery: bool,
+    /// Changes are wanted: a dirty journal is replayed onto the target itself. Off unless turned on.
+    pub write: bool,
     /// The target with the journal, for a volume with an external log.
     pub log: Option<String>,
 }
 
 impl Default for OpenOptions {
     fn default() -> Self {
-        Self { recovery: true, log: None }
+        Self { recovery: true, write: false, log: None }
     }
 }
 
@@ -99,9 +102,10 @@ impl OpenOptions {
     /// [`Error::Target`] where there is no such device, [`Error::Volume`] where it holds no volume
     /// that can be read.
     pub fn open(&self, name: &str) -> Result<Volume> {
-        let device = target::open(&Target::parse(name)?, OpenMode::ReadOnly)?;
+        let mode = if self.write { OpenMode::ReadWrite } else { OpenMode::ReadOnly };
+        let device = target::open(&Target::parse(name)?, mode)?;
         let log_dev = match &self.log {
-            Some(log) => Some(target::open_unchecked(&Target::parse(log)?, OpenMode::ReadOnly)?),
+            Some(log) => Some(target::open_unchecked(&Target::parse(log)?, mode)?),
             None => None,
         };
         self.open_device(device, log_dev)
@@ -116,8 +120,9 @@ impl OpenOptions {
         device: Arc<dyn BlockDevice>,
         log_dev: Option<Arc<dyn BlockDevice>>,
     ) -> Result<Volume> {
-        let options = core::OpenOptions { recovery: self.recovery, log_dev, ..Default::default() };
-        Ok(Volume { fs: Fs::new(core::Volume::open(device, &options)?) })
+        let (recovery, write) = (self.recovery, self.write);
+        let options = core::OpenOptions { recovery, write, log_dev, ..Default::default() };
+        Ok(Volume { fs: Fs::with_clock(core::Volume::open(device, &options)?, system_clock()) })
     }
 }
 
@@ -127,6 +132,24 @@ impl OpenOptions {
 /// As [`OpenOptions::open`].
 pub fn open(name: &str) -> Result<Volume> {
     OpenOptions::default().open(name)
+}
+
+/// Opens the volume on the target `name` for reading and writing. [`Volume::close`] it when done: changes are
+/// durable only then, or after [`Volume::sync`].
+///
+/// # Errors
+/// As [`OpenOptions::open`]; what cannot be written refuses before anything is changed.
+pub fn open_for_writing(name: &str) -> Result<Volume> {
+    OpenOptions { write: true, ..OpenOptions::default() }.open(name)
+}
+
+/// The time of this machine.
+fn system_clock() -> vfs::Clock {
+    vfs::Clock::new(|| {
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let sec = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
+        vfs::Timestamp { sec, nsec: since.subsec_nanos() }
+    })
 }
 
 /// A volume, by paths. Paths are absolute; they need not be UTF-8.
@@ -215,5 +238,51 @@ impl Volume {
     pub fn walk(&self, path: impl AsRef<[u8]>) -> Result<Walk<'_>> {
         let inode = self.fs.resolve(path.as_ref(), Follow::Yes)?;
         Ok(self.fs.walk(path.as_ref(), inode, usize::MAX))
+    }
+
+    /// Makes what `new` says at `path`, whose directory exists.
+    ///
+    /// # Errors
+    /// Where something is there already, there is no such directory, or the volume is full.
+    pub fn make(&self, path: impl AsRef<[u8]>, new: &vfs::NewNode) -> Result<units::Ino> {
+        let (dir, name) = self.fs.resolve_parent(path.as_ref())?;
+        Ok(self.fs.make(dir, &name, new)?)
+    }
+
+    /// Removes the name `path`: of a file, or of an empty directory.
+    ///
+    /// # Errors
+    /// Where there is none, or it is that of a directory with entries.
+    pub fn remove(&self, path: impl AsRef<[u8]>) -> Result<()> {
+        let (dir, name) = self.fs.resolve_parent(path.as_ref())?;
+        let is_dir = self.fs.resolve(path.as_ref(), Follow::No)?.core().is_dir();
+        Ok(if is_dir { self.fs.rmdir(dir, &name)? } else { self.fs.unlink(dir, &name)? })
+    }
+
+    /// Gives what is at `from` the name `to`; what is there is replaced.
+    ///
+    /// # Errors
+    /// As [`Fs::rename`].
+    pub fn rename(&self, from: impl AsRef<[u8]>, to: impl AsRef<[u8]>) -> Result<()> {
+        let (from_dir, from_name) = self.fs.resolve_parent(from.as_ref())?;
+        let (to_dir, to_name) = self.fs.resolve_parent(to.as_ref())?;
+        let mode = vfs::RenameMode::Replace;
+        Ok(self.fs.rename(from_dir, &from_name, to_dir, &to_name, mode)?)
+    }
+
+    /// All changes so far become durable.
+    ///
+    /// # Errors
+    /// Where the volume is open for reading only, or cannot be written any more.
+    pub fn sync(&self) -> Result<()> {
+        Ok(self.fs.sync()?)
+    }
+
+    /// All changes become durable, and the volume is left clean.
+    ///
+    /// # Errors
+    /// As [`sync`](Self::sync).
+    pub fn close(self) -> Result<()> {
+        Ok(self.fs.close()?)
     }
 }

@@ -75,7 +75,7 @@ pub(crate) fn volume(target: &grammar::Target, out: &Out) -> Result<Volume, Fail
     let name = target.name.as_str();
     let device = device(name)?;
     let log = target.logdev.as_deref().map(device_whole).transpose()?;
-    let options = OpenOptions { recovery: !target.norecovery, log: None };
+    let options = OpenOptions { recovery: !target.norecovery, ..OpenOptions::default() };
     let volume = options.open_device(device, log).map_err(|error| match error {
         xfskit::Error::Target(error) => target_failure(name, &error),
         xfskit::Error::Volume(error) => open_failure(name, &error),

@@ -1,0 +1,162 @@
+//! Inodes made and given back.
+//!
+//! A group's inodes are guarded by its AGI. They come in chunks of 64, of which the inobt has a record each and
+//! the finobt a copy of those with free inodes. A new inode is taken near its directory; where the
+//! group has none free, a chunk is made; a chunk whose last inode goes is given back.
+//!
+//! | module | what |
+//! | --- | --- |
+//! | [`group`] | which group a new inode goes to |
+//! | [`chunk`] | chunks made, whole or sparse, and given back |
+//! | [`inactivate`] | inodes without a name given back, piece by piece |
+//! | [`records`] | the records of both trees, kept alike |
+//! | [`unlinked`] | lists of inodes without a name that are still needed |
+
+mod chunk;
+mod group;
+mod inactivate;
+mod records;
+mod unlinked;
+
+pub(crate) use group::Rotor;
+
+use std::mem::offset_of;
+
+use xfskit_format::agi::Agi;
+use xfskit_format::inobt::Chunk;
+use xfskit_format::{Image, agi, inode};
+use xfskit_trans::Handle;
+use xfskit_units::{AgIno, AgNumber, Ino};
+use zerocopy::FromBytes;
+use zerocopy::big_endian::U32;
+
+use crate::error::{Error, Result};
+use crate::icore::NewInode;
+use crate::tx::{Tx, TxInode};
+
+/// A group whose inodes a transaction changes: its AGI, held.
+#[derive(Clone, Copy, Debug)]
+struct Group {
+    agno: AgNumber,
+    agi: Handle,
+}
+
+impl Group {
+    fn lock(tx: &mut Tx<'_>, agno: AgNumber) -> Result<Self> {
+        Ok(Self { agno, agi: tx.agi(agno)? })
+    }
+
+    fn header<'t>(&self, tx: &'t Tx<'_>) -> Result<&'t Agi> {
+        let header = Agi::ref_from_prefix(tx.bytes(self.agi)).ok().map(|(agi, _)| agi);
+        header.ok_or_else(|| Error::Unsupported("a short AGI".into()))
+    }
+
+    /// Adds to the group's counters, and to the superblock's.
+    fn count(&self, tx: &mut Tx<'_>, inodes: i64, free: i64) -> Result<()> {
+        let agi = self.header(tx)?;
+        let add = |old: u32, more: i64| u32::try_from(i64::from(old).saturating_add(more));
+        let (Ok(count), Ok(freecount)) =
+            (add(agi.count.get(), inodes), add(agi.freecount.get(), free))
+        else {
+            let ctx = tx.volume().ctx(agi::location(tx.volume().geo(), self.agno));
+            let found = agi.freecount.get();
+            return Ok(ctx.require("agi.freecount", false, "what the trees add up to", found)?);
+        };
+        let mut image = tx.image(self.agi);
+        if inodes != 0 {
+            image.put(offset_of!(Agi, count), &U32::new(count));
+        }
+        image.put(offset_of!(Agi, freecount), &U32::new(freecount));
+        tx.delta.icount += inodes;
+        tx.delta.ifree += free;
+        Ok(())
+    }
+}
+
+impl Tx<'_> {
+    /// A new inode with the core of `new`, near `parent`: a directory goes to the next group in turn, all
+    /// else to the group of its directory. Its forks are empty.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`] where there is no inode and no room for more; [`Error::Settle`];
+    /// [`Error::Device`], [`Error::Corrupt`].
+    pub fn ialloc(&mut self, parent: Ino, new: &NewInode) -> Result<TxInode> {
+        let mut settle = false;
+        for agno in group::candidates(self.volume(), parent, new.mode) {
+            match self.ialloc_in(agno, parent, new) {
+                Ok(Some(inode)) => return Ok(inode),
+                Ok(None) => {}
+                Err(Error::Settle) => settle = true,
+                Err(error) => return Err(error),
+            }
+        }
+        Err(if settle { Error::Settle } else { Error::NoSpace("inodes") })
+    }
+
+    fn ialloc_in(
+        &mut self,
+        agno: AgNumber,
+        parent: Ino,
+        new: &NewInode,
+    ) -> Result<Option<TxInode>> {
+        let group = Group::lock(self, agno)?;
+        if group.header(self)?.freecount.get() == 0 {
+            let generation = new.now.nsec.rotate_left(7) ^ agno.0;
+            if !chunk::make(self, group, generation)? {
+                return Ok(None);
+            }
+        }
+        let Some(chunk) = records::with_free(self, group, near(self, agno, parent))? else {
+            return Ok(None);
+        };
+        let index = (chunk.free & chunk.present()).trailing_zeros();
+        let agino = AgIno(chunk.startino.0.saturating_add(index));
+        let taken =
+            Chunk { free: chunk.free & !(1 << index), freecount: chunk.freecount - 1, ..chunk };
+        records::update(self, group, &chunk, &taken)?;
+        group.count(self, 0, -1)?;
+        let inode = self.iget_any(self.volume().geo().agino_to_ino(agno, agino), true)?;
+        if !self.core(inode).is_free() {
+            let geo = self.volume().geo();
+            let ctx = self.volume().ctx(inode::location(geo, inode.ino));
+            let found = self.core(inode).mode();
+            ctx.require("inode.mode", false, "0: the inode btree says that it is free", found)?;
+        }
+        self.init_core(inode, new);
+        Ok(Some(inode))
+    }
+
+    /// Gives inode `inode` back, whose forks are empty by now and which is on no list.
+    ///
+    /// # Errors
+    /// [`Error::Device`], [`Error::Corrupt`].
+    pub fn ifree(&mut self, inode: TxInode) -> Result<()> {
+        let geo = self.volume().geo();
+        let (agno, agino) = geo.ino_split(inode.ino).ok_or(Error::NoInode(inode.ino))?;
+        let group = Group::lock(self, agno)?;
+        let chunk = records::covering(self, group, agino)?;
+        let bit = 1 << agino.0.wrapping_sub(chunk.startino.0);
+        let freed = Chunk { free: chunk.free | bit, freecount: chunk.freecount + 1, ..chunk };
+        self.clear_core(inode);
+        if freed.freecount == freed.count
+            && geo.inopblock() <= 64
+            && !self.is_root_chunk(agno, &freed)
+        {
+            return chunk::give_back(self, group, &chunk);
+        }
+        records::update(self, group, &chunk, &freed)?;
+        group.count(self, 0, 1)
+    }
+
+    /// The chunk with the root directory is never given back: it is never all free.
+    fn is_root_chunk(&self, agno: AgNumber, chunk: &Chunk) -> bool {
+        let first = self.volume().geo().agino_to_ino(agno, chunk.startino).0;
+        (first..first + 64).contains(&self.volume().geo().rootino.0)
+    }
+}
+
+/// Where to look for a free inode in group `agno`: at the directory, if it is there, else at the newest
+/// chunk.
+fn near(tx: &Tx<'_>, agno: AgNumber, parent: Ino) -> Option<AgIno> {
+    tx.volume().geo().ino_split(parent).filter(|(group, _)| *group == agno).map(|(_, agino)| agino)
+}

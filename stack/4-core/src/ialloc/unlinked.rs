@@ -1,0 +1,108 @@
+//! Unlinked lists: inodes without a name that are still needed, because somebody has them open or because
+//! giving them back takes more than one transaction. After a crash recovery finds them here.
+//!
+//! Each group has 64 lists, by inode number modulo 64, singly linked: the AGI has the heads, each inode its
+//! successor.
+
+use std::mem::offset_of;
+
+use xfskit_format::agi::Agi;
+use xfskit_format::{Expected, Image};
+use xfskit_units::{AgIno, AgNumber};
+use zerocopy::big_endian::U32;
+
+use super::Group;
+use crate::error::{Error, Result};
+use crate::tx::{Tx, TxInode};
+
+/// Lists of a group.
+const LISTS: u32 = 64;
+
+impl Tx<'_> {
+    /// Puts `inode`, which lost its last name, on its unlinked list.
+    ///
+    /// # Errors
+    /// [`Error::Device`], [`Error::Corrupt`].
+    pub fn add_unlinked(&mut self, inode: TxInode) -> Result<()> {
+        let (group, agino) = self.list_of(inode)?;
+        let head = self.list_head(group, agino)?;
+        if head.is_some() {
+            self.set_next_unlinked(inode, head);
+        }
+        self.set_list_head(group, agino, Some(agino));
+        Ok(())
+    }
+
+    /// Takes `inode` off its unlinked list: it got a name, or is given back.
+    ///
+    /// # Errors
+    /// [`Error::Device`], [`Error::Corrupt`] where it is not on the list.
+    pub fn remove_unlinked(&mut self, inode: TxInode) -> Result<()> {
+        let (group, agino) = self.list_of(inode)?;
+        let next = self.core(inode).next_unlinked();
+        let head = self.list_head(group, agino)?;
+        if head == Some(agino) {
+            self.set_list_head(group, agino, next);
+        } else {
+            let before = self.before_on_list(group, head, agino)?;
+            self.set_next_unlinked(before, next);
+        }
+        if next.is_some() {
+            self.set_next_unlinked(inode, None);
+        }
+        Ok(())
+    }
+
+    /// The heads of all lists of group `agno`.
+    ///
+    /// # Errors
+    /// [`Error::Device`], [`Error::Corrupt`].
+    pub fn unlinked_heads(&mut self, agno: AgNumber) -> Result<Vec<AgIno>> {
+        let group = Group::lock(self, agno)?;
+        let heads = group.header(self)?.unlinked.iter().map(|head| head.get());
+        Ok(heads.filter(|&head| head != u32::MAX).map(AgIno).collect())
+    }
+
+    /// The inode on the list that begins at `head` whose successor is `agino`. A list has no more
+    /// members than the group has inodes.
+    fn before_on_list(
+        &mut self,
+        group: Group,
+        head: Option<AgIno>,
+        agino: AgIno,
+    ) -> Result<TxInode> {
+        let most = group.header(self)?.count.get();
+        let mut at = head;
+        for _ in 0..most {
+            let Some(member) = at else { break };
+            let ino = self.volume().geo().agino_to_ino(group.agno, member);
+            let inode = self.iget_any(ino, false)?;
+            at = self.core(inode).next_unlinked();
+            if at == Some(agino) {
+                return Ok(inode);
+            }
+            self.release(inode.handle);
+        }
+        let ctx = self.volume().ctx(xfskit_format::agi::location(self.volume().geo(), group.agno));
+        let found =
+            ctx.fault("agi.unlinked", Expected::Described("a list with this inode".into()), agino);
+        Err(found.into())
+    }
+
+    fn list_of(&mut self, inode: TxInode) -> Result<(Group, AgIno)> {
+        let split = self.volume().geo().ino_split(inode.ino);
+        let (agno, agino) = split.ok_or(Error::NoInode(inode.ino))?;
+        Ok((Group::lock(self, agno)?, agino))
+    }
+
+    fn list_head(&self, group: Group, agino: AgIno) -> Result<Option<AgIno>> {
+        let head = group.header(self)?.unlinked.get((agino.0 % LISTS) as usize);
+        Ok(head.map(|head| head.get()).filter(|&head| head != u32::MAX).map(AgIno))
+    }
+
+    fn set_list_head(&mut self, group: Group, agino: AgIno, head: Option<AgIno>) {
+        let at = offset_of!(Agi, unlinked) + (agino.0 % LISTS) as usize * size_of::<U32>();
+        let head = U32::new(head.map_or(u32::MAX, |agino| agino.0));
+        self.image(group.agi).put(at, &head);
+    }
+}

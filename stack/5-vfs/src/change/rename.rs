@@ -1,0 +1,197 @@
+//! Names moved.
+
+use xfskit_core::icore::Touch;
+use xfskit_core::{Error as Core, Tx, TxInode};
+use xfskit_format::inode::FileType;
+use xfskit_format::timestamp::Timestamp;
+use xfskit_units::Ino;
+
+use super::{check_name, renamed, take, unnamed};
+use crate::{Fs, Result};
+
+/// What may be at the new name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RenameMode {
+    /// Whatever is there is replaced, a directory only if it is empty.
+    #[default]
+    Replace,
+    /// Nothing: an existing name is an error.
+    NoReplace,
+    /// Something: the two change places.
+    Exchange,
+}
+
+/// A name in a directory, held, and what it names.
+#[derive(Clone, Copy)]
+struct End<'n> {
+    dir: TxInode,
+    name: &'n [u8],
+}
+
+impl Fs {
+    /// Gives what is `from_name` in `from` the name `to_name` in `to`.
+    ///
+    /// # Errors
+    /// [`Core::NoEntry`], [`Core::Exists`], [`Core::NotEmpty`], [`Core::NotDirectory`],
+    /// [`Core::NotFile`], and [`Core::Limit`] where a directory would come below itself.
+    pub fn rename(
+        &self,
+        from: Ino,
+        from_name: &[u8],
+        to: Ino,
+        to_name: &[u8],
+        mode: RenameMode,
+    ) -> Result<()> {
+        check_name(from_name)?;
+        check_name(to_name)?;
+        // Directories change their places one at a time: else two moves could make a loop.
+        let _order = (from != to).then(|| self.moves.lock());
+        let now = self.clock.now();
+        let left = self.volume.transact(|tx| {
+            let [from_dir, to_dir] = take(tx, [from, to])?;
+            for dir in [from_dir, to_dir] {
+                if !tx.core(dir).is_dir() {
+                    return Err(Core::NotDirectory(dir.ino));
+                }
+            }
+            let source = End { dir: from_dir, name: from_name };
+            let target = End { dir: to_dir, name: to_name };
+            let (ino, _) = tx.dir_lookup(from_dir, from_name)?.ok_or(Core::NoEntry)?;
+            let there = tx.dir_lookup(to_dir, to_name)?.map(|(ino, _)| ino);
+            if there == Some(ino) {
+                return Ok(None);
+            }
+            self.not_below_itself(tx, ino, to_dir)?;
+            let inode = tx.iget(ino)?;
+            match (there, mode) {
+                (Some(_), RenameMode::NoReplace) => Err(Core::Exists),
+                (None, RenameMode::Exchange) => Err(Core::NoEntry),
+                (Some(other), RenameMode::Exchange) => {
+                    self.not_below_itself(tx, other, from_dir)?;
+                    let other = tx.iget(other)?;
+                    exchange(tx, source, inode, target, other, now)?;
+                    Ok(None)
+                }
+                (Some(other), RenameMode::Replace) => {
+                    let other = tx.iget(other)?;
+                    self.replace(tx, source, inode, target, other, now)
+                }
+                (None, _) => {
+                    tx.dir_create(to_dir, to_name, ino, type_of(tx, inode))?;
+                    moved(tx, source, inode, target, now)?;
+                    Ok(None)
+                }
+            }
+        })?;
+        self.finish(left)
+    }
+
+    /// What is at the target loses its name, and the source takes it.
+    fn replace(
+        &self,
+        tx: &mut Tx<'_>,
+        source: End<'_>,
+        inode: TxInode,
+        target: End<'_>,
+        other: TxInode,
+        now: Timestamp,
+    ) -> xfskit_core::Result<Option<Ino>> {
+        let (is_dir, was_dir) = (tx.core(inode).is_dir(), tx.core(other).is_dir());
+        match (is_dir, was_dir) {
+            (true, false) => return Err(Core::NotDirectory(other.ino)),
+            (false, true) => return Err(Core::NotFile(other.ino)),
+            (true, true) if !tx.dir_is_empty(other)? => return Err(Core::NotEmpty),
+            _ => {}
+        }
+        tx.dir_replace(target.dir, target.name, inode.ino, type_of(tx, inode))?;
+        unnamed(tx, other, target.dir, target.name)?;
+        if was_dir {
+            let links = tx.core(target.dir).nlink();
+            tx.set_nlink(target.dir, links.saturating_sub(1))?;
+        }
+        moved(tx, source, inode, target, now)?;
+        tx.touch(other, Touch::INODE, now);
+        self.drop_link(tx, other, if was_dir { 2 } else { 1 })
+    }
+
+    /// Fails where directory `to` is `ino` or lies below it: `ino` would be cut off. Walks up from `to`; the
+    /// caller holds the lock that keeps directories where they are.
+    fn not_below_itself(&self, tx: &mut Tx<'_>, ino: Ino, to: TxInode) -> xfskit_core::Result<()> {
+        let root = self.volume.geo().rootino;
+        let mut at = to.ino;
+        let mut up = tx.dir_lookup(to, b"..")?.map_or(root, |(up, _)| up);
+        // No path is longer than the volume has inodes; damage must not keep us here.
+        for _ in 0..u32::from(u16::MAX) {
+            if at == ino {
+                return Err(Core::Limit("a directory cannot be moved below itself"));
+            }
+            if at == root || up == at {
+                return Ok(());
+            }
+            at = up;
+            let above = self.volume.lookup(&self.volume.iget(at)?, b"..")?;
+            up = above.map_or(root, |(up, _)| up);
+        }
+        Err(Core::Limit("directories nested too deeply"))
+    }
+}
+
+/// What follows once the entry stands at its new place: the old one goes, links and parents are mended.
+fn moved(
+    tx: &mut Tx<'_>,
+    source: End<'_>,
+    inode: TxInode,
+    target: End<'_>,
+    now: Timestamp,
+) -> xfskit_core::Result<()> {
+    tx.dir_remove(source.dir, source.name)?;
+    reparent(tx, inode, source, target)?;
+    for dir in [source.dir, target.dir] {
+        tx.touch(dir, Touch::CONTENT, now);
+    }
+    tx.touch(inode, Touch::INODE, now);
+    Ok(())
+}
+
+/// Mends `..`, link counts and parent pointer of an inode that moved from `source` to `target`.
+fn reparent(
+    tx: &mut Tx<'_>,
+    inode: TxInode,
+    source: End<'_>,
+    target: End<'_>,
+) -> xfskit_core::Result<()> {
+    renamed(tx, inode, (source.dir, source.name), (target.dir, target.name))?;
+    if tx.core(inode).is_dir() && source.dir != target.dir {
+        tx.dir_replace(inode, b"..", target.dir.ino, FileType::Directory)?;
+        let (down, up) = (tx.core(source.dir).nlink(), tx.core(target.dir).nlink());
+        tx.set_nlink(source.dir, down.saturating_sub(1))?;
+        tx.set_nlink(target.dir, up.saturating_add(1))?;
+    }
+    Ok(())
+}
+
+/// The two change places.
+fn exchange(
+    tx: &mut Tx<'_>,
+    source: End<'_>,
+    inode: TxInode,
+    target: End<'_>,
+    other: TxInode,
+    now: Timestamp,
+) -> xfskit_core::Result<()> {
+    tx.dir_replace(target.dir, target.name, inode.ino, type_of(tx, inode))?;
+    tx.dir_replace(source.dir, source.name, other.ino, type_of(tx, other))?;
+    reparent(tx, inode, source, target)?;
+    reparent(tx, other, target, source)?;
+    for dir in [source.dir, target.dir] {
+        tx.touch(dir, Touch::CONTENT, now);
+    }
+    for inode in [inode, other] {
+        tx.touch(inode, Touch::INODE, now);
+    }
+    Ok(())
+}
+
+fn type_of(tx: &Tx<'_>, inode: TxInode) -> FileType {
+    tx.core(inode).file_type().unwrap_or(FileType::Unknown)
+}

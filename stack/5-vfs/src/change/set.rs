@@ -1,0 +1,94 @@
+//! Owners, modes, times, extended attributes.
+
+use xfskit_core::attr::change::SetMode;
+use xfskit_core::icore::Touch;
+use xfskit_format::timestamp::Timestamp;
+use xfskit_units::Ino;
+
+use super::take;
+use crate::{Fs, Result};
+
+/// Permission bits with setuid, setgid and sticky.
+const PERM: u16 = 0o7777;
+
+/// What is to be set; `None` leaves it as it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SetAttr {
+    /// Permissions, with setuid, setgid and sticky.
+    pub perm: Option<u16>,
+    /// Owner.
+    pub uid: Option<u32>,
+    /// Group.
+    pub gid: Option<u32>,
+    /// Project.
+    pub projid: Option<u32>,
+    /// Last access.
+    pub atime: Option<Timestamp>,
+    /// Last change of content.
+    pub mtime: Option<Timestamp>,
+    /// `flags` of the inode that users may set: immutable, append, sync, noatime, nodump, ….
+    pub flags: Option<u16>,
+}
+
+impl Fs {
+    /// Sets what `set` names on inode `ino`; its ctime becomes now.
+    ///
+    /// # Errors
+    /// [`Core::NoInode`], device failures, corruption.
+    pub fn set_attr(&self, ino: Ino, set: &SetAttr) -> Result<()> {
+        let now = self.clock.now();
+        Ok(self.volume.transact(|tx| {
+            let [inode] = take(tx, [ino])?;
+            let (mode, uid, gid) = {
+                let core = tx.core(inode);
+                (core.mode(), core.uid(), core.gid())
+            };
+            if let Some(perm) = set.perm {
+                tx.set_mode(inode, mode & !PERM | perm & PERM);
+            }
+            if set.uid.is_some() || set.gid.is_some() {
+                tx.set_owner(inode, set.uid.unwrap_or(uid), set.gid.unwrap_or(gid));
+            }
+            if let Some(projid) = set.projid {
+                tx.set_projid(inode, projid);
+            }
+            if let Some(flags) = set.flags {
+                tx.set_flags(inode, flags);
+            }
+            tx.set_times(inode, set.atime, set.mtime, None);
+            tx.touch(inode, Touch::INODE, now);
+            Ok(())
+        })?)
+    }
+
+    /// Sets an extended attribute, by the name that programs use (`user.`, `trusted.`, `security.`, `system.posix_acl_`).
+    ///
+    /// # Errors
+    /// [`Core::Exists`] and [`Core::NoEntry`] where `mode` asks for the other; [`Core::Limit`] for a
+    /// name of more than 255 bytes or a value of more than 64 KiB; [`Core::NoSpace`].
+    pub fn set_xattr(&self, ino: Ino, name: &[u8], value: &[u8], mode: SetMode) -> Result<()> {
+        let (namespace, name, value) = crate::xattr::to_disk(name, value)?;
+        let now = self.clock.now();
+        Ok(self.volume.transact(|tx| {
+            let [inode] = take(tx, [ino])?;
+            tx.attr_set(inode, namespace, &name, &value, mode)?;
+            tx.touch(inode, Touch::INODE, now);
+            Ok(())
+        })?)
+    }
+
+    /// Removes an extended attribute.
+    ///
+    /// # Errors
+    /// [`Core::NoEntry`] where there is none of this name.
+    pub fn remove_xattr(&self, ino: Ino, name: &[u8]) -> Result<()> {
+        let (namespace, name, _) = crate::xattr::to_disk(name, &[])?;
+        let now = self.clock.now();
+        Ok(self.volume.transact(|tx| {
+            let [inode] = take(tx, [ino])?;
+            tx.attr_remove(inode, namespace, &name)?;
+            tx.touch(inode, Touch::INODE, now);
+            Ok(())
+        })?)
+    }
+}

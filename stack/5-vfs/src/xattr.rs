@@ -1,0 +1,45 @@
+//! Extended attributes from the names that programs use to those on disk.
+
+use xfskit_core::Error as Core;
+use xfskit_format::attr::{Namespace, acl};
+
+use crate::{Error, Result};
+
+/// Longest value in bytes.
+const VALUE_MAX: usize = 64 << 10;
+/// Longest name on disk in bytes.
+const NAME_MAX: usize = 255;
+
+/// Namespace, name and value on disk of the attribute that programs call `name`: the reverse of what
+/// [`Fs::xattrs`](crate::Fs::xattrs) answers.
+///
+/// # Errors
+/// A name without a known prefix, one that is too long, a value that is, an ACL that is none.
+pub(crate) fn to_disk(name: &[u8], value: &[u8]) -> Result<(Namespace, Vec<u8>, Vec<u8>)> {
+    let no = |why| Error::Core(Core::Limit(why));
+    for (xattr, on_disk) in [(acl::ACCESS_XATTR, acl::ACCESS), (acl::DEFAULT_XATTR, acl::DEFAULT)] {
+        if name == xattr.as_bytes() {
+            let acl = if value.is_empty() { Some(Vec::new()) } else { acl::from_xattr(value) };
+            let acl = acl.ok_or_else(|| no("the value is no POSIX ACL"))?;
+            return Ok((Namespace::Trusted, on_disk.to_vec(), acl));
+        }
+    }
+    let known = [
+        (&b"user."[..], Namespace::User),
+        (b"trusted.", Namespace::Trusted),
+        (b"security.", Namespace::Secure),
+    ];
+    let split = known.iter().find_map(|(prefix, namespace)| {
+        Some((*namespace, name.strip_prefix(*prefix).filter(|rest| !rest.is_empty())?))
+    });
+    let (namespace, rest) = split.ok_or_else(|| {
+        no("an extended attribute begins with user., trusted. or security., or is a POSIX ACL")
+    })?;
+    if rest.len() > NAME_MAX {
+        return Err(no("the name of an extended attribute is at most 255 bytes long"));
+    }
+    if value.len() > VALUE_MAX {
+        return Err(no("the value of an extended attribute is at most 64 KiB long"));
+    }
+    Ok((namespace, rest.to_vec(), value.to_vec()))
+}
