@@ -78,7 +78,7 @@ pub struct Content<'t> {
 #[derive(Debug)]
 enum From<'t> {
     Hole,
-    Disk(File),
+    Disk { file: File, dense: bool },
     Range { file: &'t File, at: u64 },
     Pieces { file: &'t File, at: u64, segments: &'t [Segment] },
 }
@@ -105,9 +105,10 @@ impl Stores {
         let store = |file: u16| &self.files[usize::from(file)];
         let from = match place {
             Place::Hole => From::Hole,
-            Place::Disk { dir, .. } => {
-                From::Disk(self.dirs[usize::from(*dir)].open_file(&path, size)?)
-            }
+            Place::Disk { dir, .. } => From::Disk {
+                file: self.dirs[usize::from(*dir)].open_file(&path, size)?,
+                dense: place.is_dense(size),
+            },
             Place::Range { file, at } => From::Range { file: store(*file), at: *at },
             Place::Pieces { file, at, segments } => {
                 From::Pieces { file: store(*file), at: *at, segments }
@@ -139,9 +140,9 @@ impl Content<'_> {
     pub fn segments(&self) -> Result<Vec<Segment>, SourceError> {
         match &self.from {
             From::Hole => Ok(Vec::new()),
-            From::Range { .. } => Ok(Segment::whole(self.size)),
+            From::Range { .. } | From::Disk { dense: true, .. } => Ok(Segment::whole(self.size)),
             From::Pieces { segments, .. } => Ok(segments.to_vec()),
-            From::Disk(file) => {
+            From::Disk { file, .. } => {
                 data_of(file, self.size).map_err(|error| SourceError::io(&self.path, error))
             }
         }
@@ -161,7 +162,7 @@ impl Content<'_> {
                 buf.fill(0);
                 Ok(())
             }
-            From::Disk(file) => self.read(file, offset, buf),
+            From::Disk { file, .. } => self.read(file, offset, buf),
             From::Range { file, at } => self.read(file, at + offset, buf),
             From::Pieces { file, at, segments } => {
                 self.read_pieces(file, *at, segments, offset, buf)
