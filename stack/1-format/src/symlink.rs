@@ -113,6 +113,14 @@ pub fn make(
     part.len()
 }
 
+/// Writes the CRC of a finished extent of version 5.
+///
+/// # Panics
+/// Where `extent` is no longer than a head: the caller's mistake.
+pub fn stamp(extent: &mut [u8]) {
+    xfskit_crc::update(extent, CRC_OFFSET);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -54,6 +54,20 @@ impl Totals {
             ifree: icount - u64::from(USED_INODES),
         }
     }
+
+    /// Of a volume whose groups are filled.
+    pub fn filled(geo: &Geometry, groups: &[Group]) -> Self {
+        let mut totals =
+            Self { fdblocks: 0, chunk: geo.chunk_blocks().into(), icount: 0, ifree: 0 };
+        for group in groups {
+            let (count, free) = group.inodes();
+            totals.fdblocks += u64::from(group.freeblks() + u32_of(group.agfl.len()));
+            totals.fdblocks += u64::from(group.btreeblks());
+            totals.icount += u64::from(count);
+            totals.ifree += u64::from(free);
+        }
+        totals
+    }
 }
 
 /// One group of a finished volume, with all that its headers and trees say.

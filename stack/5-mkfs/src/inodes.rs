@@ -17,7 +17,7 @@ const CHANGES: u64 = 2;
 /// The same when an attribute was added.
 const CHANGES_WITH_ATTR: u64 = 4;
 /// The property of the root directory that lets a machine check the volume by itself.
-const AUTOFSCK: &[u8] = b"xfs:autofsck";
+pub const AUTOFSCK: &[u8] = b"xfs:autofsck";
 /// Bytes kept for the attribute fork that holds it.
 const ATTR_FORK: usize = 40;
 

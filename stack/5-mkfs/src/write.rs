@@ -8,6 +8,8 @@
 //! 5. A flush; then the primary superblock without "in progress", and another flush. A volume that
 //!    was not finished cannot be mistaken for one that was.
 
+use std::borrow::Borrow;
+
 use xfskit_block::BlockDevice;
 use xfskit_format::log::seed_record;
 use xfskit_units::{AgNumber, ByteLen, ByteOffset, Daddr, Geometry};
@@ -122,12 +124,13 @@ pub fn write_groups(
     data: &dyn BlockDevice,
     plan: &Plan,
     totals: &Totals,
-    groups: impl Iterator<Item = Group>,
+    groups: impl Iterator<Item = impl Borrow<Group>>,
 ) -> Result<(), Error> {
     let geo = &plan.geometry;
     let mut pending: Vec<(ByteOffset, Vec<u8>)> = Vec::new();
     let mut bytes = 0;
     for group in groups {
+        let group = group.borrow();
         for (agbno, block) in group.blocks(plan, totals) {
             let at = geo.agb_to_daddr(group.agno, agbno).byte_offset();
             bytes += block.len();

@@ -9,9 +9,11 @@
 //! | [`get`](mod@get) | a tree into a directory, on several threads, in the order of the disk |
 //! | [`dest`] | the receiving side: making files and giving them what belongs to them |
 //! | [`archive`](mod@archive) | a tree as a tar stream |
+//! | [`build`] | a whole volume from such a tree |
 //! | [`source`] | a tree to be put into a volume, read from directories and archives |
 
 pub mod archive;
+pub mod build;
 pub mod dest;
 pub mod get;
 pub mod source;

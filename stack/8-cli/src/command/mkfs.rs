@@ -1,5 +1,7 @@
 //! `xfskit mkfs`: from options to a volume.
 
+mod from;
+
 use std::path::Path;
 use std::sync::Arc;
 
@@ -19,9 +21,12 @@ pub(crate) fn run(args: &Mkfs, out: &Out) -> Outcome {
     let target = Target::parse(&args.target).map_err(|e| target_failure(&args.target, &e))?;
     let mut options = options(args)?;
     choose_features(args, &mut options, out)?;
+    if !args.from.is_empty() {
+        return from::run(args, &target, &options, out);
+    }
     let size = wanted_size(&options);
     let facts = facts(&target, &options, size)?;
-    let plan = mkfs::plan(&options, &facts, stamp()).map_err(|e| failure(args, &e))?;
+    let plan = mkfs::plan(&options, &facts, stamp()?).map_err(|e| failure(args, &e))?;
     plan.notes.iter().for_each(|note| out.note(note));
     if !options.dry_run {
         let data = data_device(&target, plan.geometry.data_bytes())?;
@@ -47,7 +52,8 @@ fn options(args: &Mkfs) -> Result<Options, Failure> {
         ("-n", &args.naming),
         ("-m", &args.metadata),
     ];
-    let size = args.size.as_deref().map(size_option).transpose()?;
+    let auto = from::is_auto(args);
+    let size = args.size.as_deref().filter(|_| !auto).map(size_option).transpose()?;
     let pairs = letters
         .into_iter()
         .flat_map(|(letter, args)| args.iter().map(move |arg| (letter, arg.as_str())));
@@ -160,13 +166,26 @@ fn open(target: &Target, mode: OpenMode) -> Result<Arc<dyn BlockDevice>, Failure
     target::open_unchecked(target, mode).map_err(|e| target_failure(&target.to_string(), &e))
 }
 
+/// The time of everything made now, unless SOURCE_DATE_EPOCH says another: seconds since 1970.
+fn source_date_epoch() -> Result<Option<i64>, Failure> {
+    let Some(text) = std::env::var_os("SOURCE_DATE_EPOCH") else { return Ok(None) };
+    let seconds = text.to_str().and_then(|text| text.parse().ok());
+    seconds.map(Some).ok_or_else(|| {
+        Failure::cannot(format!("SOURCE_DATE_EPOCH: {} is no time", text.display()))
+            .hint("Give seconds since 1970.")
+    })
+}
+
 /// UUID, time and generation of a volume made now.
-fn stamp() -> Stamp {
-    let (seconds, nanoseconds) = show::now_exact();
+fn stamp() -> Result<Stamp, Failure> {
+    let (seconds, nanoseconds) = match source_date_epoch()? {
+        Some(seconds) => (seconds, 0),
+        None => show::now_exact(),
+    };
     let uuid = Uuid::new_v4();
     let [g0, g1, g2, g3, ..] = *Uuid::new_v4().as_bytes();
     let generation = u32::from_be_bytes([g0, g1, g2, g3]);
-    Stamp { uuid, seconds, nanoseconds, generation }
+    Ok(Stamp { uuid, seconds, nanoseconds, generation })
 }
 
 /// Why no volume was made, and what to do.

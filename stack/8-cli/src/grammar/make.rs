@@ -1,5 +1,8 @@
 //! Commands that make volumes.
 
+use std::num::NonZero;
+use std::path::PathBuf;
+
 use clap::Args;
 
 /// Make an XFS volume
@@ -16,6 +19,8 @@ Examples:
   xfskit mkfs -d size=1g -L data disk.img               the same, with a label
   xfskit mkfs -f -d su=64k,sw=4 /dev/md0                stripe geometry; overwrite what is there
   xfskit mkfs --target linux-5.10,grub-2.06 boot.img    only what both readers understand
+  xfskit mkfs --from rootfs/ root.img                   an image of a tree, as large as it takes
+  xfskit mkfs --from base.tar --from app.tar.zst --size 10G root.img
   xfskit mkfs -N -d size=100t big.img                   show the geometry, write nothing
   xfskit mkfs -m uuid=e7b49a86-7a1b-4c5f-9a53-0a5fbe0e1c1f --size 1G a.img
                                                         the same bytes every time")]
@@ -23,9 +28,32 @@ pub(crate) struct Mkfs {
     /// Where the volume goes: a file, a block device, IMAGE#pN, IMAGE#lv:VG/LV or mem:SIZE
     #[arg(value_name = "TARGET")]
     pub target: String,
-    /// Size of the volume; a missing or shorter image file is made this long (as -d size=)
+    /// Size of the volume; a missing or shorter image file is made this long (as -d size=). With
+    /// --from also `auto`: what the tree takes and --free beside it
     #[arg(long, value_name = "SIZE")]
     pub size: Option<String>,
+    /// Fill the volume with this tree: a directory, a tar archive (plain, gzip, zstd, xz), or - for
+    /// an archive on standard input. Several lie over each other in the order given
+    #[arg(long, value_name = "DIR|TAR|-", help_heading = "Content")]
+    pub from: Vec<PathBuf>,
+    /// With --size auto: how much of the volume stays free, in percent (10%) or as a size
+    #[arg(
+        long,
+        value_name = "PERCENT|SIZE",
+        default_value = "10%",
+        requires = "from",
+        help_heading = "Content"
+    )]
+    pub free: String,
+    /// Obey the whiteouts of OCI layers
+    #[arg(long, requires = "from", help_heading = "Content")]
+    pub whiteouts: bool,
+    /// Threads that read and write; the bytes are the same with any number
+    #[arg(long, value_name = "N", requires = "from", help_heading = "Content")]
+    pub threads: Option<NonZero<usize>>,
+    /// Keep a new image that could not be finished
+    #[arg(long, requires = "from", help_heading = "Content")]
+    pub keep: bool,
     /// Blocks: size=
     #[arg(short = 'b', value_name = "OPTIONS")]
     pub block: Vec<String>,

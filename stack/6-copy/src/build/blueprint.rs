@@ -1,0 +1,168 @@
+//! Everything decided.
+
+use xfskit_format::timestamp::{SEC_MAX_BIGTIME, SEC_MAX_LEGACY, SEC_MIN};
+use xfskit_mkfs::Plan;
+use xfskit_mkfs::group::{Group, Totals};
+use xfskit_units::{ByteLen, FsBlock};
+
+use super::BuildError;
+use super::anatomy::{Anatomy, Makings};
+use super::census::Census;
+use super::groups::Owners;
+use super::space::{Run, Space};
+use crate::source::{Kind, NodeId, Tree};
+
+/// A volume with a tree in it, decided to the last byte but the contents of files.
+#[derive(Debug)]
+pub struct Blueprint<'a> {
+    pub(super) tree: &'a Tree,
+    pub(super) plan: &'a Plan,
+    pub(super) census: Census,
+    /// Blocks of all inodes, in their order.
+    runs: Vec<Run>,
+    /// For each inode, and behind the last one, the number of its first run.
+    firsts: Vec<u32>,
+    pub(super) groups: Vec<Group>,
+    pub(super) totals: Totals,
+    /// Bytes that users of the volume will find free.
+    pub(super) free: u64,
+    /// What the caller should know, in whole sentences.
+    pub notes: Vec<String>,
+}
+
+impl<'a> Blueprint<'a> {
+    /// Decides how `tree` lies in the volume `plan`.
+    ///
+    /// # Errors
+    /// [`BuildError::NoSpace`] where it does not fit, [`BuildError::Unfit`] where the volume has no
+    /// place for something, [`BuildError::Source`] where a file cannot be asked for its holes.
+    pub fn new(tree: &'a Tree, plan: &'a Plan) -> Result<Self, BuildError> {
+        let geo = &plan.geometry;
+        let mut space = Space::new(geo);
+        let census = Census::take(tree, geo, &mut space)?;
+        let makings = Makings { tree, plan, census: &census };
+        let mut placed = Placed::default();
+        let mut owners = Owners::new(geo);
+        let mut missing = 0u64;
+        for place in 0..census.order.len() {
+            let near = census.agno(place);
+            placed.firsts.push(placed.next());
+            let anatomy = makings.anatomy(place, &mut |blocks| {
+                let runs = space.alloc(near, blocks).unwrap_or_else(|| {
+                    // Count on, to say how much is missing.
+                    missing += blocks;
+                    Vec::new()
+                });
+                placed.add(&runs);
+                Ok(runs)
+            });
+            match anatomy {
+                Ok(anatomy) => owners.add(&anatomy),
+                Err(_) if missing > 0 => {}
+                Err(error) => return Err(error),
+            }
+        }
+        placed.firsts.push(placed.next());
+        if missing > 0 {
+            return Err(BuildError::NoSpace { more: missing << geo.blocklog });
+        }
+        let free = space.budget() << geo.blocklog;
+        let groups = owners.into_groups(&census, space);
+        let totals = Totals::filled(geo, &groups);
+        let notes = notes(tree, plan);
+        let Placed { runs, firsts } = placed;
+        Ok(Self { tree, plan, census, runs, firsts, groups, totals, free, notes })
+    }
+
+    pub(super) fn makings(&self) -> Makings<'_> {
+        Makings { tree: self.tree, plan: self.plan, census: &self.census }
+    }
+
+    /// Blocks of inode `place`.
+    pub(super) fn runs(&self, place: usize) -> &[Run] {
+        &self.runs[self.firsts[place] as usize..self.firsts[place + 1] as usize]
+    }
+
+    /// Inode `place` as it was planned.
+    pub(super) fn anatomy(&self, place: usize) -> Result<Anatomy<'_>, BuildError> {
+        let mut runs = self.runs(place).iter().copied();
+        let mut rest: Option<Run> = None;
+        self.makings().anatomy(place, &mut |blocks| {
+            let (mut given, mut left) = (Vec::new(), blocks);
+            while left > 0 {
+                let Some(run) = rest.take().or_else(|| runs.next()) else { break };
+                let len = u32::try_from(left).unwrap_or(u32::MAX).min(run.len);
+                given.push(Run { len, ..run });
+                let behind =
+                    Run { start: FsBlock(run.start.0 + u64::from(len)), len: run.len - len };
+                rest = (behind.len > 0).then_some(behind);
+                left -= u64::from(len);
+            }
+            Ok(given)
+        })
+    }
+
+    /// Inodes of the tree.
+    pub fn inodes(&self) -> u64 {
+        self.census.order.len() as u64
+    }
+
+    /// Size of the volume.
+    pub fn data_bytes(&self) -> ByteLen {
+        self.plan.geometry.data_bytes()
+    }
+
+    /// Bytes that users of the finished volume will find free.
+    pub fn free_bytes(&self) -> u64 {
+        self.free
+    }
+}
+
+/// Runs of all inodes so far.
+#[derive(Default)]
+struct Placed {
+    runs: Vec<Run>,
+    firsts: Vec<u32>,
+}
+
+impl Placed {
+    fn next(&self) -> u32 {
+        u32::try_from(self.runs.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Adds runs of the inode begun last; where they go on from its last one, to that.
+    fn add(&mut self, runs: &[Run]) {
+        let begun = self.firsts.last().copied().unwrap_or(0) as usize;
+        for run in runs {
+            let own = self.runs.len() > begun;
+            match self.runs.last_mut().filter(|_| own) {
+                Some(last) if last.start.0 + u64::from(last.len) == run.start.0 => {
+                    last.len += run.len;
+                }
+                _ => self.runs.push(*run),
+            }
+        }
+    }
+}
+
+/// Times that the volume cannot express.
+fn notes(tree: &Tree, plan: &Plan) -> Vec<String> {
+    let bigtime = plan.geometry.features.bigtime();
+    let range = SEC_MIN..=if bigtime { SEC_MAX_BIGTIME } else { SEC_MAX_LEGACY };
+    let out = |id: &NodeId| {
+        let node = tree.node(*id);
+        let meta = node.meta;
+        !matches!(node.kind, Kind::HardLink(_))
+            && [meta.mtime, meta.atime].iter().any(|time| !range.contains(&time.sec))
+    };
+    match tree.ids().filter(out).count() {
+        0 => Vec::new(),
+        n => {
+            let last = if bigtime { 2486 } else { 2038 };
+            vec![format!(
+                "{n} files have times outside of what the volume can store (1901 to {last}); they \
+                 get the nearest"
+            )]
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! A volume of just the right size: what the tree takes, and what should be free beside it.
+
+use xfskit_mkfs::{DeviceFacts, Options, Plan, Stamp, plan};
+use xfskit_units::ByteLen;
+
+use super::BuildError;
+use super::blueprint::Blueprint;
+use crate::source::{Kind, Tree};
+
+const MIB: u64 = 1 << 20;
+/// The smallest volume: two groups, for `xfs_repair` compares one with the other.
+const SMALLEST: u64 = 32 * MIB;
+/// Sizes tried before giving up.
+const TRIES: usize = 40;
+
+/// Space that should be free in a volume of the right size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Free {
+    /// This share of the volume, in percent, at most 99.
+    Percent(u8),
+    /// This many bytes.
+    Bytes(u64),
+}
+
+impl Free {
+    fn bytes(self, size: u64) -> u64 {
+        match self {
+            Self::Percent(percent) => size / 100 * u64::from(percent),
+            Self::Bytes(bytes) => bytes,
+        }
+    }
+
+    /// The size of a volume that holds `used` bytes and has this free.
+    fn size_for(self, used: u64) -> u64 {
+        match self {
+            Self::Percent(percent) => used.saturating_mul(100) / u64::from(100 - percent.min(99)),
+            Self::Bytes(bytes) => used.saturating_add(bytes),
+        }
+    }
+}
+
+/// The plan of the smallest volume, in steps of a mebibyte or a thousandth, that has `tree` in it
+/// and `free` beside it. `facts` are those of a file; its size does not matter.
+///
+/// # Errors
+/// [`BuildError::Mkfs`] where the options do not fit each other, and as [`Blueprint::new`].
+pub fn fit(
+    tree: &Tree,
+    options: &Options,
+    facts: &DeviceFacts,
+    stamp: Stamp,
+    free: Free,
+) -> Result<Plan, BuildError> {
+    let step = |size: u64| size.next_multiple_of((size / 1024).next_power_of_two().max(MIB));
+    let mut size = step(free.size_for(content(tree)).max(SMALLEST));
+    let mut last = None;
+    for _ in 0..TRIES {
+        let sized = DeviceFacts { size: ByteLen(size), ..facts.clone() };
+        let plan = match plan(options, &sized, stamp) {
+            Ok(plan) => plan,
+            // Too small for what the options ask for; but not for ever.
+            Err(error) if size > 1 << 40 => return Err(error.into()),
+            Err(error) => {
+                last = Some(error.into());
+                size = step(size + size / 4);
+                continue;
+            }
+        };
+        let missing = match Blueprint::new(tree, &plan) {
+            Ok(blueprint) => free.bytes(size).saturating_sub(blueprint.free_bytes()),
+            Err(BuildError::NoSpace { more }) => {
+                last = Some(BuildError::NoSpace { more });
+                more.max(MIB)
+            }
+            Err(error) => return Err(error),
+        };
+        if missing == 0 {
+            return Ok(plan);
+        }
+        size = step(size + free.size_for(missing).max(size / 256));
+    }
+    Err(last.unwrap_or(BuildError::NoSpace { more: 0 }))
+}
+
+/// About what `tree` takes, in bytes; rather too little.
+fn content(tree: &Tree) -> u64 {
+    let bytes = |id| match tree.node(id).kind {
+        Kind::File { size, .. } => size,
+        _ => 0,
+    };
+    // Files with holes take less: they are found to fit at once, in a volume too large. Sizes beyond
+    // the largest volume are holes.
+    tree.ids().map(bytes).filter(|size| *size < 1 << 40).sum::<u64>() + tree.len() as u64 * 512
+}

@@ -1,0 +1,176 @@
+//! Free blocks of each group while they are given out.
+//!
+//! A group keeps back what its btrees may need later (the per-group reservations of Linux), so that
+//! a volume that was filled to the brim can still be mounted, changed and emptied.
+
+use xfskit_format::agbtree::Tree;
+use xfskit_mkfs::layout::{AgLayout, Extent};
+use xfskit_units::{AgBlock, AgNumber, ExtLen, FsBlock, Geometry};
+
+/// Blocks kept for an AGFL that grows with its trees, and for splits of the inode btree.
+const SLACK: u32 = 64;
+
+/// Some blocks that follow each other on the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// The first.
+    pub start: FsBlock,
+    /// How many.
+    pub len: u32,
+}
+
+/// One group's free blocks.
+#[derive(Clone, Debug)]
+pub struct GroupSpace {
+    agno: AgNumber,
+    /// Free extents, by block.
+    pub free: Vec<Extent>,
+    /// Blocks that may still be given out.
+    pub budget: u32,
+}
+
+/// Blocks that a group keeps for the btrees of its later life.
+fn reserve(geo: &Geometry, agno: AgNumber, layout: &AgLayout) -> u32 {
+    let length = u64::from(geo.ag_length(agno) - layout.log.map_or(0, |log| log.len.0));
+    let ask = |tree: Tree, records: u64| {
+        if !tree.exists(geo) {
+            return 0;
+        }
+        let (mut blocks, mut total, mut level) = (records, 0, 0);
+        while blocks > 1 {
+            blocks = blocks.div_ceil(tree.minrecs(geo, level).max(2) as u64);
+            total += blocks;
+            level = 1;
+        }
+        total
+    };
+    let rmap = if Tree::Rmap.exists(geo) { ask(Tree::Rmap, length).max(length / 100) } else { 0 };
+    let total = ask(Tree::Refcount, length)
+        + ask(Tree::Fino, length * u64::from(geo.inopblock()) / 64)
+        + rmap
+        + u64::from(SLACK);
+    u32::try_from(total).unwrap_or(u32::MAX)
+}
+
+impl GroupSpace {
+    /// Group `agno` of an empty volume.
+    pub fn new(geo: &Geometry, agno: AgNumber) -> Self {
+        let layout = AgLayout::of(geo, agno);
+        let budget = layout.free_blocks().saturating_sub(reserve(geo, agno, &layout));
+        Self { agno, free: layout.free, budget }
+    }
+
+    /// Takes exactly `extent`, all of which must be free.
+    fn carve(&mut self, extent: Extent) {
+        self.budget = self.budget.saturating_sub(extent.len.0);
+        let at = self.free.partition_point(|free| free.end() <= extent.start.0);
+        let Some(free) = self.free.get(at).copied() else { return };
+        let part =
+            |start: u32, end: u32| Extent { start: AgBlock(start), len: ExtLen(end - start) };
+        let parts = [(free.start.0, extent.start.0), (extent.end(), free.end())];
+        let left = parts.into_iter().filter(|(start, end)| start < end);
+        self.free.splice(at..=at, left.map(|(start, end)| part(start, end)));
+    }
+
+    /// The first free extent of `len` blocks that begins at a multiple of `align`.
+    fn find(&self, len: u32, align: u32) -> Option<Extent> {
+        self.free.iter().find_map(|free| {
+            let start = free.start.0.checked_next_multiple_of(align)?;
+            let fits = start.checked_add(len)? <= free.end();
+            fits.then_some(Extent { start: AgBlock(start), len: ExtLen(len) })
+        })
+    }
+
+    /// Takes `len` blocks from the first extent that has them, at a multiple of `align`; `None`
+    /// where no extent has, or the group must keep them.
+    pub fn take(&mut self, len: u32, align: u32) -> Option<Extent> {
+        let found = self.find(len, align).filter(|_| len <= self.budget)?;
+        self.carve(found);
+        Some(found)
+    }
+
+    /// Takes `extent`, where all of it is free.
+    pub fn take_at(&mut self, extent: Extent) -> Option<()> {
+        let covers = |free: &Extent| free.start <= extent.start && extent.end() <= free.end();
+        let there = extent.len.0 <= self.budget && self.free.iter().any(covers);
+        there.then(|| self.carve(extent))
+    }
+
+    /// Takes at most `len` blocks from the longest extent.
+    fn take_some(&mut self, len: u32) -> Option<Extent> {
+        let longest = *self.free.iter().max_by_key(|free| (free.len, u32::MAX - free.start.0))?;
+        let len = len.min(longest.len.0).min(self.budget);
+        let extent = Extent { len: ExtLen(len), ..longest };
+        (len > 0).then(|| {
+            self.carve(extent);
+            extent
+        })
+    }
+
+    /// Takes blocks for the group's own btrees, one after the other from the longest extents, as
+    /// far as there are; what was kept back is for them.
+    pub fn take_kept(&mut self, len: u32) -> Vec<AgBlock> {
+        self.budget = u32::MAX;
+        let mut blocks = Vec::new();
+        while let Some(left) = len.checked_sub(u32::try_from(blocks.len()).unwrap_or(u32::MAX))
+            && let Some(extent) = self.take_some(left)
+        {
+            blocks.extend((extent.start.0..extent.end()).map(AgBlock));
+        }
+        blocks
+    }
+}
+
+/// All groups.
+#[derive(Clone, Debug)]
+pub struct Space<'g> {
+    geo: &'g Geometry,
+    /// By number.
+    pub groups: Vec<GroupSpace>,
+}
+
+impl<'g> Space<'g> {
+    /// An empty volume.
+    pub fn new(geo: &'g Geometry) -> Self {
+        Self { geo, groups: geo.ags().map(|agno| GroupSpace::new(geo, agno)).collect() }
+    }
+
+    /// Blocks that may still be given out.
+    pub fn budget(&self) -> u64 {
+        self.groups.iter().map(|group| u64::from(group.budget)).sum()
+    }
+
+    fn run(&self, agno: AgNumber, extent: Extent) -> Run {
+        Run { start: self.geo.agb_to_fsb(agno, extent.start), len: extent.len.0 }
+    }
+
+    /// Gives out `blocks`, as near to group `near` as can be: in one piece where some group has
+    /// one, else in the longest pieces. `None`, and nothing given out, where there are too few.
+    pub fn alloc(&mut self, near: AgNumber, blocks: u64) -> Option<Vec<Run>> {
+        if blocks == 0 {
+            return Some(Vec::new());
+        }
+        if blocks > self.budget() {
+            return None;
+        }
+        let count = self.groups.len();
+        let order = (0..count).map(|n| (near.0 as usize + n) % count);
+        if let Ok(len) = u32::try_from(blocks) {
+            for index in order.clone() {
+                if let Some(extent) = self.groups[index].take(len, 1) {
+                    return Some(vec![self.run(self.groups[index].agno, extent)]);
+                }
+            }
+        }
+        let (mut runs, mut left) = (Vec::new(), blocks);
+        for index in order {
+            while left > 0 {
+                let want = u32::try_from(left).unwrap_or(u32::MAX);
+                let Some(extent) = self.groups[index].take_some(want) else { break };
+                runs.push(self.run(self.groups[index].agno, extent));
+                left -= u64::from(extent.len.0);
+            }
+        }
+        Some(runs)
+    }
+}

@@ -1,0 +1,163 @@
+//! `xfskit mkfs --from`: a volume with a tree in it.
+
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde::Serialize;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use xfskit::copy::build::{self, Blueprint, BuildError, Free, WriteOptions};
+use xfskit::copy::source::{self, Source, SourceOptions, Tree};
+use xfskit::format::timestamp::Timestamp;
+use xfskit::mkfs::{self, DeviceFacts, Options, Plan, Stamp, Summary};
+use xfskit::target::{self, Target};
+use xfskit::units::ByteLen;
+
+use super::super::open::about;
+use super::{
+    data_device, facts, failure, image_path, log_device, source_date_epoch, stamp, wanted_size,
+};
+use crate::exit::{Answer, Failure, Outcome};
+use crate::grammar::make::Mkfs;
+use crate::out::Out;
+use crate::progress::Progress;
+use crate::show;
+
+/// What was made.
+#[derive(Debug, Serialize)]
+struct Made {
+    #[serde(flatten)]
+    summary: Summary,
+    /// Inodes of the tree.
+    inodes: u64,
+    /// Bytes that users of the volume find free.
+    free_bytes: u64,
+}
+
+/// Whether the tree decides the volume's size.
+pub(super) fn is_auto(args: &Mkfs) -> bool {
+    !args.from.is_empty() && args.size.as_deref() == Some("auto")
+}
+
+/// `xfskit mkfs --from`
+pub(super) fn run(args: &Mkfs, target: &Target, options: &Options, out: &Out) -> Outcome {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        // A second signal ends the program at once.
+        let at_once = signal_hook::flag::register_conditional_default(signal, Arc::clone(&stop));
+        at_once
+            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)))
+            .map_err(|e| Failure::cannot(format!("signals: {e}")))?;
+    }
+    let tree = read(args, target, out, &stop)?;
+    let plan = plan(args, target, options, &tree)?;
+    plan.notes.iter().for_each(|note| out.note(note));
+    let blueprint = Blueprint::new(&tree, &plan).map_err(|e| build_failure(args, &e))?;
+    blueprint.notes.iter().for_each(|note| out.note(note));
+    if !options.dry_run {
+        make(args, target, options, &blueprint, out, &stop)?;
+    }
+    if !out.quiet() {
+        let made = Made {
+            summary: Summary::of(&plan.geometry, &args.target, options.log_name.as_deref()),
+            inodes: blueprint.inodes(),
+            free_bytes: blueprint.free_bytes(),
+        };
+        out.answer(&made, |made| {
+            let free = show::human(made.free_bytes);
+            format!("{}content  ={:<22} inodes={}, free {free}\n", made.summary, "", made.inodes)
+        })?;
+    }
+    Ok(Answer::Yes)
+}
+
+fn flow(stop: &AtomicBool) -> ControlFlow<()> {
+    if stop.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+}
+
+fn read(args: &Mkfs, target: &Target, out: &Out, stop: &AtomicBool) -> Result<Tree, Failure> {
+    let sources: Vec<Source> = args.from.iter().cloned().map(Source::named).collect();
+    let epoch = source_date_epoch()?.map(|sec| Timestamp { sec, nsec: 0 });
+    let options = SourceOptions {
+        whiteouts: args.whiteouts,
+        exclude: image_path(target).map(PathBuf::from).into_iter().collect(),
+        epoch,
+        ..SourceOptions::default()
+    };
+    let progress = Progress::new(out, "reading", "names");
+    let told = |done: source::Progress| {
+        progress.set(done.names, 0);
+        flow(stop)
+    };
+    source::read_tree(&sources, &options, &told)
+        .map_err(|e| build_failure(args, &BuildError::Source(e)))
+}
+
+/// The size that `--free` leaves free.
+fn free(text: &str) -> Result<Free, Failure> {
+    let bad = |why: &str| Failure::cannot(format!("--free {text}: {why}"));
+    match text.strip_suffix('%') {
+        Some(percent) => match percent.parse() {
+            Ok(percent) if percent < 100 => Ok(Free::Percent(percent)),
+            _ => Err(bad("a share is from 0% to 99%")),
+        },
+        None => show::parse_size(text).map(Free::Bytes).map_err(|why| bad(&why)),
+    }
+}
+
+fn plan(args: &Mkfs, target: &Target, options: &Options, tree: &Tree) -> Result<Plan, Failure> {
+    let stamp: Stamp = stamp()?;
+    let missing = image_path(target).is_some_and(|path| !path.exists());
+    let size = wanted_size(options);
+    if is_auto(args) || (missing && size.is_none() && options.agsize.is_none()) {
+        let any = facts(target, options, Some(ByteLen(u64::MAX >> 1)))?;
+        let sectors = match missing {
+            true => any,
+            false => DeviceFacts { size: any.size, ..facts(target, options, None)? },
+        };
+        return build::fit(tree, options, &sectors, stamp, free(&args.free)?)
+            .map_err(|e| build_failure(args, &e));
+    }
+    let facts = facts(target, options, size)?;
+    mkfs::plan(options, &facts, stamp).map_err(|e| failure(args, &e))
+}
+
+/// Writes the volume. A new image that cannot be finished goes, unless it is to be kept.
+fn make(
+    args: &Mkfs,
+    target: &Target,
+    options: &Options,
+    blueprint: &Blueprint<'_>,
+    out: &Out,
+    stop: &AtomicBool,
+) -> Result<(), Failure> {
+    let new = image_path(target).filter(|path| !path.exists());
+    let progress = Progress::new(out, "writing", "files");
+    let told = |done: build::Progress| {
+        progress.set(done.inodes, done.total);
+        flow(stop)
+    };
+    let made = (|| {
+        let data = data_device(target, blueprint.data_bytes())?;
+        let log = log_device(options)?;
+        let how = WriteOptions { threads: args.threads };
+        build::write(&*data, log.as_deref(), blueprint, how, &told)
+            .map_err(|e| build_failure(args, &e))
+    })();
+    if let (Err(_), Some(path), false) = (&made, new, args.keep) {
+        // What cannot be removed says by itself that it is unfinished.
+        let _ = std::fs::remove_file(path);
+    }
+    made
+}
+
+fn build_failure(args: &Mkfs, error: &BuildError) -> Failure {
+    match error {
+        BuildError::Mkfs(error) => failure(args, error),
+        BuildError::NoSpace { .. } => Failure::cannot(about(&args.target, error))
+            .hint("`--size auto` makes the volume as large as the tree needs."),
+        BuildError::Device(_) => Failure::cannot(about(&args.target, error)),
+        _ => Failure::cannot(error.to_string()),
+    }
+}
