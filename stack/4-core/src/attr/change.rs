@@ -15,7 +15,7 @@ use std::mem::offset_of;
 
 use xfskit_format::attr::sf::{Entry, Sf};
 use xfskit_format::attr::{Namespace, VALUE_MAX, parent, sf_edit};
-use xfskit_format::inode::{Core, Format};
+use xfskit_format::inode::{Core, FileType, Format};
 use xfskit_format::{Fork, Image, Layout, inode};
 use xfskit_units::{Ino, index};
 use zerocopy::IntoBytes;
@@ -213,6 +213,7 @@ impl Tx<'_> {
             Form::None => ShortForm::default(),
         };
         mode.judge(list.find(key).is_some())?;
+        self.move_content_out(inode)?;
         let new = Entry { flags: key.namespace.flags(), name: key.name, value };
         let entries = list.others(key).chain([new]);
         if let Some(bytes) = sf_edit::build(entries)
@@ -283,6 +284,16 @@ impl Tx<'_> {
         forkoff::choose(self.volume().geo(), need, len)
     }
 
+    /// Where the content of an inode leaves no room for attributes at all, it moves into blocks.
+    fn move_content_out(&mut self, inode: TxInode) -> Result<()> {
+        let geo = self.volume().geo();
+        let need = self.data_need(inode);
+        match forkoff::for_blocks(geo, need) {
+            None => self.set_forkoff(inode, forkoff::usual(need)),
+            Some(_) => Ok(()),
+        }
+    }
+
     fn set_aformat(&mut self, inode: TxInode, format: Format) {
         let offset = offset_of!(Core, aformat);
         self.image(inode.handle).put(offset, &(format as u8));
@@ -303,10 +314,16 @@ impl Tx<'_> {
     }
 
     /// Stores what is `left` of the attributes; without any the fork goes, unless the data fork has
-    /// a btree whose root would have to move.
+    /// a btree whose root would have to move, or is that of a symlink which was moved out and would fit
+    /// then: `xfs_repair` 6.1 takes that for damage.
     fn shrink_short_form(&mut self, inode: TxInode, left: &[u8]) -> Result<()> {
         let none = Sf::parse(left).is_none_or(|sf| sf.count == 0);
-        if none && self.core(inode).format() != Some(Format::Btree) {
+        let core = self.core(inode);
+        let fits = core.size().0 <= core.literal().len() as u64;
+        let moved_out = core.file_type() == Some(FileType::Symlink)
+            && core.format() == Some(Format::Extents)
+            && fits;
+        if none && core.format() != Some(Format::Btree) && !moved_out {
             self.clear_attr_fork(inode);
             return self.set_forkoff(inode, 0);
         }
@@ -329,19 +346,11 @@ impl Tx<'_> {
         self.clear_attr_fork(inode);
         let (geo, need) = (self.volume().geo(), self.data_need(inode));
         let old = self.core(inode).forkoff();
-        let usual = forkoff::for_blocks(geo, need);
-        let new = match (need, usual) {
-            // Where the data fork has a tree or a device its root does not move again.
-            (DataNeed::Btree | DataNeed::Device, Some(usual)) => {
-                if old == 0 {
-                    usual
-                } else {
-                    old
-                }
-            }
-            (_, Some(usual)) => usual.max(old),
-            // Too much for a data fork beside attributes: its extents move into a tree.
-            (_, None) => u8::try_from(forkoff::data_max(geo) / 8).unwrap_or(u8::MAX),
+        let usual = forkoff::for_blocks(geo, need).unwrap_or(old);
+        let new = match need {
+            // The root of a tree does not move again, nor does what is beside a device number.
+            DataNeed::Btree | DataNeed::Device if old != 0 => old,
+            _ => usual.max(old),
         };
         if new != old {
             self.set_forkoff(inode, new)?;

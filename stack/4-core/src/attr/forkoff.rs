@@ -32,6 +32,12 @@ pub(crate) fn literal_len(geo: &Geometry) -> usize {
     geo.inodesize().saturating_sub(Layout::V5.inode_core)
 }
 
+/// Where the attribute fork of an inode without special wishes begins, in units of 8 bytes.
+pub(crate) fn usual(need: DataNeed) -> u8 {
+    let units = if need == DataNeed::Device { 1 } else { DEFAULT };
+    u8::try_from(units).unwrap_or(u8::MAX)
+}
+
 /// Where an attribute fork begins that wants `want` bytes, in units of 8 bytes into the literal
 /// area; `None` where the data fork's need leaves less.
 pub(crate) fn choose(geo: &Geometry, need: DataNeed, want: usize) -> Option<u8> {
