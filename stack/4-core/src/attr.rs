@@ -4,6 +4,7 @@
 //! and *xattrs* as programs see them: `user.x`, and ACLs as `system.posix_acl_access` in the
 //! kernel's own form.
 
+mod blocks;
 pub mod change;
 pub mod forkoff;
 mod leaves;

@@ -3,7 +3,6 @@
 //! Every walk ends, whatever the blocks say: each level must be one below the last, and a walk
 //! along siblings or over all leaves visits no more blocks than the fork has.
 
-pub(crate) mod blocks;
 mod plan;
 pub(crate) mod share;
 #[cfg(test)]

@@ -289,8 +289,14 @@ impl Tx<'_> {
         let geo = self.volume().geo();
         let need = self.data_need(inode);
         match forkoff::for_blocks(geo, need) {
-            None => self.set_forkoff(inode, forkoff::usual(need)),
             Some(_) => Ok(()),
+            None => {
+                let core = self.core(inode);
+                if core.is_dir() && core.format() == Some(Format::Local) {
+                    self.dir_leave_inode(inode)?;
+                }
+                self.set_forkoff(inode, forkoff::usual(need))
+            }
         }
     }
 

@@ -12,9 +12,9 @@ use xfskit_format::{Ctx, Fork, Layout, Location, da};
 use xfskit_trans::BufMap;
 use xfskit_units::{DaBlock, FileOff, Sectors};
 
+use crate::attr::blocks::TxBlocks;
 use crate::attr::change::{Key, SetMode};
 use crate::attr::leaves::AttrLeaves;
-use crate::da::blocks::TxBlocks;
 use crate::da::tree::{DaBlocks, Path, Tree};
 use crate::error::{Error, Result};
 use crate::tx::{Tx, TxInode};
@@ -39,7 +39,7 @@ impl Tx<'_> {
         let geo = self.volume().geo();
         let place = Place::Local(key.value.unwrap_or(&[]));
         let hash = Attr { flags: key.namespace.flags(), name: key.name, value: place }.hash(geo);
-        let mut blocks = TxBlocks::new(self, inode, Fork::Attr);
+        let mut blocks = TxBlocks::new(self, inode);
         let mut tree = Tree::new(geo, Fork::Attr, inode.ino, &mut blocks);
         let mut path = tree.find(hash)?;
         loop {
@@ -74,7 +74,7 @@ impl Tx<'_> {
     /// Makes the root of a fork that has no blocks: an empty leaf, which must not stay empty.
     pub(super) fn tree_init(&mut self, inode: TxInode) -> Result<()> {
         let geo = self.volume().geo();
-        let mut blocks = TxBlocks::new(self, inode, Fork::Attr);
+        let mut blocks = TxBlocks::new(self, inode);
         let root = blocks.grow()?;
         let id = Identity { owner: inode.ino, daddr: blocks.daddr(root)? };
         leaf_edit::init(&mut blocks.image(root)?, geo, id);
@@ -99,7 +99,7 @@ impl Tx<'_> {
         };
         let item = Item::new(geo, Attr { flags, name: key.name, value: place });
         let Some(old) = old else {
-            let mut blocks = TxBlocks::new(self, inode, Fork::Attr);
+            let mut blocks = TxBlocks::new(self, inode);
             let mut tree = Tree::new(geo, Fork::Attr, inode.ino, &mut blocks);
             let path = tree.find(item.hash)?;
             return tree.insert::<AttrLeaves>(path, item);
@@ -111,7 +111,7 @@ impl Tx<'_> {
     /// Puts `item` in the place of `old`, which is filed under the same hash.
     fn tree_replace(&mut self, inode: TxInode, old: &Found, item: Item<'_>) -> Result<()> {
         let geo = self.volume().geo();
-        let mut blocks = TxBlocks::new(self, inode, Fork::Attr);
+        let mut blocks = TxBlocks::new(self, inode);
         let mut tree = Tree::new(geo, Fork::Attr, inode.ino, &mut blocks);
         let leaf = old.path.leaf();
         if leaf_edit::replace(&mut tree.blocks.image(leaf)?, geo, old.index, &item.attr) {
@@ -129,7 +129,7 @@ impl Tx<'_> {
     pub(super) fn tree_take(&mut self, inode: TxInode, key: Key<'_>) -> Result<()> {
         let geo = self.volume().geo();
         let found = self.tree_find(inode, key)?.ok_or(Error::NoEntry)?;
-        let mut blocks = TxBlocks::new(self, inode, Fork::Attr);
+        let mut blocks = TxBlocks::new(self, inode);
         let mut tree = Tree::new(geo, Fork::Attr, inode.ino, &mut blocks);
         leaf_edit::remove(&mut tree.blocks.image(found.path.leaf())?, geo, found.index);
         tree.removed::<AttrLeaves>(found.path)?;
@@ -146,7 +146,7 @@ impl Tx<'_> {
         if self.bmap_end(inode, Fork::Attr)? != FileOff(1) {
             return Ok(None);
         }
-        let mut blocks = TxBlocks::new(self, inode, Fork::Attr);
+        let mut blocks = TxBlocks::new(self, inode);
         let bytes = blocks.bytes(ROOT)?;
         if da::magic(bytes) != Some(Layout::V5.attr_leaf_magic) {
             return Ok(None);
@@ -170,7 +170,7 @@ impl Tx<'_> {
 
     /// Frees the only block of a fork.
     pub(super) fn tree_drop(&mut self, inode: TxInode) -> Result<()> {
-        TxBlocks::new(self, inode, Fork::Attr).shrink(ROOT)
+        TxBlocks::new(self, inode).shrink(ROOT)
     }
 
     // ---- values in blocks of their own -------------------------------------------------------
@@ -182,18 +182,8 @@ impl Tx<'_> {
         valueblk: DaBlock,
         len: u32,
     ) -> Result<Vec<(BufMap, Location)>> {
-        let mut maps = Vec::new();
-        for n in 0..len {
-            let fileoff = FileOff(u64::from(valueblk.0).saturating_add(n.into()));
-            let at = Location::of("attribute value").ino(inode.ino).fork(Fork::Attr);
-            let at = at.fileoff(fileoff);
-            let Some(map) = self.bmap_buf(inode, Fork::Attr, fileoff, 1)? else {
-                return Err(self.volume().ctx(at).short("da.map", 0).into());
-            };
-            let (daddr, sectors) = map.first();
-            maps.push((map, at.daddr(daddr, sectors)));
-        }
-        Ok(maps)
+        let block = |n| self.attr_block(inode, valueblk.saturating_add(n), "attribute value");
+        (0..len).map(block).collect()
     }
 
     /// Writes `value` to blocks of its own.
@@ -201,8 +191,7 @@ impl Tx<'_> {
         let geo = self.volume().geo();
         let valuelen = u32::try_from(value.len()).unwrap_or(u32::MAX);
         let len = remote::blocks(geo, valuelen);
-        let valueblk = self.find_hole(inode, Fork::Attr, DaBlock(1), len)?;
-        self.alloc_at(inode, Fork::Attr, valueblk, len)?;
+        let valueblk = self.grow_attr_fork(inode, len)?;
         let mut runs: Vec<(Location, Vec<u8>)> = Vec::new();
         for (n, (map, at)) in (0..).zip(self.value_maps(inode, valueblk, len)?) {
             let Some(daddr) = at.daddr else { continue };

@@ -154,11 +154,6 @@ impl Path {
     pub(crate) fn leaf(&self) -> DaBlock {
         self.steps.last().map_or(DaBlock(0), |step| step.dablk)
     }
-
-    /// True where the leaf is the whole tree.
-    pub(crate) fn is_root(&self) -> bool {
-        self.steps.len() == 1
-    }
 }
 
 /// The tree of one fork, to be changed.

@@ -1,0 +1,124 @@
+//! The blocks of an attribute fork in a transaction: looked up by their place in the fork, held once asked
+//! for.
+
+use xfskit_format::{Ctx, Expected, Fork, Image, Location, Value};
+use xfskit_trans::{BufMap, Handle};
+use xfskit_units::{DaBlock, Daddr, FileOff, Sectors};
+
+use crate::da::tree::DaBlocks;
+use crate::da::verify_any;
+use crate::error::{Error, Result};
+use crate::tx::{Tx, TxInode};
+
+/// Extents that the search for a hole in a fork looks at; behind that the end of the fork is good enough.
+const HOLE_SEARCH: usize = 64;
+
+/// The tree blocks of an inode's attribute fork, in a transaction.
+#[derive(Debug)]
+pub(super) struct TxBlocks<'x, 'v> {
+    tx: &'x mut Tx<'v>,
+    inode: TxInode,
+    held: Vec<(DaBlock, Handle)>,
+}
+
+impl<'x, 'v> TxBlocks<'x, 'v> {
+    pub(super) fn new(tx: &'x mut Tx<'v>, inode: TxInode) -> Self {
+        Self { tx, inode, held: Vec::with_capacity(8) }
+    }
+
+    /// Block `dablk`, held.
+    fn handle(&mut self, dablk: DaBlock) -> Result<Handle> {
+        if let Some((_, handle)) = self.held.iter().find(|(held, _)| *held == dablk) {
+            return Ok(*handle);
+        }
+        let (map, at) = self.tx.attr_block(self.inode, dablk, "attribute tree")?;
+        let verify = |bytes: &[u8], ctx: &Ctx<'_>| verify_any(bytes, ctx, Fork::Attr);
+        let ctx = self.tx.volume().ctx(at);
+        let handle = self.tx.read(&map, None, &ctx, &verify)?;
+        self.held.push((dablk, handle));
+        Ok(handle)
+    }
+}
+
+impl DaBlocks for TxBlocks<'_, '_> {
+    fn bytes(&mut self, dablk: DaBlock) -> Result<&[u8]> {
+        let handle = self.handle(dablk)?;
+        Ok(self.tx.bytes(handle))
+    }
+
+    fn image(&mut self, dablk: DaBlock) -> Result<impl Image + '_> {
+        let handle = self.handle(dablk)?;
+        Ok(self.tx.image(handle))
+    }
+
+    fn daddr(&mut self, dablk: DaBlock) -> Result<Daddr> {
+        Ok(self.tx.attr_block(self.inode, dablk, "attribute tree")?.0.first().0)
+    }
+
+    fn grow(&mut self) -> Result<DaBlock> {
+        let dablk = self.tx.grow_attr_fork(self.inode, 1)?;
+        let (map, _) = self.tx.attr_block(self.inode, dablk, "attribute tree")?;
+        let handle = self.tx.fresh(&map)?;
+        self.held.push((dablk, handle));
+        Ok(dablk)
+    }
+
+    fn shrink(&mut self, dablk: DaBlock) -> Result<()> {
+        let handle = self.handle(dablk)?;
+        self.tx.invalidate(handle);
+        self.held.retain(|(held, _)| *held != dablk);
+        self.tx.bunmap(self.inode, Fork::Attr, FileOff(dablk.0.into()), 1)
+    }
+}
+
+impl Tx<'_> {
+    /// Where block `dablk` of an attribute fork lies, and what to call it.
+    pub(super) fn attr_block(
+        &self,
+        inode: TxInode,
+        dablk: DaBlock,
+        what: &'static str,
+    ) -> Result<(BufMap, Location)> {
+        let fileoff = FileOff(dablk.0.into());
+        let at = Location::of(what).ino(inode.ino).fork(Fork::Attr).fileoff(fileoff);
+        let Some(map) = self.bmap_buf(inode, Fork::Attr, fileoff, 1)? else {
+            let want = Expected::Described("a mapped block".into());
+            return Err(self.volume().ctx(at).fault("da.map", want, Value::Missing).into());
+        };
+        let (daddr, len) = map.first();
+        let at = at.daddr(daddr, Sectors(len.0));
+        Ok((map, at))
+    }
+
+    /// Allocates `len` blocks, in as many pieces as it takes, and maps them at the first hole of an attribute
+    /// fork that holds them. Answers where.
+    pub(super) fn grow_attr_fork(&mut self, inode: TxInode, len: u32) -> Result<DaBlock> {
+        let dablk = self.find_hole(inode, len)?;
+        let mut done = 0;
+        while done < len {
+            let fileoff = FileOff(u64::from(dablk.0).saturating_add(done.into()));
+            let (_, got) = self.bmap_alloc(inode, Fork::Attr, fileoff, len - done, None)?;
+            done = done.saturating_add(got.0.max(1));
+        }
+        Ok(dablk)
+    }
+
+    fn find_hole(&self, inode: TxInode, len: u32) -> Result<DaBlock> {
+        let mut at = 0u64;
+        for look in 0.. {
+            match self.bmap_next(inode, Fork::Attr, FileOff(at))? {
+                Some(extent) if extent.startoff.0 < at.saturating_add(len.into()) => {
+                    at = extent.end().0;
+                }
+                _ => break,
+            }
+            if look == HOLE_SEARCH {
+                at = self.bmap_end(inode, Fork::Attr)?.0;
+            }
+        }
+        match u32::try_from(at) {
+            Ok(dablk) if dablk.checked_add(len).is_some() => Ok(DaBlock(dablk)),
+            _ => Err(Error::Limit("the attribute fork reaches the end of its address space")),
+        }
+    }
+}
