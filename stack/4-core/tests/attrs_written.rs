@@ -186,7 +186,8 @@ fn every_form_both_ways(tools: &Xfsprogs, options: &[&str]) {
                     .unwrap();
                 }
                 let inode = vol.iget(*ino).unwrap();
-                let stays = inode.core().format() == Some(Format::Btree);
+                // A fork beside an extent btree stays, and one beside a target that had to move out.
+                let stays = inode.core().format() == Some(Format::Btree) || name == "long-link";
                 let parents = vol.geo().features.parent();
                 assert!(stays || parents || inode.core().forkoff() == 0, "{name}: the fork went");
             }
@@ -214,4 +215,141 @@ fn attributes_in_blocks_of_1k() {
     }
     let tools = Xfsprogs::installed().unwrap();
     every_form_both_ways(&tools, &["-b", "size=1024", "-m", "rmapbt=0,reflink=0"]);
+}
+
+/// Values of one block each, to two files in turn, so that no two of a file are neighbours: how many
+/// the first file takes.
+fn scattered_values(options: &[&str], most: u32) -> (u32, Option<Error>) {
+    let tools = Xfsprogs::installed().unwrap();
+    let scratch = Scratch::new("attrs-scattered");
+    let image = Image::sparse(&scratch, "image", 400 << 20);
+    tools.mkfs(&image, options).unwrap();
+    let mount = Mount::read_write(&image, &scratch).unwrap();
+    let inos = ["a", "b"].map(|name| {
+        let file = File::create(mount.path().join(name)).unwrap();
+        Ino(file.metadata().unwrap().ino())
+    });
+    mount.unmount().unwrap();
+    let vol = open(&image);
+    let set = |ino: Ino, i: u32| {
+        vol.transact(|tx| {
+            let inode = tx.iget(ino)?;
+            let name = format!("v{i}").into_bytes();
+            tx.attr_set(inode, Namespace::User, &name, &[b'v'; 800], SetMode::Create)
+        })
+    };
+    let count = |ino| vol.attr_list(&vol.iget(ino).unwrap()).unwrap().len();
+    let mut answer = (most, None);
+    for i in 0..most {
+        if let Err(error) = set(inos[0], i).and_then(|()| set(inos[1], i)) {
+            answer = (i, Some(error));
+            break;
+        }
+    }
+    let stored = count(inos[0]);
+    assert!(stored == answer.0 as usize || stored == answer.0 as usize + 1, "{stored}");
+    vol.close().unwrap();
+    judge(&image, &tools, "scattered");
+    answer
+}
+
+#[test]
+fn the_extent_counter_of_the_attribute_fork_ends_in_an_error_and_nothing_half_done() {
+    if !needs(&[Need::Xfsprogs, Need::Mount]) {
+        return;
+    }
+    let base = ["-b", "size=1024", "-m", "rmapbt=0,reflink=0", "-i"];
+    let (count, error) = scattered_values(&[&base[..], &["nrext64=0"]].concat(), 33_000);
+    assert!(matches!(error, Some(Error::Limit(_))), "{error:?} after {count}");
+    assert!((30_000..32_768).contains(&count), "{count}");
+    let (count, error) = scattered_values(&[&base[..], &["nrext64=1"]].concat(), 33_000);
+    assert!(error.is_none() && count == 33_000, "{error:?} after {count}");
+}
+
+#[test]
+fn a_hundred_thousand_attributes_on_one_inode() {
+    if !needs(&[Need::Xfsprogs, Need::Mount]) {
+        return;
+    }
+    let tools = Xfsprogs::installed().unwrap();
+    let scratch = Scratch::new("attrs-many");
+    let image = Image::sparse(&scratch, "image", 600 << 20);
+    tools.mkfs(&image, &["-m", "rmapbt=0,reflink=0"]).unwrap();
+    let mount = Mount::read_write(&image, &scratch).unwrap();
+    let file = File::create(mount.path().join("file")).unwrap();
+    let ino = Ino(file.metadata().unwrap().ino());
+    drop(file);
+    mount.unmount().unwrap();
+    let vol = open(&image);
+    let count = 100_000;
+    let started = std::time::Instant::now();
+    for i in 0..count {
+        vol.transact(|tx| {
+            let inode = tx.iget(ino)?;
+            let name = format!("k{i:06}").into_bytes();
+            tx.attr_set(inode, Namespace::User, &name, &[b'v'; 20], SetMode::Create)
+        })
+        .unwrap();
+    }
+    println!("{count} attributes in {:?}", started.elapsed());
+    let inode = vol.iget(ino).unwrap();
+    let blocks = inode.core().nblocks().0;
+    assert!(blocks < 1400, "{blocks} blocks, where 1000 are the least possible");
+    assert_eq!(vol.attr_list(&inode).unwrap().len(), count);
+    vol.close().unwrap();
+    judge(&image, &tools, "many");
+}
+
+#[test]
+fn parent_pointers_come_go_and_change() {
+    if !needs(&[Need::Xfsprogs, Need::NewerXfsprogs]) {
+        return;
+    }
+    let tools = Xfsprogs::newer().unwrap();
+    let scratch = Scratch::new("attrs-parents");
+    let image = Image::sparse(&scratch, "image", 400 << 20);
+    let proto = scratch.path().join("proto");
+    fs::write(&proto, "/dev/null\n0 0\nd--755 0 0\nfile ---644 0 0 /dev/null\n$\n$\n").unwrap();
+    let options = ["-n", "parent=1", "-m", "rmapbt=0,reflink=0", "-p", proto.to_str().unwrap()];
+    tools.mkfs(&image, &options).unwrap();
+    let vol = open(&image);
+    let root = vol.geo().rootino;
+    let dir = vol.iget(root).unwrap();
+    let (ino, _) = vol.open_dir(&dir).unwrap().lookup(b"file").unwrap().unwrap();
+    let first = vol.parents(&vol.iget(ino).unwrap()).unwrap();
+    let generation = vol.iget(root).unwrap().core().generation();
+    let name = |name: &'static [u8], high: u64| ParentName {
+        ino: Ino(root.0 ^ (high << 33)),
+        generation,
+        name,
+    };
+    let change = |change: &dyn Fn(&mut xfskit_core::Tx<'_>, xfskit_core::TxInode)| {
+        vol.transact(|tx| {
+            let inode = tx.iget(ino)?;
+            change(tx, inode);
+            Ok(())
+        })
+        .unwrap();
+    };
+    for high in 1..200 {
+        change(&|tx, inode| {
+            tx.parent_set(inode, name(b"file", high)).unwrap();
+            assert!(matches!(tx.parent_set(inode, name(b"file", high)), Err(Error::Exists)));
+        });
+    }
+    assert_eq!(vol.parents(&vol.iget(ino).unwrap()).unwrap().len(), 200);
+    for high in 1..200 {
+        change(&|tx, inode| {
+            tx.parent_replace(inode, name(b"file", high), name(b"new", high)).unwrap()
+        });
+    }
+    for high in 1..200 {
+        change(&|tx, inode| {
+            assert!(matches!(tx.parent_remove(inode, name(b"file", high)), Err(Error::NoEntry)));
+            tx.parent_remove(inode, name(b"new", high)).unwrap();
+        });
+    }
+    assert_eq!(vol.parents(&vol.iget(ino).unwrap()).unwrap(), first);
+    vol.close().unwrap();
+    judge(&image, &tools, "parents");
 }
