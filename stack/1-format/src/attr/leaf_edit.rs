@@ -37,13 +37,8 @@ impl<'a> Item<'a> {
     }
 
     /// Bytes of [`room`] that it takes.
-    pub fn len(&self) -> usize {
+    pub fn space(&self) -> usize {
         self.attr.size().saturating_add(ENTRY)
-    }
-
-    /// No attribute is empty.
-    pub fn is_empty(&self) -> bool {
-        false
     }
 }
 
@@ -173,7 +168,7 @@ pub fn insert(image: &mut impl Image, geo: &Geometry, item: Item<'_>) -> bool {
     let nameidx = (leaf.firstused & !(ALIGN - 1)).saturating_sub(size);
     let new_count = count.saturating_add(1);
     if nameidx < table_end(new_count) {
-        return used(&leaf).saturating_add(item.len()) <= room(geo)
+        return used(&leaf).saturating_add(item.space()) <= room(geo)
             && pack_with(image, geo, index, item);
     }
     let usedbytes = usize::from(leaf.usedbytes).saturating_add(size);
@@ -303,7 +298,7 @@ mod tests {
                     }
                     None => {
                         let item = Item::new(&geo, local(&name, &value));
-                        let fits = used(&leaf) + item.len() <= room(&geo);
+                        let fits = used(&leaf) + item.space() <= room(&geo);
                         assert_eq!(insert(&mut block, &geo, item), fits);
                         if fits {
                             model.insert((hash, name), value);

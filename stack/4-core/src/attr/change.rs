@@ -146,6 +146,23 @@ impl Tx<'_> {
         }
     }
 
+    /// Frees a part of all that the attributes of `inode` take; true where nothing is left. For an inode that
+    /// goes away: between two transactions it has no attributes, but perhaps blocks of its attribute
+    /// fork. Linux, should it have to finish the work, finds an empty leaf.
+    ///
+    /// # Errors
+    /// [`Error::Device`], [`Error::Corrupt`], [`Error::NoSpace`] where the map of the fork must grow.
+    pub fn attr_drop(&mut self, inode: TxInode) -> Result<bool> {
+        let done = match self.attr_form(inode) {
+            Form::Tree => self.tree_drop_part(inode)?,
+            Form::Short | Form::None => true,
+        };
+        if done {
+            self.clear_attr_fork(inode);
+        }
+        Ok(done)
+    }
+
     // ---- parent pointers ---------------------------------------------------------------------
 
     /// `inode` has a new name. For volumes with parent pointers.
@@ -288,16 +305,14 @@ impl Tx<'_> {
     fn move_content_out(&mut self, inode: TxInode) -> Result<()> {
         let geo = self.volume().geo();
         let need = self.data_need(inode);
-        match forkoff::for_blocks(geo, need) {
-            Some(_) => Ok(()),
-            None => {
-                let core = self.core(inode);
-                if core.is_dir() && core.format() == Some(Format::Local) {
-                    self.dir_leave_inode(inode)?;
-                }
-                self.set_forkoff(inode, forkoff::usual(need))
-            }
+        if forkoff::for_blocks(geo, need).is_some() {
+            return Ok(());
         }
+        let core = self.core(inode);
+        if core.is_dir() && core.format() == Some(Format::Local) {
+            self.dir_leave_inode(inode)?;
+        }
+        self.set_forkoff(inode, forkoff::usual(need))
     }
 
     fn set_aformat(&mut self, inode: TxInode, format: Format) {

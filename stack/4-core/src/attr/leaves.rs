@@ -22,7 +22,7 @@ impl Level for AttrLeaves {
         item.hash
     }
     fn len(item: Item<'_>) -> usize {
-        item.len()
+        item.space()
     }
     fn room(geo: &Geometry, _: Fork) -> usize {
         leaf_edit::room(geo)

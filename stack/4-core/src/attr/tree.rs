@@ -15,11 +15,14 @@ use xfskit_units::{DaBlock, FileOff, Sectors};
 use crate::attr::blocks::TxBlocks;
 use crate::attr::change::{Key, SetMode};
 use crate::attr::leaves::AttrLeaves;
+use crate::bmap::BUNMAP_MAX;
 use crate::da::tree::{DaBlocks, Path, Tree};
 use crate::error::{Error, Result};
 use crate::tx::{Tx, TxInode};
 
 const ROOT: DaBlock = DaBlock(0);
+/// Blocks that one transaction gives back: each is an object of the transaction.
+const DROP_MAX: u64 = 128;
 
 /// Where an attribute was found.
 struct Found {
@@ -171,6 +174,32 @@ impl Tx<'_> {
     /// Frees the only block of a fork.
     pub(super) fn tree_drop(&mut self, inode: TxInode) -> Result<()> {
         TxBlocks::new(self, inode).shrink(ROOT)
+    }
+
+    /// Frees the last blocks of a fork whose attributes are not wanted any more; true where it has none left.
+    pub(super) fn tree_drop_part(&mut self, inode: TxInode) -> Result<bool> {
+        let geo = self.volume().geo();
+        let mut blocks = TxBlocks::new(self, inode);
+        let id = Identity { owner: inode.ino, daddr: blocks.daddr(ROOT)? };
+        leaf_edit::init(&mut blocks.image(ROOT)?, geo, id);
+        let mut left = DROP_MAX;
+        for _ in 0..BUNMAP_MAX {
+            let last = self.bmap_before(inode, Fork::Attr, FileOff(u64::MAX))?;
+            let Some(last) = last else { return Ok(true) };
+            let len = last.blockcount.0.min(left);
+            left = left.saturating_sub(len);
+            let first = last.end().0.saturating_sub(len);
+            for dablk in first..last.end().0 {
+                let dablk = DaBlock(u32::try_from(dablk).unwrap_or(u32::MAX));
+                let (map, _) = self.attr_block(inode, dablk, "attribute fork")?;
+                self.invalidate_at(&map)?;
+            }
+            self.bunmap(inode, Fork::Attr, FileOff(first), len)?;
+            if left == 0 {
+                break;
+            }
+        }
+        Ok(self.bmap_end(inode, Fork::Attr)? == FileOff::ZERO)
     }
 
     // ---- values in blocks of their own -------------------------------------------------------

@@ -167,7 +167,7 @@ fn workload(
     fills[1] = fill(&f.judge_full(), &f);
     while !f.model.is_empty() {
         f.remove_any();
-        if f.model.len() % every == 0 {
+        if f.model.len().is_multiple_of(every) {
             f.judge_full();
         }
     }
@@ -215,7 +215,7 @@ fn blocks_of_1k_make_deep_trees() {
     assert!(found.kids.iter().all(|kids| 3 * kids >= 120), "{:?}", found.kids);
     while f.model.len() > 3 {
         f.remove_any();
-        if f.model.len() % 2999 == 0 {
+        if f.model.len().is_multiple_of(2999) {
             f.judge();
         }
     }
@@ -266,7 +266,7 @@ fn short_runs_of_one_hash_stay_in_one_leaf() {
     }
     while !f.model.is_empty() {
         f.remove_any();
-        if f.model.len() % 200 == 0 {
+        if f.model.len().is_multiple_of(200) {
             assert_eq!(f.judge().torn_runs, 0);
         }
     }
@@ -286,7 +286,7 @@ fn very_large_attributes_are_stored_all_the_same() {
         }
         while !f.model.is_empty() {
             f.remove_any();
-            if f.model.len() % 4 == 0 {
+            if f.model.len().is_multiple_of(4) {
                 f.judge();
             }
         }

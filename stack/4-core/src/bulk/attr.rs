@@ -218,7 +218,7 @@ impl<'a> AttrBlocks<'a> {
             .into_iter()
             .map(|attr| {
                 let item = attr.item(geo, DaBlock(0));
-                (item.hash, item.len(), attr)
+                (item.hash, item.space(), attr)
             })
             .collect();
         hashed.sort_by_key(|(hash, ..)| *hash); // stable: equal hashes by name
