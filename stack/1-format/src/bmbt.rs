@@ -127,6 +127,19 @@ impl Extent {
         if ahead < self.blockcount.0 { self.startblock.checked_add(ahead) } else { None }
     }
 
+    /// The part of the extent that lies in `[start, end)`, which it overlaps.
+    pub fn clip(&self, start: FileOff, end: FileOff) -> Self {
+        let startoff = self.startoff.max(start);
+        let ahead = startoff.since(self.startoff).unwrap_or(0);
+        let blockcount = self.end().min(end).since(startoff).unwrap_or(0);
+        Self {
+            startoff,
+            startblock: self.startblock.saturating_add(ahead),
+            blockcount: FilBlks(blockcount),
+            unwritten: self.unwritten,
+        }
+    }
+
     /// The record that says this; numbers too large for their fields lose their high bits.
     pub fn encode(&self) -> Rec {
         let l0 = (u64::from(self.unwritten) << 63)
@@ -419,6 +432,8 @@ mod tests {
             [extent(0, 4118, 3, false), extent(10, 4121, 1, false), extent(20, 4131, 2, true)];
         assert_eq!(recs.iter().map(Rec::decode).collect::<Vec<_>>(), expected);
         assert_eq!(expected.map(|e| e.encode()), recs);
+        let part = extent(10, 4118, 5, true).clip(FileOff(12), FileOff(14));
+        assert_eq!(part, extent(12, 4120, 2, true));
         let large = extent(MAX_STARTOFF, (1 << 52) - 1, MAX_BLOCKCOUNT, true);
         assert_eq!(large.encode().decode(), large);
     }

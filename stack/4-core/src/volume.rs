@@ -12,6 +12,7 @@ use xfskit_units::{AgNumber, ByteLen, ByteOffset, Geometry, Lsn};
 
 use crate::dir::room::Rooms;
 use crate::error::{Error, Result};
+use crate::file::Contents;
 use crate::ialloc::Rotor;
 use crate::recovery::{self, Replay};
 use crate::space::Hints;
@@ -48,6 +49,8 @@ pub struct Volume {
     pub(crate) space: Hints,
     /// Where the next directory goes.
     pub(crate) rotor: Rotor,
+    /// Files that are open for writing.
+    pub(crate) contents: Contents,
     log_head: Option<Lsn>,
     replay: Option<Replay>,
     faults: Vec<Corruption>,
@@ -89,6 +92,7 @@ impl Volume {
             engine: None,
             space: Hints::default(),
             rotor: Rotor::default(),
+            contents: Contents::default(),
             log_head,
             replay,
             faults,
@@ -114,6 +118,7 @@ impl Volume {
             engine: Some(Box::new(engine)),
             space,
             rotor: Rotor::default(),
+            contents: Contents::default(),
             log_head,
             replay: Some(replay),
             faults: vec![],
@@ -121,9 +126,6 @@ impl Volume {
         };
         writable::reset_quota(&volume)?;
         volume.inactivate_orphans()?;
-        if volume.replay.as_ref().is_some_and(|replay| !replay.clean) {
-            volume.free_staging()?;
-        }
         Ok(volume)
     }
 
@@ -142,6 +144,7 @@ impl Volume {
     /// [`Error::Trans`] where the volume was shut down, or is by this.
     pub fn close(self) -> Result<()> {
         let Some(engine) = &self.engine else { return Ok(()) };
+        self.flush_contents()?;
         writable::log_counters(&self)?;
         Ok(engine.unmount()?)
     }

@@ -100,7 +100,7 @@ impl Tx<'_> {
         while at < end {
             let found = self.bmap_lookup(inode, fork, at)?.filter(|extent| !extent.unwritten);
             let Some(extent) = found else { return Ok(None) };
-            let part = map::clip(&extent, at, end);
+            let part = extent.clip(at, end);
             let Some(daddr) = geo.fsb_to_daddr(part.startblock) else { return Ok(None) };
             pieces.push((daddr, Sectors(geo.block_sectors().0 * part.blockcount.0)));
             at = part.end();
@@ -159,11 +159,10 @@ impl Tx<'_> {
             None => self.near(inode, fork, fileoff)?,
         };
         let of = ForkOf { inode, fork };
-        let (startblock, len) = blocks::alloc(self, of, fileoff, len, near, unwritten)?;
-        let blockcount = FilBlks(len.0.into());
-        let extent = Extent { startoff: fileoff, startblock, blockcount, unwritten };
-        map::insert(self, inode, fork, &extent)?;
-        count_blocks(self, inode, i64::from(len.0));
+        let blockcount = FilBlks(len);
+        let wanted = Extent { startoff: fileoff, startblock: near, blockcount, unwritten };
+        let extent = blocks::alloc(self, of, &wanted, near)?;
+        self.bmap_insert(inode, fork, &extent)?;
         Ok(extent)
     }
 
@@ -188,7 +187,7 @@ impl Tx<'_> {
     pub fn bunmap(&mut self, inode: TxInode, fork: Fork, fileoff: FileOff, len: u64) -> Result<()> {
         let of = ForkOf { inode, fork };
         for extent in self.bmap_remove(inode, fork, fileoff, fileoff.saturating_add(len))? {
-            blocks::free(self, of, &extent)?;
+            blocks::free(self, of, &extent);
         }
         Ok(())
     }
@@ -220,6 +219,56 @@ impl Tx<'_> {
     ) -> Result<()> {
         map::insert(self, inode, fork, extent)?;
         count_blocks(self, inode, i64::try_from(extent.blockcount.0).unwrap_or(i64::MAX));
+        Ok(())
+    }
+
+    /// Unmaps and frees the last extents of a fork, as far as they lie at or behind block `from`: at most `most` of
+    /// them. True where nothing is left there.
+    ///
+    /// # Errors
+    /// As [`bunmap`](Self::bunmap).
+    pub fn bmap_trim(
+        &mut self,
+        inode: TxInode,
+        fork: Fork,
+        from: FileOff,
+        most: usize,
+    ) -> Result<bool> {
+        for _ in 0..most {
+            let last = self.bmap_before(inode, fork, FileOff(u64::MAX))?;
+            let Some(last) = last.filter(|last| last.end() > from) else { return Ok(true) };
+            let start = last.startoff.max(from);
+            self.bunmap(inode, fork, start, last.end().0 - start.0)?;
+        }
+        let last = self.bmap_before(inode, fork, FileOff(u64::MAX))?;
+        Ok(last.is_none_or(|last| last.end() <= from))
+    }
+
+    /// Makes a mapped part of the data fork written where it was unwritten, or the other way.
+    pub(crate) fn bmap_convert(&mut self, inode: TxInode, part: &Extent) -> Result<()> {
+        self.bmap_remove(inode, Fork::Data, part.startoff, part.end())?;
+        let converted = Extent { unwritten: !part.unwritten, ..*part };
+        self.bmap_insert(inode, Fork::Data, &converted)?;
+        blocks::convert(self, ForkOf { inode, fork: Fork::Data }, part);
+        Ok(())
+    }
+
+    /// Makes two extents of the one that covers the blocks before and behind `at` of the data fork, where one
+    /// does: for those who move one of them away in the same transaction or soon.
+    pub(crate) fn bmap_split(&mut self, inode: TxInode, at: FileOff) -> Result<()> {
+        map::split(self, inode, Fork::Data, at)
+    }
+
+    /// Moves a whole extent of the data fork to another place in the file, where there is a hole.
+    pub(crate) fn bmap_move(
+        &mut self,
+        inode: TxInode,
+        extent: &Extent,
+        startoff: FileOff,
+    ) -> Result<()> {
+        self.bmap_remove(inode, Fork::Data, extent.startoff, extent.end())?;
+        self.bmap_insert(inode, Fork::Data, &Extent { startoff, ..*extent })?;
+        blocks::moved(self, ForkOf { inode, fork: Fork::Data }, extent, startoff);
         Ok(())
     }
 }

@@ -5,24 +5,12 @@
 
 use xfskit_format::bmbt::{Extent, MAX_BLOCKCOUNT};
 use xfskit_format::{Ctx, Expected, Fork};
-use xfskit_units::{FilBlks, FileOff, FsBlock};
+use xfskit_units::{FilBlks, FileOff};
 
 use super::cursor::Cursor;
 use super::node::ForkOf;
 use crate::error::{Error, Result};
 use crate::tx::{Tx, TxInode};
-
-/// The part of `extent` that lies in `[start, end)`, which overlap.
-pub(super) fn clip(extent: &Extent, start: FileOff, end: FileOff) -> Extent {
-    let from = extent.startoff.max(start);
-    let ahead = from.0 - extent.startoff.0;
-    Extent {
-        startoff: from,
-        startblock: FsBlock(extent.startblock.0 + ahead),
-        blockcount: FilBlks(extent.end().min(end).0 - from.0),
-        unwritten: extent.unwritten,
-    }
-}
 
 /// Both as one, where `right` continues `left`.
 fn joined(left: &Extent, right: &Extent) -> Option<Extent> {
@@ -80,9 +68,9 @@ pub(super) fn remove(
     }
     // The cursor stands behind an extent of which something goes.
     while let Some(extent) = cursor.before(tx)? {
-        removed.push(clip(&extent, start, end));
-        let left = (extent.startoff < start).then(|| clip(&extent, extent.startoff, start));
-        let right = (extent.end() > end).then(|| clip(&extent, end, extent.end()));
+        removed.push(extent.clip(start, end));
+        let left = (extent.startoff < start).then(|| extent.clip(extent.startoff, start));
+        let right = (extent.end() > end).then(|| extent.clip(end, extent.end()));
         match (left, right) {
             (Some(left), Some(right)) => {
                 cursor.replace(tx, &left)?;
@@ -97,4 +85,16 @@ pub(super) fn remove(
         };
     }
     Ok(removed)
+}
+
+/// Makes two extents of the one that covers the blocks before and behind `at`, where one does.
+pub(super) fn split(tx: &mut Tx<'_>, inode: TxInode, fork: Fork, at: FileOff) -> Result<()> {
+    let mut cursor = Cursor::seek(tx, inode, fork, at)?;
+    match cursor.before(tx)? {
+        Some(extent) if extent.startoff < at && extent.end() > at => {
+            cursor.replace(tx, &extent.clip(extent.startoff, at))?;
+            cursor.insert(tx, &extent.clip(at, extent.end()))
+        }
+        _ => Ok(()),
+    }
 }

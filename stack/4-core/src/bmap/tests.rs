@@ -1,52 +1,33 @@
 //! Maps under random changes, against a plain table.
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::io::Read;
 use std::sync::Arc;
 
-use xfskit_block::{BlockDevice, MemDevice, OverlayDevice};
+use xfskit_block::{FileDevice, OpenMode};
 use xfskit_format::Fork;
 use xfskit_format::bmbt::Extent;
 use xfskit_format::inode::Format;
-use xfskit_units::{ByteLen, ByteOffset, FilBlks, FileOff, FsBlock, Ino};
+use xfskit_test_oracle::{Image, Need, Scratch, Xfsprogs, needs};
+use xfskit_units::{FilBlks, FileOff, FsBlock, Ino};
 
+use crate::icore::NewInode;
 use crate::volume::{OpenOptions, Volume};
-use crate::{Result, Tx, TxInode};
 
-thread_local! {
-    /// Blocks for trees, so that these tests are about maps and nothing else.
-    pub(super) static POOL: RefCell<Vec<FsBlock>> = const { RefCell::new(Vec::new()) };
-}
-
-/// A kept volume with blocks of 1 KiB, open for writing.
-fn volume() -> Volume {
-    let image = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/images/v5-1k.img.zst");
-    let packed = std::fs::read(image).unwrap();
-    let mut decoder = zstd::Decoder::new(packed.as_slice()).unwrap();
-    decoder.window_log_max(31).unwrap();
-    let mut bytes = Vec::new();
-    decoder.read_to_end(&mut bytes).unwrap();
-    let dev = MemDevice::new(ByteLen(bytes.len() as u64));
-    dev.write_at(ByteOffset(0), &bytes).unwrap();
-    let dev = Arc::new(OverlayDevice::new(Arc::new(dev)));
-    Volume::open(dev, &OpenOptions { write: true, ..OpenOptions::default() }).unwrap()
-}
-
-/// A regular file in extents form.
-fn some_file(vol: &Volume) -> Ino {
-    let found = std::sync::Mutex::new(None);
-    vol.bulkstat(1, |batch| {
-        for entry in batch {
-            let core = entry.inode.as_ref().unwrap();
-            if core.is_regular() && core.format() == Some(Format::Extents) && core.forkoff() == 0 {
-                *found.lock().unwrap() = Some(entry.ino);
-            }
-        }
-        std::ops::ControlFlow::Continue(())
-    })
-    .unwrap();
-    found.into_inner().unwrap().unwrap()
+/// A volume with blocks of 1 KiB that mkfs.xfs made, open for writing, and a new file on it.
+fn volume(scratch: &Scratch) -> Option<(Volume, Ino)> {
+    if !needs(&[Need::Xfsprogs]) {
+        return None;
+    }
+    let image = Image::sparse(scratch, "volume.img", 64 << 20);
+    let options = "-b size=1024 -m rmapbt=0,reflink=0 -d agcount=2 -l size=8m";
+    let options: Vec<_> = options.split_whitespace().collect();
+    Xfsprogs::installed()?.mkfs(&image, &options).unwrap();
+    let dev = Arc::new(FileDevice::open(image.path(), OpenMode::ReadWrite).unwrap());
+    let options = OpenOptions { write: true, ..OpenOptions::default() };
+    let vol = Volume::open(dev, &options).unwrap();
+    let new = NewInode { mode: 0o100_644, nlink: 1, ..NewInode::default() };
+    let ino = vol.transact(|tx| Ok(tx.ialloc(tx.volume().geo().rootino, &new)?.ino)).unwrap();
+    Some((vol, ino))
 }
 
 /// What a fork maps, block by block.
@@ -76,13 +57,6 @@ fn blocks_of(extents: &[Extent]) -> Model {
     extents.iter().flat_map(each).collect()
 }
 
-/// Empties the file, whose blocks are then nobody's.
-fn emptied(tx: &mut Tx<'_>, ino: Ino) -> Result<TxInode> {
-    let inode = tx.iget(ino)?;
-    tx.bmap_remove(inode, Fork::Data, FileOff(0), FileOff(u64::MAX))?;
-    Ok(inode)
-}
-
 fn no_two_join(extents: &[Extent]) {
     for pair in extents.windows(2) {
         let joins = pair[0].end() == pair[1].startoff
@@ -94,14 +68,13 @@ fn no_two_join(extents: &[Extent]) {
 
 #[test]
 fn random_changes_leave_what_a_table_says_and_blocks_are_counted() {
-    let vol = volume();
-    let ino = some_file(&vol);
+    let scratch = Scratch::new("bmap");
+    let Some((vol, ino)) = volume(&scratch) else { return };
     let mut random = Random(0x1234_5678_9abc_def1);
     let mut model = Model::new();
     let first = vol.geo().agb_to_fsb(xfskit_units::AgNumber(1), xfskit_units::AgBlock(300)).0;
-    let nodes: Vec<_> = (0..2000).map(|n| FsBlock(first + 3000 + n)).collect();
-    POOL.set(nodes.clone());
-    vol.transact(|tx| emptied(tx, ino).map(drop)).unwrap();
+    let free = || vol.engine().unwrap().counters().get().fdblocks;
+    let before = free();
     let (mut deepest, mut forms) = (0, [0; 2]);
     for round in 0..6000_u64 {
         // Fragmenting, then clearing, over and over.
@@ -126,11 +99,12 @@ fn random_changes_leave_what_a_table_says_and_blocks_are_counted() {
             if core.format() == Some(Format::Btree) {
                 deepest = deepest.max(core.data_fork()[1]);
             }
-            let used = nodes.len() - POOL.with_borrow(Vec::len);
+            let taken = u64::try_from(before - free() - tx.delta.fdblocks).unwrap();
+            let nodes = taken - tx.deferred.len() as u64;
             let mapped: u64 = model.len() as u64
                 - removed.iter().map(|e| e.blockcount.0).sum::<u64>()
                 + if maps { len } else { 0 };
-            assert_eq!(core.nblocks().0, mapped + used as u64, "round {round}");
+            assert_eq!(core.nblocks().0, mapped + nodes, "round {round}");
             Ok(())
         })
         .unwrap();
@@ -159,20 +133,22 @@ fn random_changes_leave_what_a_table_says_and_blocks_are_counted() {
         }
     }
     assert!(deepest >= 2 && forms[0] > 0 && forms[1] > 0, "depth {deepest}, forms {forms:?}");
-    vol.transact(|tx| emptied(tx, ino).map(drop)).unwrap();
+    vol.transact(|tx| {
+        let inode = tx.iget(ino)?;
+        tx.bmap_remove(inode, Fork::Data, FileOff(0), FileOff(u64::MAX)).map(drop)
+    })
+    .unwrap();
     let inode = vol.iget(ino).unwrap();
     assert_eq!((inode.core().nblocks().0, inode.core().nextents()), (0, 0));
-    assert_eq!(POOL.with_borrow(Vec::len), nodes.len(), "all blocks of the tree came back");
+    assert_eq!(free(), before, "all blocks of the tree came back");
 }
 
 #[test]
 fn the_border_between_forks_moves_and_both_keep_what_they_hold() {
-    let vol = volume();
-    let ino = some_file(&vol);
+    let scratch = Scratch::new("bmap");
+    let Some((vol, ino)) = volume(&scratch) else { return };
     let mut random = Random(77);
     let first = vol.geo().agb_to_fsb(xfskit_units::AgNumber(1), xfskit_units::AgBlock(300)).0;
-    POOL.set((0..2000).map(|n| FsBlock(first + 3000 + n)).collect());
-    vol.transact(|tx| emptied(tx, ino).map(drop)).unwrap();
     let mut counts = [0; 2];
     for round in 0..300_u64 {
         vol.transact(|tx| {

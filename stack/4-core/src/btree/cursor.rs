@@ -42,14 +42,12 @@ pub struct Cursor<H: Home> {
     pub(super) home: H,
     /// From the root to the leaf; empty where the cursor is nowhere.
     pub(super) path: Vec<Step>,
-    /// The way before, while a new one is found: blocks that lie on both are not asked for again.
-    before: Vec<Step>,
 }
 
 impl<H: Home> Cursor<H> {
     /// A cursor at no place yet.
     pub fn new(home: H) -> Self {
-        Self { home, path: Vec::new(), before: Vec::new() }
+        Self { home, path: Vec::new() }
     }
 
     /// The tree.
@@ -180,10 +178,10 @@ impl<H: Home> Cursor<H> {
 
     /// Goes from the root to a leaf, through the entries that `pick` names.
     fn descend(&mut self, tx: &mut Tx<'_>, pick: impl Fn(&[u8], &Step) -> usize) -> Result<()> {
-        std::mem::swap(&mut self.path, &mut self.before);
-        self.path.clear();
+        let old = std::mem::take(&mut self.path);
+        self.path.reserve(old.len());
         let answer = self.enter_root(tx, &pick).and_then(|()| self.extend(tx, 0, pick));
-        for step in self.before.drain(..) {
+        for step in old {
             let still = self.path.iter().any(|now| now.handle == step.handle);
             if step.block.is_some() && !still {
                 tx.release(step.handle);
@@ -209,19 +207,6 @@ impl<H: Home> Cursor<H> {
         }
     }
 
-    /// The block `block`, read, or taken over from the way before.
-    fn step_at(&self, tx: &mut Tx<'_>, block: BlockRef, level: u16) -> Result<Step> {
-        let known = self.before.get(self.path.len());
-        match known.filter(|step| step.block == Some(block) && step.level == level) {
-            Some(step) => Ok(*step),
-            None => {
-                let handle = self.home.read(tx, block)?;
-                let shape = self.home.shape(tx, level);
-                Ok(Step { handle, block: Some(block), shape, level, index: 0 })
-            }
-        }
-    }
-
     /// Reads a block, which must be of `level`, as the next step.
     fn enter(
         &mut self,
@@ -230,8 +215,9 @@ impl<H: Home> Cursor<H> {
         level: u16,
         pick: &impl Fn(&[u8], &Step) -> usize,
     ) -> Result<()> {
-        let mut step = self.step_at(tx, block, level)?;
-        let (handle, shape) = (step.handle, step.shape);
+        let handle = self.home.read(tx, block)?;
+        let shape = self.home.shape(tx, level);
+        let mut step = Step { handle, block: Some(block), shape, level, index: 0 };
         let bytes = tx.bytes(handle);
         step.index = pick(bytes, &step);
         let (found, count) = (shape.level(bytes), shape.count(bytes));

@@ -3,7 +3,14 @@
 //! Content is read from the device straight into the caller's memory, all extents of one call in one
 //! batch. It does not go through the buffer cache, which is for metadata.
 
+mod content;
+mod dirty;
+mod reshape;
 mod target;
+
+pub(crate) use content::Contents;
+pub use content::{Content, SIZE_MAX};
+pub use reshape::Seek;
 
 use std::ops::Range;
 
@@ -51,6 +58,16 @@ impl Volume {
     /// Those of [`open_file`](Self::open_file).
     pub fn read_at(&self, inode: &Inode, offset: ByteOffset, buf: &mut [u8]) -> Result<usize> {
         self.open_file(inode)?.read_at(offset, buf)
+    }
+
+    /// Where on the device `block`, which some extent names, begins.
+    pub(crate) fn byte_of_block(&self, block: FsBlock) -> Result<ByteOffset> {
+        // Extents were judged when they were read; this is a second fence.
+        self.geo().fsb_to_byte(block).ok_or_else(|| {
+            let ctx = self.ctx(xfskit_format::Location::of("extent"));
+            let wanted = Expected::Described("a block of the volume".into());
+            Error::Corrupt(ctx.fault("bmbt.rec.startblock", wanted, block))
+        })
     }
 
     /// The target of a symlink: 1 to 1023 bytes, none of them NUL.
@@ -127,7 +144,8 @@ impl File<'_> {
             match segment.backing {
                 Backing::Written(block) => {
                     let ahead = bytes.start - first_byte(self.vol.geo(), segment.startoff);
-                    batch.push(IoRead { offset: self.byte_of(block, ahead)?, buf: part });
+                    let start = self.vol.byte_of_block(block)?;
+                    batch.push(IoRead { offset: ByteOffset(start.0 + ahead), buf: part });
                 }
                 Backing::Hole | Backing::Unwritten(_) => part.fill(0),
             }
@@ -160,18 +178,6 @@ impl File<'_> {
         let end = range.end.div_ceil(1 << blocklog);
         let end = if range.is_empty() { 0 } else { end };
         self.extents.segments(FileOff(range.start >> blocklog), FileOff(end))
-    }
-
-    /// Where on the device byte `ahead` behind the start of `block` lies.
-    fn byte_of(&self, block: FsBlock, ahead: u64) -> Result<ByteOffset> {
-        let geo = self.vol.geo();
-        let start = geo.fsb_to_byte(block).and_then(|start| start.checked_add(ahead));
-        // Extents were judged when the file was opened; this is a second fence.
-        start.ok_or_else(|| {
-            let ctx = self.vol.ctx(xfskit_format::Location::of("extent"));
-            let wanted = Expected::Described("a block of the volume".into());
-            Error::Corrupt(ctx.fault("bmbt.rec.startblock", wanted, block))
-        })
     }
 }
 

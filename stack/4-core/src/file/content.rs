@@ -1,0 +1,622 @@
+//! The content of a regular file, open for writing: delayed allocation.
+//!
+//! What is written stays in memory first, and gets its blocks when it is flushed (by fsync, by close, or when
+//! memory for such data runs out). A file written in many pieces is allocated as one extent. All handles of
+//! a file share one [`Content`]; its lock is what Linux calls the IOLOCK, taken before any transaction.
+//!
+//! ```text
+//!   write ──▶ Dirty ──flush──▶ 1. transaction: blocks, size, times   2. content, in place   3. ticket dropped
+//! ```
+//!
+//! 1. No checkpoint that holds (1) becomes durable before (2) is written: nobody ever reads what stood in
+//!    a block before. Where (2) fails, the volume is shut down.
+//! 2. Every block in memory that has none on the device yet has one promised ([`Promises`]). A write that cannot
+//!    have the promise fails, and changes nothing; promises are generous, and where they run out everything is
+//!    flushed and counted exactly.
+//! 3. Behind the end of the file, the last block is zeroes in memory and on the device, or is made so before
+//!    the file grows.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+use parking_lot::{Mutex, RwLock};
+use xfskit_block::IoRead;
+use xfskit_format::Fork;
+use xfskit_format::bmbt::Extent;
+use xfskit_format::timestamp::Timestamp;
+use xfskit_trans::DataTicket;
+use xfskit_units::{ByteLen, ByteOffset, FileOff, Ino, index};
+
+use super::dirty::Dirty;
+use crate::bmap::{BUNMAP_MAX, Backing, Segment};
+use crate::error::{Error, Result};
+use crate::icore::Touch;
+use crate::tx::{Tx, TxInode};
+use crate::volume::Volume;
+
+/// Largest size of a file, in bytes.
+pub const SIZE_MAX: u64 = i64::MAX.unsigned_abs();
+/// Data in memory, of all files, above which a writer flushes, in bytes.
+const BUDGET: u64 = 64 << 20;
+/// Segments that are looked up at once.
+const SEGMENTS: usize = 256;
+/// Blocks that one block of a tree of extents maps at the least, when a file is as fragmented as can be.
+const PER_NODE: u64 = 64;
+
+/// The files that are open for writing, and what they were promised.
+#[derive(Debug, Default)]
+pub(crate) struct Contents {
+    open: Mutex<HashMap<Ino, Arc<Content>>>,
+    dirty_bytes: AtomicU64,
+    promises: Promises,
+}
+
+/// Free blocks that are spoken for, and not allocated yet.
+#[derive(Debug, Default)]
+struct Promises(AtomicI64);
+
+impl Promises {
+    /// Takes `blocks` more, where so many are free.
+    fn take(&self, vol: &Volume, blocks: u64) -> Result<bool> {
+        let blocks = i64::try_from(blocks).unwrap_or(i64::MAX);
+        let free = vol.engine()?.counters().get().fdblocks - vol.set_aside();
+        let all = self.0.fetch_add(blocks, Ordering::Relaxed).saturating_add(blocks);
+        if all > free {
+            self.give_back(blocks);
+            return Ok(false);
+        }
+        Ok(true)
+    }
+
+    fn give_back(&self, blocks: i64) {
+        self.0.fetch_sub(blocks, Ordering::Relaxed);
+    }
+}
+
+/// A regular file that is open for writing. Shared by all of its handles.
+#[derive(Debug)]
+pub struct Content {
+    ino: Ino,
+    /// The IOLOCK: taken before any transaction, never inside one.
+    pub(super) state: RwLock<State>,
+}
+
+/// What the IOLOCK covers.
+#[derive(Debug)]
+pub(super) struct State {
+    /// Bytes of content, with what is in memory only.
+    pub size: u64,
+    pub dirty: Dirty,
+    /// Blocks promised to `dirty`.
+    promised: u64,
+    /// When it was written last, where the inode does not say so yet.
+    written: Option<Timestamp>,
+    /// The inode's size is another one.
+    pub resized: bool,
+}
+
+impl Volume {
+    /// Opens a regular file's content for writing. [`close_content`](Self::close_content) ends it; what is opened several
+    /// times is one.
+    ///
+    /// # Errors
+    /// [`Error::NotFile`], [`Error::Unsupported`] for files on the realtime device, [`Error::ReadOnly`],
+    /// [`Error::NoInode`], [`Error::Device`], [`Error::Corrupt`].
+    pub fn open_content(&self, ino: Ino) -> Result<Arc<Content>> {
+        self.engine()?;
+        let mut open = self.contents.open.lock();
+        if let Some(content) = open.get(&ino) {
+            return Ok(Arc::clone(content));
+        }
+        let inode = self.iget(ino)?;
+        let core = inode.core();
+        if !core.is_regular() {
+            return Err(Error::NotFile(ino));
+        }
+        if core.is_realtime() {
+            return Err(Error::Unsupported(format!("inode {ino}: content on a realtime device")));
+        }
+        let state = State {
+            size: core.size().0,
+            dirty: Dirty::new(self.geo().blocklog.into()),
+            promised: 0,
+            written: None,
+            resized: false,
+        };
+        let content = Arc::new(Content { ino, state: RwLock::new(state) });
+        open.insert(ino, Arc::clone(&content));
+        Ok(content)
+    }
+
+    /// One handle of a file is closed: what is in memory of it is written.
+    ///
+    /// # Errors
+    /// As [`Content::flush`]; what could not be written stays in memory.
+    pub fn close_content(&self, content: Arc<Content>) -> Result<()> {
+        content.flush(self)?;
+        self.forget_if_last(content);
+        Ok(())
+    }
+
+    /// The file is gone: nothing of it will be written any more.
+    pub fn discard_content(&self, ino: Ino) {
+        let gone = self.contents.open.lock().remove(&ino);
+        if let Some(content) = gone {
+            let mut state = content.state.write();
+            self.drop_dirty(&mut state, 0..u64::MAX);
+            state.resized = false;
+            state.written = None;
+        }
+    }
+
+    fn forget_if_last(&self, content: Arc<Content>) {
+        let mut open = self.contents.open.lock();
+        // One reference is the table's, one ours.
+        if Arc::strong_count(&content) == 2 && content.state.read().is_clean() {
+            open.remove(&content.ino);
+        }
+    }
+
+    /// Writes what is in memory of all files. Their changes become durable with the next checkpoint.
+    ///
+    /// # Errors
+    /// As [`Content::flush`]: the first one; the other files are written all the same.
+    pub fn flush_contents(&self) -> Result<()> {
+        let open: Vec<_> = self.contents.open.lock().values().cloned().collect();
+        let answers = open.iter().map(|content| content.flush(self));
+        answers.fold(Ok(()), Result::and)
+    }
+
+    /// Writes what is in memory of those files that nobody is working on.
+    fn flush_idle_contents(&self) -> Result<()> {
+        let open: Vec<_> = self.contents.open.lock().values().cloned().collect();
+        for content in open {
+            if let Some(mut state) = content.state.try_write() {
+                content.flush_state(self, &mut state)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Free blocks that content cannot have: what each group's own trees need to go on.
+    fn set_aside(&self) -> i64 {
+        i64::from(self.geo().agcount) * 16
+    }
+
+    /// Blocks of `range` are no longer in memory.
+    pub(super) fn drop_dirty(&self, state: &mut State, range: Range<u64>) {
+        let before = state.dirty.blocks();
+        state.dirty.remove(range);
+        let gone = before - state.dirty.blocks();
+        self.contents.dirty_bytes.fetch_sub(gone << self.geo().blocklog, Ordering::Relaxed);
+        let keep = promise_for(state.dirty.blocks()).min(state.promised);
+        let back = std::mem::replace(&mut state.promised, keep) - keep;
+        self.contents.promises.give_back(i64::try_from(back).unwrap_or(i64::MAX));
+    }
+}
+
+/// Blocks that it takes to write `blocks` blocks: themselves, and what their map needs.
+fn promise_for(blocks: u64) -> u64 {
+    if blocks == 0 { 0 } else { blocks + blocks / PER_NODE + 4 }
+}
+
+impl State {
+    fn is_clean(&self) -> bool {
+        self.dirty.blocks() == 0 && self.written.is_none() && !self.resized
+    }
+}
+
+// ---- reading ---------------------------------------------------------------------------------
+
+impl Content {
+    /// Its inode.
+    pub fn ino(&self) -> Ino {
+        self.ino
+    }
+
+    /// Its size, with what is in memory only.
+    pub fn size(&self) -> ByteLen {
+        ByteLen(self.state.read().size)
+    }
+
+    /// Reads from `offset`, in bytes, and answers how much there was until the end of the file.
+    ///
+    /// # Errors
+    /// [`Error::Device`], [`Error::Corrupt`]; then the content of `buf` is undefined.
+    pub fn read(&self, vol: &Volume, offset: ByteOffset, buf: &mut [u8]) -> Result<usize> {
+        let state = self.state.read();
+        let left = usize::try_from(state.size.saturating_sub(offset.0)).unwrap_or(usize::MAX);
+        let len = buf.len().min(left);
+        if len > 0 {
+            self.read_device(vol, offset.0, &mut buf[..len])?;
+            state.dirty.read(offset.0, &mut buf[..len]);
+        }
+        Ok(len)
+    }
+
+    /// Reads what is on the device from byte `offset` on.
+    pub(super) fn read_device(&self, vol: &Volume, offset: u64, buf: &mut [u8]) -> Result<()> {
+        let geo = vol.geo();
+        let end = offset + buf.len() as u64;
+        let blocks = offset >> geo.blocklog..end.div_ceil(1 << geo.blocklog);
+        let (mut at, mut rest) = (offset, buf);
+        let mut next = blocks.start;
+        while next < blocks.end {
+            let segments = self.look_up(vol, next..blocks.end, SEGMENTS)?;
+            let mut batch = Vec::new();
+            for segment in segments {
+                next = segment.startoff.0 + segment.blockcount.0;
+                let len = index((next << geo.blocklog).min(end) - at);
+                let (part, behind) = rest.split_at_mut(len);
+                match segment.backing {
+                    Backing::Written(block) => {
+                        let start = vol.byte_of_block(block)?;
+                        let ahead = at - (segment.startoff.0 << geo.blocklog);
+                        batch.push(IoRead { offset: ByteOffset(start.0 + ahead), buf: part });
+                    }
+                    Backing::Hole | Backing::Unwritten(_) => part.fill(0),
+                }
+                (at, rest) = (at + len as u64, behind);
+            }
+            for answer in vol.device().read_batch(&mut batch) {
+                answer?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Where the blocks of `range` lie on the device, holes included, at most `most` segments of them.
+    pub(super) fn look_up(
+        &self,
+        vol: &Volume,
+        range: Range<u64>,
+        most: usize,
+    ) -> Result<Vec<Segment>> {
+        vol.transact(|tx| {
+            let inode = tx.iget(self.ino)?;
+            let mut segments = Vec::new();
+            let mut at = range.start;
+            while at < range.end && segments.len() < most {
+                let segment = segment_at(tx, inode, at..range.end)?;
+                at += segment.blockcount.0;
+                segments.push(segment);
+            }
+            Ok(segments)
+        })
+    }
+}
+
+/// The first segment of the blocks of `range`.
+pub(super) fn segment_at(tx: &Tx<'_>, inode: TxInode, range: Range<u64>) -> Result<Segment> {
+    let (startoff, end) = (FileOff(range.start), FileOff(range.end));
+    let (stop, backing) = match tx.bmap_next(inode, Fork::Data, startoff)? {
+        Some(extent) if extent.startoff <= startoff => {
+            let block = extent.block_at(startoff).unwrap_or(extent.startblock);
+            let state = if extent.unwritten { Backing::Unwritten } else { Backing::Written };
+            (extent.end(), state(block))
+        }
+        Some(extent) => (extent.startoff, Backing::Hole),
+        None => (end, Backing::Hole),
+    };
+    let blockcount = xfskit_units::FilBlks(stop.min(end).0 - startoff.0);
+    Ok(Segment { startoff, blockcount, backing })
+}
+
+// ---- writing ---------------------------------------------------------------------------------
+
+impl Content {
+    /// Writes `bytes` from `offset` on, in bytes: into memory.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`], [`Error::Limit`] for a file that would be too large, [`Error::Device`],
+    /// [`Error::Corrupt`]: then nothing has changed.
+    pub fn write(
+        &self,
+        vol: &Volume,
+        offset: ByteOffset,
+        bytes: &[u8],
+        now: Timestamp,
+    ) -> Result<()> {
+        let offset = offset.0;
+        let end = offset.checked_add(bytes.len() as u64).filter(|&end| end <= SIZE_MAX);
+        let end = end.ok_or(Error::Limit("the file would be too large"))?;
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        self.keep_budget(vol)?;
+        let mut state = self.state.write();
+        if offset > state.size {
+            self.seal_end(vol, &mut state, offset)?;
+        }
+        let blocklog = vol.geo().blocklog;
+        let blocks = offset >> blocklog..end.div_ceil(1 << blocklog);
+        self.promise(vol, &mut state, blocks.clone())?;
+        let known = state.dirty.blocks();
+        self.load_edges(vol, &mut state, offset..end)?;
+        state.dirty.write(offset, bytes);
+        let fresh = (state.dirty.blocks() - known) << blocklog;
+        state.resized |= end > state.size;
+        state.size = state.size.max(end);
+        state.written = Some(now);
+        vol.contents.dirty_bytes.fetch_add(fresh, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Makes room in memory where there is too little: with this file first, then with others.
+    fn keep_budget(&self, vol: &Volume) -> Result<()> {
+        let used = || vol.contents.dirty_bytes.load(Ordering::Relaxed);
+        if used() > BUDGET {
+            self.flush(vol)?;
+        }
+        if used() > BUDGET {
+            vol.flush_idle_contents()?;
+        }
+        Ok(())
+    }
+
+    /// Has blocks promised for those of `blocks` that are not in memory yet: invariant 2.
+    fn promise(&self, vol: &Volume, state: &mut State, blocks: Range<u64>) -> Result<()> {
+        let due = |state: &State| {
+            let all = state.dirty.blocks() + state.dirty.missing(blocks.clone());
+            promise_for(all).saturating_sub(state.promised)
+        };
+        let more = due(state);
+        if vol.contents.promises.take(vol, more)? {
+            state.promised += more;
+            return Ok(());
+        }
+        // Nearly full: promises are for the worst case, so put them into practice, and count.
+        self.flush_state(vol, state)?;
+        vol.flush_idle_contents()?;
+        vol.engine()?.checkpoint()?;
+        let mut holes = 0;
+        let mut at = blocks.start;
+        while at < blocks.end {
+            for segment in self.look_up(vol, at..blocks.end, SEGMENTS)? {
+                at += segment.blockcount.0;
+                holes += u64::from(segment.backing == Backing::Hole) * segment.blockcount.0;
+            }
+        }
+        let more = promise_for(holes);
+        if !vol.contents.promises.take(vol, more)? {
+            return Err(Error::NoSpace("blocks"));
+        }
+        state.promised += more;
+        Ok(())
+    }
+
+    /// Loads the first and the last block of the bytes `range`, where only a part of them is written.
+    fn load_edges(&self, vol: &Volume, state: &mut State, range: Range<u64>) -> Result<()> {
+        let blocklog = vol.geo().blocklog;
+        let size = 1 << blocklog;
+        let first = range.start >> blocklog;
+        let last = (range.end - 1) >> blocklog;
+        let mut loaded = Vec::new();
+        for block in [first, last] {
+            let start = block << blocklog;
+            // What lies behind the end of the file needs no loading.
+            let whole =
+                range.start <= start && range.end >= (start + size).min(state.size.max(start));
+            if !whole && !state.dirty.has(block) && loaded.iter().all(|&(other, _)| other != block)
+            {
+                let mut bytes = vec![0; 1 << blocklog];
+                let inside = index(state.size.saturating_sub(start).min(size));
+                self.read_device(vol, start, &mut bytes[..inside])?;
+                loaded.push((block, bytes));
+            }
+        }
+        for (block, bytes) in loaded {
+            state.dirty.write(block << blocklog, &bytes);
+        }
+        Ok(())
+    }
+
+    /// Brings block `block` into memory, to be changed there; zeroes where there is a hole, and behind the end.
+    fn load(&self, vol: &Volume, state: &mut State, block: u64) -> Result<()> {
+        let blocklog = vol.geo().blocklog;
+        if state.dirty.has(block) {
+            return Ok(());
+        }
+        self.promise(vol, state, block..block + 1)?;
+        let start = block << blocklog;
+        let mut bytes = vec![0; 1 << blocklog];
+        let inside = index(state.size.saturating_sub(start).min(1 << blocklog));
+        self.read_device(vol, start, &mut bytes[..inside])?;
+        state.dirty.write(start, &bytes);
+        vol.contents.dirty_bytes.fetch_add(1 << blocklog, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Makes the bytes of `range`, which lie in one block, zeroes, where they are not in a hole.
+    pub(super) fn zero_part(
+        &self,
+        vol: &Volume,
+        state: &mut State,
+        range: Range<u64>,
+    ) -> Result<()> {
+        if range.is_empty() {
+            return Ok(());
+        }
+        let block = range.start >> vol.geo().blocklog;
+        if !state.dirty.has(block) {
+            let here = self.look_up(vol, block..block + 1, 1)?;
+            if here.iter().all(|segment| !matches!(segment.backing, Backing::Written(_))) {
+                return Ok(());
+            }
+        }
+        self.load(vol, state, block)?;
+        state.dirty.write(range.start, &vec![0; index(range.end - range.start)]);
+        Ok(())
+    }
+
+    /// The file is to grow to `offset` bytes and more: what then lies inside reads as zeroes (invariant 3).
+    pub(super) fn seal_end(&self, vol: &Volume, state: &mut State, offset: u64) -> Result<()> {
+        let blocklog = vol.geo().blocklog;
+        let end = state.size;
+        let edge = end.next_multiple_of(1 << blocklog).min(SIZE_MAX);
+        if end < edge && !state.dirty.has(end >> blocklog) {
+            let mut tail = vec![0; index(edge - end)];
+            self.read_device(vol, end, &mut tail)?;
+            if tail.iter().any(|&byte| byte != 0) {
+                self.load(vol, state, end >> blocklog)?;
+            }
+        }
+        let blocks = edge >> blocklog..offset.div_ceil(1 << blocklog);
+        if blocks.is_empty() {
+            return Ok(());
+        }
+        // Allocated behind the end, and written: nobody knows what.
+        self.convert(vol, blocks, true)
+    }
+
+    /// Makes all that is mapped in `blocks` unwritten, or written.
+    pub(super) fn convert(&self, vol: &Volume, blocks: Range<u64>, unwritten: bool) -> Result<()> {
+        let mut at = blocks.start;
+        while at < blocks.end {
+            at = vol.transact(|tx| {
+                let inode = tx.iget(self.ino)?;
+                let mut at = at;
+                for _ in 0..BUNMAP_MAX {
+                    let next = tx.bmap_next(inode, Fork::Data, FileOff(at))?;
+                    let Some(extent) = next.filter(|extent| extent.startoff.0 < blocks.end) else {
+                        return Ok(blocks.end);
+                    };
+                    let part = extent.clip(FileOff(at), FileOff(blocks.end));
+                    if part.unwritten != unwritten {
+                        tx.bmap_convert(inode, &part)?;
+                    }
+                    at = part.end().0;
+                }
+                Ok(at)
+            })?;
+        }
+        Ok(())
+    }
+}
+
+// ---- flushing --------------------------------------------------------------------------------
+
+impl Content {
+    /// Writes what is in memory: afterwards all of it is on its way to the device. It is durable with the next
+    /// checkpoint.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`] where others took the promised blocks, [`Error::Device`], [`Error::Corrupt`]: then
+    /// what could not be written stays in memory.
+    pub fn flush(&self, vol: &Volume) -> Result<()> {
+        let mut state = self.state.write();
+        self.flush_state(vol, &mut state)
+    }
+
+    /// All that was written before this is durable afterwards.
+    ///
+    /// # Errors
+    /// As [`flush`](Self::flush), and where the journal cannot be written.
+    pub fn fsync(&self, vol: &Volume) -> Result<()> {
+        self.flush(vol)?;
+        let engine = vol.engine()?;
+        match engine.inodes().get(self.ino) {
+            Some(object) => Ok(engine.force(object.listed_in())?),
+            None => Ok(()),
+        }
+    }
+
+    pub(super) fn flush_state(&self, vol: &Volume, state: &mut State) -> Result<()> {
+        while let Some(blocks) = state.dirty.first() {
+            let (extents, ticket) = self.place(vol, state, blocks)?;
+            if let Err(error) = write_out(vol, state, &extents) {
+                vol.engine()?.shut_down(&format!("content of inode {}: {error}", self.ino));
+                drop(ticket);
+                return Err(error);
+            }
+            drop(ticket);
+            for extent in extents {
+                vol.drop_dirty(state, extent.startoff.0..extent.end().0);
+            }
+        }
+        if state.resized || state.written.is_some() {
+            let (size, written) = (state.size, state.written);
+            vol.transact(|tx| {
+                let inode = tx.iget(self.ino)?;
+                tx.set_size(inode, ByteLen(size));
+                self.touch_written(tx, inode, written);
+                Ok(())
+            })?;
+            state.resized = false;
+            state.written = None;
+        }
+        // What was promised and not needed.
+        vol.drop_dirty(state, 0..0);
+        Ok(())
+    }
+
+    fn touch_written(&self, tx: &mut Tx<'_>, inode: TxInode, written: Option<Timestamp>) {
+        if let Some(now) = written {
+            tx.touch(inode, Touch::CONTENT, now);
+        }
+    }
+
+    /// Gives the first of `blocks` a place on the device, as many as are good for one transaction. Answers where
+    /// they lie: their content is to be written there before the ticket is dropped.
+    fn place(
+        &self,
+        vol: &Volume,
+        state: &mut State,
+        blocks: Range<u64>,
+    ) -> Result<(Vec<Extent>, DataTicket)> {
+        let (size, written) = (state.size, state.written);
+        let placed = vol.transact(|tx| {
+            let inode = tx.iget(self.ino)?;
+            let mut extents = Vec::new();
+            let mut at = blocks.start;
+            while at < blocks.end && extents.len() < BUNMAP_MAX {
+                let extent = place_one(tx, inode, at..blocks.end)?;
+                at = extent.end().0;
+                extents.push(extent);
+            }
+            let reached = size.min(at << vol.geo().blocklog);
+            if reached > tx.core(inode).size().0 {
+                tx.set_size(inode, ByteLen(reached));
+            }
+            self.touch_written(tx, inode, written);
+            Ok((extents, tx.data_to_come()))
+        })?;
+        state.written = None;
+        Ok(placed)
+    }
+}
+
+/// Gives the first of the blocks of `range` a place, and answers where they lie: they count as written.
+fn place_one(tx: &mut Tx<'_>, inode: TxInode, range: Range<u64>) -> Result<Extent> {
+    let (start, end) = (FileOff(range.start), FileOff(range.end));
+    let next = tx.bmap_next(inode, Fork::Data, start)?;
+    if let Some(extent) = next.filter(|extent| extent.startoff <= start) {
+        let part = extent.clip(start, end);
+        if part.unwritten {
+            tx.bmap_convert(inode, &part)?;
+        } else if tx.core(inode).is_reflink() {
+            return Err(Error::Unsupported("writing into a file that shares blocks".into()));
+        }
+        return Ok(part);
+    }
+    let len = next.map_or(end, |extent| extent.startoff.min(end)).0 - start.0;
+    tx.bmap_alloc_as(inode, Fork::Data, start, len, None, false)
+}
+
+/// Writes the content of `extents` from memory.
+fn write_out(vol: &Volume, state: &State, extents: &[Extent]) -> Result<()> {
+    let mut batch = Vec::new();
+    for extent in extents {
+        let start = vol.byte_of_block(extent.startblock)?;
+        for (block, part) in state.dirty.parts(extent.startoff.0..extent.end().0) {
+            let ahead = (block - extent.startoff.0) << vol.geo().blocklog;
+            batch.push((ByteOffset(start.0 + ahead), part));
+        }
+    }
+    for answer in vol.device().write_batch(&batch) {
+        answer?;
+    }
+    Ok(())
+}

@@ -1,0 +1,280 @@
+//! Content of files under random changes, against plain bytes; then judged by xfs_repair and read by Linux.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use xfskit_block::{FileDevice, OpenMode};
+use xfskit_core::file::Content;
+use xfskit_core::file::Seek;
+use xfskit_core::{Error, OpenOptions, Volume};
+use xfskit_format::timestamp::Timestamp;
+use xfskit_test_oracle::{Image, Mount, Need, Scratch, Xfsprogs, needs};
+use xfskit_units::{ByteLen, ByteOffset, Ino};
+
+const NOW: Timestamp = Timestamp { sec: 1_800_000_000, nsec: 5 };
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % n
+    }
+
+    /// A range of bytes that begins below `end` and is up to `most` long, often of whole blocks.
+    fn range(&mut self, end: u64, most: u64, block: u64) -> Range<u64> {
+        let (start, len) = (self.below(end), 1 + self.below(most));
+        match self.below(3) {
+            0 => start / block * block..(start / block + len.div_ceil(block)) * block,
+            _ => start..start + len,
+        }
+    }
+}
+
+/// A volume with `files` empty files, made by mkfs.xfs and the kernel, and their inode numbers.
+fn made<'s>(scratch: &'s Scratch, mib: u64, options: &str, files: u32) -> (Image<'s>, Vec<Ino>) {
+    use std::os::unix::fs::MetadataExt;
+    let image = Image::sparse(scratch, "volume.img", mib << 20);
+    let options: Vec<&str> = options.split_whitespace().collect();
+    Xfsprogs::installed().unwrap().mkfs(&image, &options).unwrap();
+    let mount = Mount::read_write(&image, scratch).unwrap();
+    let make = |n: u32| {
+        let file = std::fs::File::create(mount.path().join(format!("f{n}"))).unwrap();
+        Ino(file.metadata().unwrap().ino())
+    };
+    let inos = (0..files).map(make).collect();
+    mount.unmount().unwrap();
+    (image, inos)
+}
+
+fn open(image: &Image<'_>) -> Volume {
+    let dev = FileDevice::open(image.path(), OpenMode::ReadWrite).unwrap();
+    Volume::open(Arc::new(dev), &OpenOptions { write: true, ..OpenOptions::default() }).unwrap()
+}
+
+/// xfs_repair has nothing to say, and Linux reads what `models` say.
+fn judge(scratch: &Scratch, image: &Image<'_>, models: &[Vec<u8>]) {
+    for tools in Xfsprogs::all() {
+        tools.repair_n(image, &[]).unwrap();
+    }
+    let mount = Mount::read_only(image, scratch).unwrap();
+    for (n, model) in models.iter().enumerate() {
+        let found = std::fs::read(mount.path().join(format!("f{n}"))).unwrap();
+        same(&found, model, &format!("file {n} as Linux reads it"));
+    }
+    mount.unmount().unwrap();
+}
+
+fn same(found: &[u8], model: &[u8], what: &str) {
+    assert_eq!(found.len(), model.len(), "{what}: length");
+    if let Some(at) = found.iter().zip(model).position(|(a, b)| a != b) {
+        panic!("{what}: byte {at} is {}, not {}", found[at], model[at]);
+    }
+}
+
+/// One file and what should be in it.
+struct Pair<'v> {
+    vol: &'v Volume,
+    content: Arc<Content>,
+    model: Vec<u8>,
+}
+
+impl Pair<'_> {
+    fn step(&mut self, random: &mut Random, most: u64) -> Result<(), Error> {
+        let block = self.vol.geo().blocksize() as u64;
+        let (vol, content) = (self.vol, Arc::clone(&self.content));
+        let size = self.model.len() as u64;
+        let range = random.range((size + 3 * block).min(most), 40 * block, block);
+        let bytes = ByteOffset(range.start)..ByteOffset(range.end);
+        let grow = |model: &mut Vec<u8>, end: u64| {
+            let end = usize::try_from(end).unwrap();
+            model.resize(model.len().max(end), 0);
+        };
+        let at = |offset: u64| usize::try_from(offset).unwrap();
+        match random.below(12) {
+            0..4 => {
+                let byte = 1 + u8::try_from(random.below(255)).unwrap();
+                let fill = vec![byte; at(range.end - range.start)];
+                content.write(vol, bytes.start, &fill, NOW)?;
+                grow(&mut self.model, range.end);
+                self.model[at(range.start)..at(range.end)].copy_from_slice(&fill);
+            }
+            4 => {
+                let size = if random.below(2) == 0 { range.start } else { size };
+                content.truncate(vol, ByteLen(size), NOW)?;
+                self.model.resize(at(size), 0);
+            }
+            5 => {
+                let size = size.max(range.end).min(most);
+                content.truncate(vol, ByteLen(size), NOW)?;
+                grow(&mut self.model, size);
+                self.model.truncate(at(size));
+            }
+            6 => {
+                content.punch(vol, bytes, NOW)?;
+                let inside = range.start.min(size)..range.end.min(size);
+                self.model[at(inside.start)..at(inside.end)].fill(0);
+            }
+            7 => {
+                let keep = random.below(2) == 0;
+                content.zero(vol, bytes, keep, NOW)?;
+                grow(&mut self.model, if keep { 0 } else { range.end });
+                let size = self.model.len() as u64;
+                let inside = range.start.min(size)..range.end.min(size);
+                self.model[at(inside.start)..at(inside.end)].fill(0);
+            }
+            8 => {
+                let keep = random.below(2) == 0;
+                content.preallocate(vol, bytes, keep, NOW)?;
+                grow(&mut self.model, if keep { 0 } else { range.end });
+            }
+            9 => {
+                let whole = range.start / block * block..range.end.div_ceil(block) * block;
+                let asked = ByteOffset(whole.start)..ByteOffset(whole.end);
+                if whole.end < size && random.below(2) == 0 {
+                    content.collapse(vol, asked, NOW)?;
+                    self.model.drain(at(whole.start)..at(whole.end));
+                } else if whole.start < size && size < most {
+                    content.insert(vol, asked, NOW)?;
+                    let zeroes = vec![0; at(whole.end - whole.start)];
+                    self.model.splice(at(whole.start)..at(whole.start), zeroes);
+                }
+            }
+            10 => content.fsync(vol)?,
+            _ => {
+                let data = content.seek(vol, bytes.start, Seek::Data)?;
+                let first = self.model.iter().skip(at(range.start)).position(|&byte| byte != 0);
+                if let Some(first) = first {
+                    assert!(data.is_some_and(|data| data.0 <= range.start + first as u64));
+                }
+                if let Some(hole) = content.seek(vol, bytes.start, Seek::Hole)?
+                    && hole.0 < size
+                {
+                    let upto = (hole.0 / block + 1) * block;
+                    let hole = &self.model[at(hole.0)..at(upto.min(size))];
+                    assert!(hole.iter().all(|&byte| byte == 0));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn compare(&self, what: &str) {
+        let mut found = vec![0xee; self.model.len() + 10];
+        let len = self.content.read(self.vol, ByteOffset(0), &mut found).unwrap();
+        same(&found[..len], &self.model, what);
+    }
+}
+
+#[test]
+fn random_changes_of_content_leave_what_plain_bytes_say() {
+    if !needs(&[Need::Xfsprogs, Need::Mount]) {
+        return;
+    }
+    for (round, options) in [
+        "-b size=1024 -m rmapbt=0,reflink=0 -d agcount=4 -l size=8m",
+        "-b size=4096 -m rmapbt=0,reflink=1 -d agcount=2 -l size=16m",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let scratch = Scratch::new("content");
+        let (image, inos) = made(&scratch, 128, options, 3);
+        let vol = open(&image);
+        let mut random = Random(0x9e37_79b9 + round as u64);
+        let pair =
+            |ino: &Ino| Pair { vol: &vol, content: vol.open_content(*ino).unwrap(), model: vec![] };
+        let mut pairs: Vec<_> = inos.iter().map(pair).collect();
+        for step in 0..1500 {
+            let n = usize::try_from(random.below(3)).unwrap();
+            pairs[n]
+                .step(&mut random, 1 << 20)
+                .unwrap_or_else(|error| panic!("step {step}: {error}"));
+            if step % 10 == 0 {
+                pairs[n].compare(&format!("{options}, step {step}, file {n}"));
+            }
+        }
+        let models: Vec<_> = pairs
+            .into_iter()
+            .map(|pair| {
+                pair.compare(&format!("{options}, at the end"));
+                vol.close_content(pair.content).unwrap();
+                pair.model
+            })
+            .collect();
+        vol.close().unwrap();
+        judge(&scratch, &image, &models);
+    }
+}
+
+#[test]
+fn a_file_written_in_pieces_is_one_extent() {
+    if !needs(&[Need::Xfsprogs, Need::Mount]) {
+        return;
+    }
+    let scratch = Scratch::new("pieces");
+    let (image, inos) = made(&scratch, 256, "-m rmapbt=0,reflink=0", 2);
+    let vol = open(&image);
+    let files: Vec<_> = inos.iter().map(|&ino| vol.open_content(ino).unwrap()).collect();
+    let mut models = vec![vec![]; 2];
+    for n in 0..1500_u64 {
+        for (file, model) in files.iter().zip(&mut models) {
+            let piece: Vec<u8> = (0..3001).map(|byte| ((byte * 7 + n) % 251) as u8).collect();
+            file.write(&vol, ByteOffset(n * 3001), &piece, NOW).unwrap();
+            model.extend(piece);
+        }
+    }
+    for (file, ino) in files.into_iter().zip(&inos) {
+        vol.close_content(file).unwrap();
+        assert_eq!(vol.iget(*ino).unwrap().core().nextents(), 1);
+    }
+    vol.close().unwrap();
+    judge(&scratch, &image, &models);
+}
+
+#[test]
+fn a_full_volume_refuses_writes_and_everything_written_before_stays() {
+    if !needs(&[Need::Xfsprogs, Need::Mount]) {
+        return;
+    }
+    let scratch = Scratch::new("full");
+    let (image, inos) = made(&scratch, 64, "-m rmapbt=0,reflink=0 -d agcount=2 -l size=8m", 2);
+    let vol = open(&image);
+    let files: Vec<_> = inos.iter().map(|&ino| vol.open_content(ino).unwrap()).collect();
+    let mut models = vec![vec![]; 2];
+    let mut random = Random(4711);
+    let (mut refused, mut accepted) = (0, 0);
+    while refused < 20 {
+        let n = usize::try_from(random.below(2)).unwrap();
+        let piece =
+            vec![1 + (accepted % 255) as u8; usize::try_from(1 + random.below(300_000)).unwrap()];
+        let end = models[n].len() as u64;
+        match files[n].write(&vol, ByteOffset(end), &piece, NOW) {
+            Ok(()) => {
+                models[n].extend(piece);
+                accepted += 1;
+            }
+            Err(Error::NoSpace(_)) => refused += 1,
+            Err(error) => panic!("{error}"),
+        }
+        let whole = ByteOffset(0)..ByteOffset(200 << 20);
+        if refused == 10 {
+            let refusal = files[n].preallocate(&vol, whole, true, NOW);
+            assert!(matches!(refusal, Err(Error::NoSpace(_))), "{refusal:?}");
+        }
+    }
+    let total: usize = models.iter().map(Vec::len).sum();
+    assert!(total > 48 << 20, "only {total} bytes fit");
+    for (file, model) in files.iter().zip(&models) {
+        let mut found = vec![0; model.len()];
+        file.read(&vol, ByteOffset(0), &mut found).unwrap();
+        same(&found, model, "in memory");
+    }
+    for file in files {
+        vol.close_content(file).unwrap();
+    }
+    vol.close().unwrap();
+    judge(&scratch, &image, &models);
+}
