@@ -126,6 +126,9 @@ impl Volume {
         };
         writable::reset_quota(&volume)?;
         volume.inactivate_orphans()?;
+        if volume.replay.as_ref().is_some_and(|replay| !replay.clean) {
+            volume.free_staging()?;
+        }
         Ok(volume)
     }
 

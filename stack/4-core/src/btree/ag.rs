@@ -234,7 +234,12 @@ impl<K: AgKind> AgTree<K> {
             Tree::Ino | Tree::Fino => tx.agi(agno)?,
             _ => tx.agf(agno)?,
         };
-        Ok(Self { agno, header, kind: PhantomData })
+        Ok(Self::with(agno, header))
+    }
+
+    /// The same with the AGF or AGI that the transaction holds already.
+    pub fn with(agno: AgNumber, header: Handle) -> Self {
+        Self { agno, header, kind: PhantomData }
     }
 
     /// The group.

@@ -42,12 +42,14 @@ pub struct Cursor<H: Home> {
     pub(super) home: H,
     /// From the root to the leaf; empty where the cursor is nowhere.
     pub(super) path: Vec<Step>,
+    /// The way before, while a new one is found: blocks that lie on both are not asked for again.
+    before: Vec<Step>,
 }
 
 impl<H: Home> Cursor<H> {
     /// A cursor at no place yet.
     pub fn new(home: H) -> Self {
-        Self { home, path: Vec::new() }
+        Self { home, path: Vec::new(), before: Vec::new() }
     }
 
     /// The tree.
@@ -178,10 +180,10 @@ impl<H: Home> Cursor<H> {
 
     /// Goes from the root to a leaf, through the entries that `pick` names.
     fn descend(&mut self, tx: &mut Tx<'_>, pick: impl Fn(&[u8], &Step) -> usize) -> Result<()> {
-        let old = std::mem::take(&mut self.path);
-        self.path.reserve(old.len());
+        std::mem::swap(&mut self.path, &mut self.before);
+        self.path.clear();
         let answer = self.enter_root(tx, &pick).and_then(|()| self.extend(tx, 0, pick));
-        for step in old {
+        for step in self.before.drain(..) {
             let still = self.path.iter().any(|now| now.handle == step.handle);
             if step.block.is_some() && !still {
                 tx.release(step.handle);
@@ -207,6 +209,19 @@ impl<H: Home> Cursor<H> {
         }
     }
 
+    /// The block `block`, read, or taken over from the way before.
+    fn step_at(&self, tx: &mut Tx<'_>, block: BlockRef, level: u16) -> Result<Step> {
+        let known = self.before.get(self.path.len());
+        match known.filter(|step| step.block == Some(block) && step.level == level) {
+            Some(step) => Ok(*step),
+            None => {
+                let handle = self.home.read(tx, block)?;
+                let shape = self.home.shape(tx, level);
+                Ok(Step { handle, block: Some(block), shape, level, index: 0 })
+            }
+        }
+    }
+
     /// Reads a block, which must be of `level`, as the next step.
     fn enter(
         &mut self,
@@ -215,9 +230,8 @@ impl<H: Home> Cursor<H> {
         level: u16,
         pick: &impl Fn(&[u8], &Step) -> usize,
     ) -> Result<()> {
-        let handle = self.home.read(tx, block)?;
-        let shape = self.home.shape(tx, level);
-        let mut step = Step { handle, block: Some(block), shape, level, index: 0 };
+        let mut step = self.step_at(tx, block, level)?;
+        let (handle, shape) = (step.handle, step.shape);
         let bytes = tx.bytes(handle);
         step.index = pick(bytes, &step);
         let (found, count) = (shape.level(bytes), shape.count(bytes));

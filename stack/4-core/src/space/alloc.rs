@@ -10,7 +10,7 @@ use xfskit_units::{AgBlock, AgNumber, ExtLen, FsBlock};
 
 use crate::error::{Error, Result};
 use crate::space::group::{self, FreeSpace, Wish};
-use crate::space::{AllocRequest, Owner, agfl, reserve, rmap};
+use crate::space::{AllocRequest, Owner, agfl, place, reserve, rmap};
 use crate::tx::Tx;
 
 /// An extent of this many blocks is long enough to stay in the group that was asked for, however many more
@@ -156,10 +156,7 @@ impl Tx<'_> {
     /// # Errors
     /// [`Error::Device`], [`Error::Corrupt`]: what is free already, for one.
     pub fn free_extent(&mut self, start: FsBlock, len: ExtLen, owner: Owner) -> Result<()> {
-        let geo = self.volume().geo();
-        let Some((agno, agbno)) = geo.fsb_split(start) else {
-            return Err(Error::Limit("an extent to be freed lies outside of the volume"));
-        };
+        let (agno, agbno) = place(self, start, len)?;
         let agf = self.agf(agno)?;
         agfl::fix(self, agno, agf)?;
         rmap::unmap(self, agno, agbno, len, owner)?;

@@ -2,17 +2,15 @@
 //!
 //! The rmapbt and the refcountbt have the same law: records that can be one are one. Whatever happens to
 //! a range of blocks, the records there afterwards follow from those before by pushing the pieces one
-//! after the other onto a list that [joins](Run::joins) neighbours. [`Edits`] is the difference of
-//! the two lists, and all that the tree must go through.
+//! after the other onto a list that [joins](Run::joins) neighbours. The [difference] of the two lists is
+//! all that the tree must [go through](make).
+
+use crate::btree::{Cursor, Flaw, Home, Kind, Seek};
+use crate::error::Result;
+use crate::tx::Tx;
 
 /// A record about consecutive blocks.
 pub(crate) trait Run: Copy + PartialEq {
-    /// What the tree is ordered by; different for any two records of a tree.
-    type Key: Ord;
-
-    /// The record's place in the tree.
-    fn key(&self) -> Self::Key;
-
     /// True where `next` follows immediately, and the tree must hold both as one record.
     fn joins(&self, next: &Self) -> bool;
 
@@ -29,14 +27,6 @@ impl<R: Run> Joined<R> {
         Self(Vec::new())
     }
 
-    /// Adds a record behind the others.
-    pub(crate) fn push(&mut self, rec: R) {
-        match self.0.last_mut() {
-            Some(last) if last.joins(&rec) => last.take_in(&rec),
-            _ => self.0.push(rec),
-        }
-    }
-
     pub(crate) fn into_vec(self) -> Vec<R> {
         self.0
     }
@@ -44,7 +34,12 @@ impl<R: Run> Joined<R> {
 
 impl<R: Run> Extend<R> for Joined<R> {
     fn extend<I: IntoIterator<Item = R>>(&mut self, recs: I) {
-        recs.into_iter().for_each(|rec| self.push(rec));
+        for rec in recs {
+            match self.0.last_mut() {
+                Some(last) if last.joins(&rec) => last.take_in(&rec),
+                _ => self.0.push(rec),
+            }
+        }
     }
 }
 
@@ -53,29 +48,31 @@ impl<R: Run> Extend<R> for Joined<R> {
 pub(crate) enum Edit<R> {
     /// This record goes.
     Delete(R),
-    /// The first record becomes the second, which has the same key.
+    /// The first record becomes the second, which has the same place.
     Update(R, R),
     /// This record comes.
     Insert(R),
 }
 
-/// What a tree must go through, in an order in which no two of its records ever have the same key.
+/// What a tree must go through, in an order in which no two of its records ever have the same place.
 pub(crate) type Edits<R> = Vec<Edit<R>>;
 
-/// The difference between the records `old` and `new`, both in order.
-pub(crate) fn difference<R: Run>(old: &[R], new: &[R]) -> Edits<R> {
-    let mut edits = Vec::new();
+/// The difference between the records `old` and `new` of a tree of kind `K`, both in order.
+pub(crate) fn difference<K: Kind>(old: &[K::Rec], new: &[K::Rec]) -> Edits<K::Rec>
+where
+    K::Rec: Run,
+{
+    let (mut edits, mut inserts) = (Vec::new(), Vec::new());
     let (mut old, mut new) = (old.iter().peekable(), new.iter().peekable());
-    let mut inserts = Vec::new();
     loop {
         match (old.peek(), new.peek()) {
-            (Some(&&was), Some(&&is)) if was.key() == is.key() => {
+            (Some(&&was), Some(&&is)) if K::rec_pos(&was) == K::rec_pos(&is) => {
                 if was != is {
                     edits.push(Edit::Update(was, is));
                 }
                 (old.next(), new.next());
             }
-            (Some(&&was), is) if is.is_none_or(|is| was.key() < is.key()) => {
+            (Some(&&was), is) if is.is_none_or(|is| K::rec_pos(&was) < K::rec_pos(is)) => {
                 edits.push(Edit::Delete(was));
                 old.next();
             }
@@ -90,26 +87,59 @@ pub(crate) fn difference<R: Run>(old: &[R], new: &[R]) -> Edits<R> {
     edits
 }
 
+/// Makes the edits in a tree, which holds what they say: it was just read.
+pub(crate) fn make<H: Home>(
+    tx: &mut Tx<'_>,
+    tree: &mut Cursor<H>,
+    edits: &[Edit<<H::Kind as Kind>::Rec>],
+) -> Result<()>
+where
+    <H::Kind as Kind>::Rec: Run,
+{
+    let find = |tx: &mut Tx<'_>, tree: &mut Cursor<H>, rec| {
+        let found = tree.seek(tx, H::Kind::rec_pos(rec), Seek::Eq)?;
+        if found.as_ref() == Some(rec) {
+            return Ok(());
+        }
+        Err(tree.home().flaw(tx, None, Flaw::Order))
+    };
+    for edit in edits {
+        match edit {
+            Edit::Delete(rec) => {
+                find(tx, tree, rec)?;
+                tree.delete(tx)?;
+            }
+            Edit::Update(was, is) => {
+                find(tx, tree, was)?;
+                tree.update(tx, is)?;
+            }
+            Edit::Insert(rec) => tree.insert(tx, rec)?,
+        }
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 pub(crate) mod testing {
     use super::{Edit, Run};
+    use crate::btree::Kind;
 
     /// A tree as plain records.
     #[derive(Debug)]
-    pub(crate) struct PlainTree<R>(pub(crate) Vec<R>);
+    pub(crate) struct PlainTree<K: Kind>(pub(crate) Vec<K::Rec>);
 
-    impl<R: Run + std::fmt::Debug> PlainTree<R> {
-        /// Makes the edits one after the other; each must find what it says, and keep keys apart.
-        pub(crate) fn apply(&mut self, edits: &[Edit<R>]) {
+    impl<K: Kind<Rec: Run>> PlainTree<K> {
+        /// Makes the edits one after the other; each must find what it says, and keep places apart.
+        pub(crate) fn apply(&mut self, edits: &[Edit<K::Rec>]) {
             for &edit in edits {
                 match edit {
                     Edit::Delete(rec) => {
                         let at = self.place(&rec).unwrap();
-                        assert_eq!(self.0.remove(at), rec);
+                        assert!(self.0.remove(at) == rec);
                     }
                     Edit::Update(was, is) => {
                         let at = self.place(&is).unwrap();
-                        assert_eq!(self.0[at], was);
+                        assert!(self.0[at] == was);
                         self.0[at] = is;
                     }
                     Edit::Insert(rec) => {
@@ -120,8 +150,8 @@ pub(crate) mod testing {
             }
         }
 
-        fn place(&self, rec: &R) -> Result<usize, usize> {
-            self.0.binary_search_by_key(&rec.key(), Run::key)
+        fn place(&self, rec: &K::Rec) -> Result<usize, usize> {
+            self.0.binary_search_by_key(&K::rec_pos(rec), K::rec_pos)
         }
     }
 

@@ -68,8 +68,8 @@ fn rec(start: u32, len: u32) -> Rec {
 impl FreeSpace {
     pub(super) fn of(tx: &mut Tx<'_>, agno: AgNumber) -> Result<Self> {
         let agf = tx.agf(agno)?;
-        let bno = Cursor::new(BnoTree::new(tx, agno)?);
-        let cnt = Cursor::new(CntTree::new(tx, agno)?);
+        let bno = Cursor::new(BnoTree::with(agno, agf));
+        let cnt = Cursor::new(CntTree::with(agno, agf));
         Ok(Self { agno, agf, bno, cnt })
     }
 

@@ -20,7 +20,10 @@ pub use refcount::RECORDS_MAX;
 use xfskit_format::Fork;
 use xfskit_format::bmbt::Extent;
 use xfskit_format::rmap::{OFF_ATTR_FORK, OFF_BMBT_BLOCK, OFF_UNWRITTEN, owner};
-use xfskit_units::{FileOff, FsBlock, Ino};
+use xfskit_units::{AgBlock, AgNumber, ExtLen, FileOff, FsBlock, Ino};
+
+use crate::error::{Error, Result};
+use crate::tx::Tx;
 
 /// Whom an extent belongs to: what the reverse mappings say of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,4 +115,12 @@ impl AllocRequest {
     pub fn in_this_group(self) -> Self {
         Self { this_group: true, ..self }
     }
+}
+
+/// The group in which an extent lies as a whole, and its first block there.
+fn place(tx: &Tx<'_>, start: FsBlock, len: ExtLen) -> Result<(AgNumber, AgBlock)> {
+    let geo = tx.volume().geo();
+    let found = geo.fsb_split(start);
+    let found = found.filter(|&(agno, agbno)| geo.valid_agb_extent(agno, agbno, len));
+    found.ok_or(Error::Limit("an extent lies outside of the volume"))
 }

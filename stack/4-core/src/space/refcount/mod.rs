@@ -8,41 +8,142 @@
 //! What becomes of the records is decided in [`plan`], on plain records; here they are found in the tree and
 //! the edits are made. No volume without REFLINK has any of this.
 
-#[expect(dead_code, reason = "waits for the cursor")]
 mod plan;
 #[cfg(test)]
 mod tests;
 
-use xfskit_units::{ExtLen, FsBlock};
+use std::ops::Range;
 
+use xfskit_format::agbtree::Tree;
+use xfskit_format::refcount::{COW_FLAG, Rec};
+use xfskit_format::{Expected, Value};
+use xfskit_units::{AgBlock, AgNumber, ExtLen, FsBlock};
+
+use crate::btree::{Cursor, RefcountTree, Seek};
 use crate::error::{Error, Result};
+use crate::space::{Deferred, Owner, edits, place, rmap};
 use crate::tx::Tx;
+use crate::volume::Volume;
+
+/// Records of the refcountbt that one change of counts should meet at most: each is some dozen bytes of the
+/// journal, or a block where they are far apart.
+pub const RECORDS_MAX: usize = 64;
 
 /// One file more maps the extent.
 pub(super) fn increase(tx: &mut Tx<'_>, start: FsBlock, len: ExtLen) -> Result<()> {
-    let _ = (tx, start, len);
-    Err(Error::Unsupported("sharing blocks".into()))
+    if !tx.volume().geo().features.reflink() {
+        return Err(Error::Unsupported("sharing blocks on a volume without reflink".into()));
+    }
+    let (agno, agbno) = place(tx, start, len)?;
+    let range = plan::shared(agbno, len);
+    with_tree(tx, agno, range.clone(), |_, around| Ok(plan::increase(around, range)))
 }
 
 /// One file less maps the extent. What no file maps any more is freed.
 pub(super) fn decrease(tx: &mut Tx<'_>, start: FsBlock, len: ExtLen) -> Result<()> {
-    let _ = (tx, start, len);
-    Err(Error::Unsupported("sharing blocks".into()))
+    if !tx.volume().geo().features.reflink() {
+        return tx.free_extent(start, len, Owner::Unmapped);
+    }
+    let (agno, agbno) = place(tx, start, len)?;
+    let range = plan::shared(agbno, len);
+    let mut free = Vec::new();
+    with_tree(tx, agno, range.clone(), |_, around| {
+        let (edits, unmapped) = plan::decrease(around, range);
+        free = unmapped;
+        Ok(edits)
+    })?;
+    for (agbno, len) in free {
+        let start = tx.volume().geo().agb_to_fsb(agno, agbno);
+        tx.defer(Deferred::Free { start, len, owner: Owner::Unmapped });
+    }
+    Ok(())
 }
 
-/// The extent, allocated for [`Owner::Cow`](crate::space::Owner::Cow), is recorded as a staging extent.
+/// The extent, allocated for [`Owner::Cow`], is recorded as a staging extent.
 pub(super) fn stage(tx: &mut Tx<'_>, start: FsBlock, len: ExtLen) -> Result<()> {
-    let _ = (tx, start, len);
-    Err(Error::Unsupported("sharing blocks".into()))
+    let (agno, agbno) = place(tx, start, len)?;
+    let range = plan::staged(agbno, len);
+    with_tree(tx, agno, range.clone(), |tx, around| {
+        let found = "some of it";
+        plan::stage(around, range)
+            .ok_or_else(|| unstaged(tx, agno, agbno, "no staging extent", found.into()))
+    })
 }
 
 /// The extent is no staging extent any more, and belongs to nobody.
 pub(super) fn unstage(tx: &mut Tx<'_>, start: FsBlock, len: ExtLen) -> Result<()> {
-    let _ = (tx, start, len);
-    Err(Error::Unsupported("sharing blocks".into()))
+    let (agno, agbno) = place(tx, start, len)?;
+    let range = plan::staged(agbno, len);
+    with_tree(tx, agno, range.clone(), |tx, around| {
+        plan::unstage(around, range)
+            .ok_or_else(|| unstaged(tx, agno, agbno, "a staging extent", Value::Missing))
+    })?;
+    rmap::deferred(tx, start, len, Owner::Cow, rmap::unmap)
+}
+
+/// Blocks are, or are not, recorded as staging, and should not, or should.
+fn unstaged(tx: &Tx<'_>, agno: AgNumber, agbno: AgBlock, due: &'static str, found: Value) -> Error {
+    let volume = tx.volume();
+    let ctx = volume.ctx(Tree::Refcount.location(volume.geo(), agno, agbno));
+    ctx.fault("refcountbt.staging", Expected::Described(due.into()), found).into()
+}
+
+/// Makes the edits that `decide` answers for the records that overlap or touch `range`.
+fn with_tree(
+    tx: &mut Tx<'_>,
+    agno: AgNumber,
+    range: Range<u32>,
+    decide: impl FnOnce(&Tx<'_>, &[Rec]) -> Result<edits::Edits<Rec>>,
+) -> Result<()> {
+    let mut tree = Cursor::new(RefcountTree::new(tx, agno)?);
+    let around = touching(tx, &mut tree, &range, usize::MAX)?;
+    let edits = decide(tx, &around)?;
+    edits::make(tx, &mut tree, &edits)?;
+    tree.close(tx);
+    Ok(())
+}
+
+/// The records that overlap or touch `range`, at most `most`.
+fn touching(
+    tx: &mut Tx<'_>,
+    tree: &mut Cursor<RefcountTree>,
+    range: &Range<u32>,
+    most: usize,
+) -> Result<Vec<Rec>> {
+    let mut found = Vec::new();
+    let mut here = match tree.seek(tx, range.start, Seek::Le)? {
+        Some(rec) if plan::end(&rec) >= range.start => Some(rec),
+        Some(_) => tree.next(tx)?,
+        None => tree.first(tx)?,
+    };
+    while let Some(rec) = here.filter(|rec| rec.startblock.get() <= range.end)
+        && found.len() < most
+    {
+        found.push(rec);
+        here = tree.next(tx)?;
+    }
+    Ok(found)
 }
 
 impl Tx<'_> {
+    /// The records of the shared domain that overlap or touch an extent, at most `most`, and the extent.
+    fn shares(
+        &mut self,
+        start: FsBlock,
+        len: ExtLen,
+        most: usize,
+    ) -> Result<(AgNumber, Range<u32>, Vec<Rec>)> {
+        let (agno, agbno) = place(self, start, len)?;
+        let range = plan::shared(agbno, len);
+        if !self.volume().geo().features.reflink() {
+            return Ok((agno, range, Vec::new()));
+        }
+        let mut tree = Cursor::new(RefcountTree::new(self, agno)?);
+        let found = touching(self, &mut tree, &range, most)?;
+        tree.close(self);
+        Ok((agno, range, found))
+    }
+
     /// The first part of `[start, start + len)` (in one group) that several files share: where it begins and how
     /// long it is. `None` where all of it is one file's alone.
     ///
@@ -53,24 +154,49 @@ impl Tx<'_> {
         start: FsBlock,
         len: ExtLen,
     ) -> Result<Option<(FsBlock, ExtLen)>> {
-        let _ = (start, len);
-        if !self.volume().geo().features.reflink() {
-            return Ok(None);
-        }
-        Err(Error::Unsupported("sharing blocks".into()))
+        let (agno, range, found) = self.shares(start, len, usize::MAX)?;
+        let Some(Range { start, end }) = plan::first_run(&found, &range) else { return Ok(None) };
+        let start_fsb = self.volume().geo().agb_to_fsb(agno, AgBlock(start));
+        Ok(Some((start_fsb, ExtLen(end.saturating_sub(start)))))
     }
 
     /// How far from `start` on, at most `len` blocks, the counts of blocks can be changed in one go: the part
-    /// that touches no more than [`RECORDS_MAX`] records. At least 1.
+    /// that meets no more than [`RECORDS_MAX`] records. At least 1.
     ///
     /// # Errors
     /// As [`find_shared`](Self::find_shared).
     pub fn refcount_reach(&mut self, start: FsBlock, len: ExtLen) -> Result<ExtLen> {
-        let _ = start;
-        Ok(len)
+        let (_, range, found) = self.shares(start, len, RECORDS_MAX + 1)?;
+        let stop = found.get(RECORDS_MAX).map_or(range.end, |rec| rec.startblock.get());
+        Ok(ExtLen(stop.clamp(range.start, range.end).saturating_sub(range.start).max(1)))
     }
 }
 
-/// Records of the refcountbt that one change of counts should meet at most: each is some dozen bytes of the
-/// journal, or a block where they are far apart.
-pub const RECORDS_MAX: usize = 64;
+impl Volume {
+    /// Frees the staging extents that a crash left behind.
+    ///
+    /// # Errors
+    /// Those of a transaction.
+    pub(crate) fn free_staging(&self) -> Result<()> {
+        if !self.geo().features.reflink() {
+            return Ok(());
+        }
+        for agno in self.geo().ags() {
+            while self.transact(|tx| free_first_staging(tx, agno))? {}
+        }
+        Ok(())
+    }
+}
+
+/// Frees a few staging extents of a group; false where there are none left.
+fn free_first_staging(tx: &mut Tx<'_>, agno: AgNumber) -> Result<bool> {
+    let mut tree = Cursor::new(RefcountTree::new(tx, agno)?);
+    let staged = touching(tx, &mut tree, &(COW_FLAG..u32::MAX), RECORDS_MAX)?;
+    tree.close(tx);
+    for rec in &staged {
+        let (start, len) = (tx.volume().geo().agb_to_fsb(agno, rec.start()), rec.len());
+        tx.defer(Deferred::CowFree { start, len });
+        tx.defer(Deferred::Free { start, len, owner: Owner::Unmapped });
+    }
+    Ok(!staged.is_empty())
+}

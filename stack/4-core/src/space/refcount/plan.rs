@@ -9,15 +9,10 @@ use std::ops::Range;
 use xfskit_format::refcount::{COW_FLAG, Rec};
 use xfskit_units::{AgBlock, ExtLen};
 
+use crate::btree::Refcounts;
 use crate::space::edits::{Edits, Joined, Run, difference};
 
 impl Run for Rec {
-    type Key = u32;
-
-    fn key(&self) -> u32 {
-        self.startblock.get()
-    }
-
     fn joins(&self, next: &Self) -> bool {
         end(self) == next.startblock.get()
             && self.refcount == next.refcount
@@ -121,5 +116,16 @@ fn rebuilt(
     if done < range.end {
         push(done..range.end, change(done..range.end, None));
     }
-    difference(around, &joined.into_vec())
+    difference::<Refcounts>(around, &joined.into_vec())
+}
+
+/// The first part of `range` that records cover without a gap.
+pub(super) fn first_run(recs: &[Rec], range: &Range<u32>) -> Option<Range<u32>> {
+    let clip = |rec: &Rec| rec.startblock.get().max(range.start)..end(rec).min(range.end);
+    let mut pieces = recs.iter().map(clip).filter(|piece| !piece.is_empty());
+    let first = pieces.next()?;
+    let run = pieces.try_fold(first, |run, piece| {
+        if piece.start == run.end { Ok(run.start..piece.end) } else { Err(run) }
+    });
+    Some(run.unwrap_or_else(|run| run))
 }

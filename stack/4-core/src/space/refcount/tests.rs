@@ -5,6 +5,7 @@ use xfskit_format::refcount::{COW_FLAG, Rec};
 use xfskit_units::{AgBlock, ExtLen};
 
 use super::plan;
+use crate::btree::Refcounts;
 use crate::space::edits::Edit;
 use crate::space::edits::testing::{Dice, PlainTree};
 
@@ -58,7 +59,7 @@ fn staging_extents_neither_overlap_nor_vanish_twice() {
 fn random_changes_end_in_what_single_blocks_say() {
     for seed in 1..40 {
         let mut dice = Dice::new(seed);
-        let mut tree = PlainTree(Vec::new());
+        let mut tree: PlainTree<Refcounts> = PlainTree(Vec::new());
         // Every block is in use once to begin with.
         let mut counts: BTreeMap<u32, u32> = (0..80).map(|block| (block, 1)).collect();
         for _ in 0..400 {

@@ -3,16 +3,22 @@
 //! What becomes of the records is decided in [`plan`], on plain records; here they are found in the tree and
 //! the edits are made. The caller holds the AGF and has filled the AGFL. Without RMAPBT, and for
 //! [`Owner::Unmapped`], there is nothing to do.
+//!
+//! Where content is shared, records overlap, and the record that covers a block need not be the last that
+//! begins before it. It mostly is, so that is tried first; else all that cover the block are looked through.
 
-#[expect(dead_code, reason = "waits for the cursor")]
 mod plan;
 #[cfg(test)]
 mod tests;
 
+use xfskit_format::agbtree::Tree;
+use xfskit_format::rmap::{OFF_ATTR_FORK, OFF_BMBT_BLOCK, Rec};
+use xfskit_format::{Expected, Value};
 use xfskit_units::{AgBlock, AgNumber, ExtLen, FsBlock};
 
+use crate::btree::{Cursor, RmapTree, Seek};
 use crate::error::{Error, Result};
-use crate::space::Owner;
+use crate::space::{Owner, agfl, edits, place};
 use crate::tx::Tx;
 
 /// What is done with an extent of group `agno`.
@@ -26,9 +32,12 @@ pub(super) fn deferred(
     owner: Owner,
     change: Change,
 ) -> Result<()> {
-    let Some((agno, agbno)) = tx.volume().geo().fsb_split(start) else {
-        return Err(Error::Unsupported(format!("block {start:#x}, in no group")));
-    };
+    if owner == Owner::Unmapped || !tx.volume().geo().features.rmapbt() {
+        return Ok(());
+    }
+    let (agno, agbno) = place(tx, start, len)?;
+    let agf = tx.agf(agno)?;
+    agfl::fix(tx, agno, agf)?;
     change(tx, agno, agbno, len, owner)
 }
 
@@ -40,8 +49,10 @@ pub(crate) fn map(
     len: ExtLen,
     owner: Owner,
 ) -> Result<()> {
-    let _ = (agno, agbno, len);
-    refuse(tx, owner)
+    with_tree(tx, agno, agbno, len, owner, |tx, tree, new| {
+        let (left, right) = (left_of(tx, tree, new)?, right_of(tx, tree, new)?);
+        Ok(plan::map(*new, left, right))
+    })
 }
 
 /// `[agbno, agbno + len)` of group `agno` no longer belongs to `owner`.
@@ -52,8 +63,11 @@ pub(crate) fn unmap(
     len: ExtLen,
     owner: Owner,
 ) -> Result<()> {
-    let _ = (agno, agbno, len);
-    refuse(tx, owner)
+    with_tree(tx, agno, agbno, len, owner, |tx, tree, gone| {
+        let whole = covering(tx, tree, gone)?;
+        let edits = whole.and_then(|whole| plan::unmap(*gone, whole));
+        edits.ok_or_else(|| missing(tx, agno, gone))
+    })
 }
 
 /// `[agbno, agbno + len)` of group `agno`, which belongs to `owner`, changes from written to unwritten, or back.
@@ -64,13 +78,67 @@ pub(super) fn convert(
     len: ExtLen,
     owner: Owner,
 ) -> Result<()> {
-    let _ = (agno, agbno, len);
-    refuse(tx, owner)
+    with_tree(tx, agno, agbno, len, owner, |tx, tree, part| {
+        let whole = covering(tx, tree, part)?.ok_or_else(|| missing(tx, agno, part))?;
+        let (left, right) = (left_of(tx, tree, &whole)?, right_of(tx, tree, &whole)?);
+        plan::convert(*part, whole, left, right).ok_or_else(|| missing(tx, agno, part))
+    })
 }
 
-fn refuse(tx: &Tx<'_>, owner: Owner) -> Result<()> {
-    if owner == Owner::Unmapped || !tx.volume().geo().features.rmapbt() {
+/// Makes the edits that `decide` answers for the owner's record.
+fn with_tree(
+    tx: &mut Tx<'_>,
+    agno: AgNumber,
+    agbno: AgBlock,
+    len: ExtLen,
+    owner: Owner,
+    decide: impl FnOnce(&mut Tx<'_>, &mut Cursor<RmapTree>, &Rec) -> Result<edits::Edits<Rec>>,
+) -> Result<()> {
+    let Some(raw) = owner.raw() else { return Ok(()) };
+    if !tx.volume().geo().features.rmapbt() {
         return Ok(());
     }
-    Err(Error::Unsupported("changing a volume with reverse mappings (rmapbt)".into()))
+    let mut tree = Cursor::new(RmapTree::new(tx, agno)?);
+    let edits = decide(tx, &mut tree, &plan::rec(agbno, len, raw))?;
+    edits::make(tx, &mut tree, &edits)?;
+    tree.close(tx);
+    Ok(())
+}
+
+/// The record that touches `rec` on the left, if there is one.
+fn left_of(tx: &mut Tx<'_>, tree: &mut Cursor<RmapTree>, rec: &Rec) -> Result<Option<Rec>> {
+    match plan::block_before(rec) {
+        Some(before) => covering(tx, tree, &before),
+        None => Ok(None),
+    }
+}
+
+/// The record that touches `rec` on the right, if there is one.
+fn right_of(tx: &mut Tx<'_>, tree: &mut Cursor<RmapTree>, rec: &Rec) -> Result<Option<Rec>> {
+    tree.seek(tx, plan::key_behind(rec).sort_key(), Seek::Eq)
+}
+
+/// The record of which `part` is a part, written or not.
+fn covering(tx: &mut Tx<'_>, tree: &mut Cursor<RmapTree>, part: &Rec) -> Result<Option<Rec>> {
+    let covers = |whole: &Rec| plan::covers(whole, part);
+    let (low, high) = (part.low_key().sort_key(), part.high_key().sort_key());
+    let nearest = tree.seek(tx, low, Seek::Le)?.filter(covers);
+    if nearest.is_some() || !may_overlap(tx, part) {
+        return Ok(nearest);
+    }
+    Ok(tree.overlapping(tx, high, low, usize::MAX)?.into_iter().find(covers))
+}
+
+/// True for what several owners may share: content of files.
+fn may_overlap(tx: &Tx<'_>, rec: &Rec) -> bool {
+    let content = rec.offset.get() & (OFF_ATTR_FORK | OFF_BMBT_BLOCK) == 0;
+    tx.volume().geo().features.reflink() && rec.inode().is_some() && content
+}
+
+/// Nobody has recorded an owner for what is his.
+fn missing(tx: &Tx<'_>, agno: AgNumber, rec: &Rec) -> Error {
+    let volume = tx.volume();
+    let ctx = volume.ctx(Tree::Rmap.location(volume.geo(), agno, rec.start()));
+    let due = format!("{} blocks of owner {:#x}", rec.len(), rec.owner.get());
+    ctx.fault("rmapbt.missing", Expected::Described(due.into()), Value::Missing).into()
 }

@@ -2,24 +2,22 @@
 //!
 //! A record is a piece of a *line*: one owner's blocks, that continue in the file as they continue on the
 //! device. Lines of different owners may cross (shared content); two records of one line that touch are
-//! one record. So whatever a change does, it concerns the records of one line that cover or touch
-//! the changed blocks: at most one to the left, one that covers, one to the right.
+//! one record, unless one is written and the other is not. So whatever a change does, it concerns the
+//! records of one line that cover or touch the changed blocks: at most one to the left, one that
+//! covers, one to the right.
 
-use xfskit_format::rmap::{OFF_BMBT_BLOCK, OFF_MASK, OFF_UNWRITTEN, Rec};
+use xfskit_format::rmap::{Key, OFF_BMBT_BLOCK, OFF_MASK, OFF_UNWRITTEN, Rec};
 use xfskit_units::{AgBlock, ExtLen};
 
+use crate::btree::Mappings;
 use crate::space::edits::{Edits, Joined, Run, difference};
 
 impl Run for Rec {
-    type Key = (u32, u64, u64);
-
-    fn key(&self) -> Self::Key {
-        self.low_key().sort_key()
-    }
-
     fn joins(&self, next: &Self) -> bool {
         let total = self.blockcount.get().checked_add(next.blockcount.get());
-        total.is_some() && self.owner == next.owner && following(self) == head(next)
+        total.is_some()
+            && is_unwritten(self) == is_unwritten(next)
+            && behind(self, self.blockcount.get()).low_key() == next.low_key()
     }
 
     fn take_in(&mut self, next: &Self) {
@@ -37,14 +35,13 @@ pub(super) fn rec(agbno: AgBlock, len: ExtLen, raw: (u64, u64)) -> Rec {
     }
 }
 
-/// First block and `offset` of a record.
-fn head(rec: &Rec) -> (u32, u64) {
-    (rec.startblock.get(), rec.offset.get())
+fn is_unwritten(rec: &Rec) -> bool {
+    rec.offset.get() & OFF_UNWRITTEN != 0
 }
 
-/// Where a record that continues this one would begin.
-fn following(rec: &Rec) -> (u32, u64) {
-    head(&behind(rec, rec.blockcount.get()))
+/// The same blocks in the other state.
+pub(super) fn flipped(rec: Rec) -> Rec {
+    Rec { offset: (rec.offset.get() ^ OFF_UNWRITTEN).into(), ..rec }
 }
 
 /// True where the offset of a record counts on with its blocks: content of forks only.
@@ -72,21 +69,36 @@ fn ahead(rec: &Rec, len: u32) -> Rec {
     Rec { blockcount: rec.blockcount.get().min(len).into(), ..*rec }
 }
 
-/// The record's pieces before and behind `part`; `None` unless `part` is a part of it.
+/// The one block of a line that comes before a record; `None` where group or file begin with the record.
+pub(super) fn block_before(rec: &Rec) -> Option<Rec> {
+    let startblock = rec.startblock.get().checked_sub(1)?;
+    let mut offset = rec.offset.get();
+    if has_position(rec) {
+        (offset & OFF_MASK).checked_sub(1)?;
+        offset = offset.checked_sub(1)?;
+    }
+    let (startblock, offset) = (startblock.into(), offset.into());
+    Some(Rec { startblock, blockcount: 1.into(), offset, ..*rec })
+}
+
+/// Where a record that joins this one on the right would stand in the tree.
+pub(super) fn key_behind(rec: &Rec) -> Key {
+    behind(rec, rec.blockcount.get()).low_key()
+}
+
+/// The record's pieces before and behind `part`; `None` unless `part` is a part of it, written or not.
 fn around(whole: &Rec, part: &Rec) -> Option<[Option<Rec>; 2]> {
     let before = part.startblock.get().checked_sub(whole.startblock.get())?;
     let until = before.checked_add(part.blockcount.get())?;
-    if until > whole.blockcount.get()
-        || part.owner != whole.owner
-        || head(&behind(whole, before)) != head(part)
-    {
+    let inside = until <= whole.blockcount.get();
+    if !inside || behind(whole, before).low_key() != part.low_key() {
         return None;
     }
-    let [before, behind] = [ahead(whole, before), behind(whole, until)];
-    Some([before, behind].map(|piece| (!piece.is_empty()).then_some(piece)))
+    let pieces = [ahead(whole, before), behind(whole, until)];
+    Some(pieces.map(|piece| (!piece.is_empty()).then_some(piece)))
 }
 
-/// True where `part` is a part of `whole`.
+/// True where `part` is a part of `whole`, written or not.
 pub(super) fn covers(whole: &Rec, part: &Rec) -> bool {
     around(whole, part).is_some()
 }
@@ -96,17 +108,17 @@ pub(super) fn map(new: Rec, left: Option<Rec>, right: Option<Rec>) -> Edits<Rec>
     let old = Vec::from_iter(left.into_iter().chain(right));
     let mut joined = Joined::new();
     joined.extend(left.into_iter().chain([new]).chain(right));
-    difference(&old, &joined.into_vec())
+    difference::<Mappings>(&old, &joined.into_vec())
 }
 
-/// `gone` goes out of `whole`, of which it is a part; `None` where it is not.
+/// `gone` goes out of `whole`; `None` where it is no part of it.
 pub(super) fn unmap(gone: Rec, whole: Rec) -> Option<Edits<Rec>> {
     let rest = Vec::from_iter(around(&whole, &gone)?.into_iter().flatten());
-    Some(difference(&[whole], &rest))
+    Some(difference::<Mappings>(&[whole], &rest))
 }
 
 /// `part` of `whole` changes from unwritten to written or back, between `left` and `right`, which
-/// may touch `whole` or not; `None` where it is no part.
+/// may touch `whole` or not; `None` where it is no part, or in the other state already.
 pub(super) fn convert(
     part: Rec,
     whole: Rec,
@@ -114,13 +126,11 @@ pub(super) fn convert(
     right: Option<Rec>,
 ) -> Option<Edits<Rec>> {
     let [before, behind] = around(&whole, &part)?;
+    if is_unwritten(&whole) != is_unwritten(&part) {
+        return None;
+    }
     let old = Vec::from_iter(left.into_iter().chain([whole]).chain(right));
     let mut joined = Joined::new();
     joined.extend(left.into_iter().chain(before).chain([flipped(part)]).chain(behind).chain(right));
-    Some(difference(&old, &joined.into_vec()))
-}
-
-/// The same blocks in the other state.
-pub(super) fn flipped(rec: Rec) -> Rec {
-    Rec { offset: (rec.offset.get() ^ OFF_UNWRITTEN).into(), ..rec }
+    Some(difference::<Mappings>(&old, &joined.into_vec()))
 }
