@@ -32,6 +32,8 @@ pub struct Tx<'v> {
     trans: Trans<'v>,
     /// What is put off to the end.
     pub(crate) deferred: Vec<Deferred>,
+    /// Directories that it has mapped or unmapped blocks of.
+    pub(crate) remapped: Vec<Ino>,
     /// The allocator met extents that were freed too recently.
     pub(crate) met_busy: bool,
 }
@@ -67,8 +69,13 @@ impl Volume {
         let engine = self.engine()?;
         let mut settled = false;
         loop {
-            let mut tx =
-                Tx { volume: self, trans: engine.begin()?, deferred: Vec::new(), met_busy: false };
+            let mut tx = Tx {
+                volume: self,
+                trans: engine.begin()?,
+                deferred: Vec::new(),
+                remapped: Vec::new(),
+                met_busy: false,
+            };
             let answer = change(&mut tx).and_then(|answer| tx.finish().map(|()| answer));
             match answer {
                 Ok(answer) => {

@@ -13,7 +13,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use xfskit_trans::lock::{LockRank, RankedMutex};
-use xfskit_units::{DaBlock, Ino};
+use xfskit_units::{DaBlock, Daddr, FileOff, Geometry, Ino, index};
 
 /// Where one directory has room.
 #[derive(Debug, Default)]
@@ -29,6 +29,8 @@ pub(crate) struct Room {
     holes: BTreeSet<u32>,
     /// Every block of the hash tree's space before this one is in use.
     pub(crate) tree_from: DaBlock,
+    /// Where its blocks lie.
+    pub(crate) places: Places,
 }
 
 impl Room {
@@ -85,6 +87,52 @@ impl Room {
     /// The first place before data block `end` for a new one.
     pub(crate) fn hole(&self, end: u32) -> Option<u32> {
         self.holes.first().copied().filter(|db| *db < end)
+    }
+}
+
+/// Where the blocks of one directory lie, as far as they were looked up.
+///
+/// Only what is committed goes in: a transaction that has mapped or unmapped a block of the directory
+/// adds nothing any more, for it may be undone, and what it unmaps is forgotten.
+#[derive(Debug, Default)]
+pub(crate) struct Places {
+    /// For each space (names, tree, free index) the blocks by number; 0 for those not known.
+    spaces: [Vec<Daddr>; 3],
+}
+
+/// Blocks of one space whose place is remembered.
+const PLACES_MAX: usize = 1 << 20;
+
+impl Places {
+    /// Space and number of the block at `at`.
+    fn slot(geo: &Geometry, at: FileOff) -> (usize, usize) {
+        let starts = [0, geo.dir_leafblk().0.into(), geo.dir_freeblk().0.into()];
+        let space = starts.iter().rposition(|start| *start <= at.0).unwrap_or(0);
+        (space, index((at.0 - starts[space]) >> geo.dirblklog))
+    }
+
+    pub(crate) fn get(&self, geo: &Geometry, at: FileOff) -> Option<Daddr> {
+        let (space, number) = Self::slot(geo, at);
+        self.spaces[space].get(number).copied().filter(|daddr| *daddr != Daddr(0))
+    }
+
+    pub(crate) fn set(&mut self, geo: &Geometry, at: FileOff, daddr: Daddr) {
+        let (space, number) = Self::slot(geo, at);
+        if number >= PLACES_MAX {
+            return;
+        }
+        let space = &mut self.spaces[space];
+        if number >= space.len() {
+            space.resize(number + 1, Daddr(0));
+        }
+        space[number] = daddr;
+    }
+
+    pub(crate) fn forget(&mut self, geo: &Geometry, at: FileOff) {
+        let (space, number) = Self::slot(geo, at);
+        if let Some(daddr) = self.spaces[space].get_mut(number) {
+            *daddr = Daddr(0);
+        }
     }
 }
 
@@ -150,5 +198,19 @@ mod tests {
         assert_eq!((room.hole(1000), room.find(4000)), (Some(17), Some(5)));
         room.set(5, Some(0));
         assert_eq!(room.find(1001), None);
+    }
+
+    #[test]
+    fn places_are_known_by_space_and_forgotten_one_by_one() {
+        let geo = crate::dir::testing::geo(12, 1);
+        let mut places = Places::default();
+        let all = [0, 2, 1 << 23, (1 << 23) + 6, 1 << 24].map(FileOff);
+        for at in all {
+            assert_eq!(places.get(&geo, at), None);
+            places.set(&geo, at, Daddr(at.0 + 1));
+        }
+        places.forget(&geo, all[3]);
+        let known = all.map(|at| places.get(&geo, at).map(|daddr| daddr.0));
+        assert_eq!(known, [Some(1), Some(3), Some((1 << 23) + 1), None, Some((1 << 24) + 1)]);
     }
 }

@@ -14,6 +14,7 @@ use xfskit_units::{ByteLen, Daddr, FileOff, Geometry, Ino, Sectors};
 use crate::da;
 use crate::dir::fork::DirFork;
 use crate::dir::names::Names;
+use crate::dir::room::Places;
 use crate::error::Result;
 use crate::tx::{Tx, TxInode};
 
@@ -24,10 +25,12 @@ impl<'v> Tx<'v> {
         work: impl FnOnce(&mut Names<'_, TxFork<'_, 'v>>) -> Result<T>,
     ) -> Result<T> {
         let volume = self.volume();
-        let mut room = volume.rooms.take(dir.ino);
-        let mut fork = TxFork { tx: self, dir, held: Vec::with_capacity(8) };
         let (geo, ino) = (volume.geo(), dir.ino);
+        let mut room = volume.rooms.take(ino);
+        let places = std::mem::take(&mut room.places);
+        let mut fork = TxFork { tx: self, dir, held: Vec::with_capacity(8), places };
         let answer = work(&mut Names { geo, ino, fork: &mut fork, room: &mut room })?;
+        room.places = fork.places;
         volume.rooms.put(ino, room);
         Ok(answer)
     }
@@ -114,6 +117,7 @@ struct TxFork<'t, 'v> {
     dir: TxInode,
     /// Blocks that this operation has met.
     held: Vec<(FileOff, Handle)>,
+    places: Places,
 }
 
 /// Judges the directory block at `ctx.at.fileoff`.
@@ -138,18 +142,35 @@ impl<'v> TxFork<'_, 'v> {
     }
 
     /// Where the block at `at` lies; `None` where there is none.
-    fn lookup(&self, at: FileOff) -> Result<Option<BufMap>> {
-        self.tx.bmap_buf(self.dir, Fork::Data, at, self.geo().dirblkfsbs())
+    fn lookup(&mut self, at: FileOff) -> Result<Option<BufMap>> {
+        let geo = self.geo();
+        if let Some(daddr) = self.places.get(geo, at) {
+            return Ok(Some(BufMap::single(daddr, ByteLen(geo.dirblksize() as u64).sectors())));
+        }
+        let map = self.tx.bmap_buf(self.dir, Fork::Data, at, geo.dirblkfsbs())?;
+        let single = map.as_ref().and_then(BufMap::as_single);
+        if let Some((daddr, _)) = single.filter(|_| !self.tx.remapped.contains(&self.dir.ino)) {
+            self.places.set(geo, at, daddr);
+        }
+        Ok(map)
     }
 
     /// The same for a block that must be there.
-    fn mapped(&self, at: FileOff) -> Result<BufMap> {
+    fn mapped(&mut self, at: FileOff) -> Result<BufMap> {
         let Some(map) = self.lookup(at)? else {
             let want = Expected::Described("a mapped block".into());
             let ctx = self.tx.volume().ctx(self.at(at));
             return Err(ctx.fault("da.map", want, Value::Missing).into());
         };
         Ok(map)
+    }
+
+    /// The map of the fork changes, and may be changed back.
+    fn remaps(&mut self, at: FileOff) {
+        self.places.forget(self.geo(), at);
+        if !self.tx.remapped.contains(&self.dir.ino) {
+            self.tx.remapped.push(self.dir.ino);
+        }
     }
 
     fn held(&self, at: FileOff) -> Option<Handle> {
@@ -239,6 +260,7 @@ impl DirFork for TxFork<'_, '_> {
 
     fn map(&mut self, at: FileOff) -> Result<()> {
         let blocks = self.geo().dirblkfsbs();
+        self.remaps(at);
         let ctx = self.tx.volume().ctx(self.at(at));
         ctx.require("da.map", self.lookup(at)?.is_none(), "a hole", "a block")?;
         let (mut next, end) = (at, at.saturating_add(blocks.into()));
@@ -262,6 +284,7 @@ impl DirFork for TxFork<'_, '_> {
             }
         }
         self.held.retain(|(held, _)| *held != at);
+        self.remaps(at);
         self.tx.bunmap(self.dir, Fork::Data, at, self.geo().dirblkfsbs().into())
     }
 }
