@@ -145,13 +145,13 @@ fn all_forms_hold_what_a_map_holds_while_they_grow_and_shrink() {
                 if f.model.len() >= target {
                     break;
                 }
-                if f.model.len() < 60 || step % 16 == turn {
+                if f.model.len() < 60 || step % 61 == turn {
                     f.judge();
                 }
             }
             for step in 0.. {
                 f.step(1, name);
-                if f.model.len() < 60 || step % 16 == turn {
+                if f.model.len() < 60 || step % 61 == turn {
                     f.judge();
                 }
                 if f.model.is_empty() {
@@ -192,7 +192,7 @@ fn deep_trees_grow_and_shrink() {
     for n in 0..30_000 {
         let n = n * 7919 % 30_000;
         f.remove(format!("file{n}").as_bytes()).unwrap();
-        if n % 1000 == 0 {
+        if n % 3000 < 1 {
             f.judge();
         }
     }
@@ -311,7 +311,7 @@ fn a_full_volume_is_an_error_at_every_step() {
                     // What a transaction does: everything as before.
                     f.fork = before;
                     f.fork.space = usize::MAX;
-                    if refused.len() % 3 == 0 {
+                    if refused.len().is_multiple_of(3) {
                         f.judge();
                     }
                     f.create(&name).unwrap();
