@@ -315,8 +315,14 @@ fn trees_of_the_group_may_take_what_is_held_back() {
 
 #[test]
 fn eight_threads_never_get_the_same_block() {
+    for rmapbt in ["rmapbt=0", "rmapbt=1"] {
+        threads(&["-m", rmapbt, "-d", "agcount=8"]);
+    }
+}
+
+fn threads(options: &[&str]) {
     let scratch = Scratch::new("space-threads");
-    let Some(image) = made(&scratch, 300, &["-m", "rmapbt=0", "-d", "agcount=8"]) else { return };
+    let Some(image) = made(&scratch, 300, options) else { return };
     let volume = open(image.path());
     let (due, _) = judge(&volume, &Mine::new(), None);
     let total = AtomicU64::new(0);
@@ -364,35 +370,23 @@ fn eight_threads_never_get_the_same_block() {
 }
 
 #[test]
-#[ignore = "measures"]
-fn cost() {
-    let scratch = Scratch::new("space-cost");
-    let Some(image) = made(&scratch, 2048, &["-m", "rmapbt=0"]) else { return };
-    let volume = open(image.path());
-    let geo = volume.geo().clone();
-    let mut mine = Mine::new();
-    let mut random = Random(3);
-    for _ in 0..4 {
-        let near = geo.agb_to_fsb(AgNumber(1), AgBlock(1000));
-        let clock = std::time::Instant::now();
-        let count = 20_000;
-        for _ in 0..count {
-            let request = AllocRequest::exactly(1 + random.below(3), near, MINE).in_this_group();
-            let (start, len) = volume.transact(|tx| tx.alloc_extent(&request)).unwrap();
-            mine.insert(start, len.0);
-        }
-        println!("alloc {:?}", clock.elapsed() / count);
-        let clock = std::time::Instant::now();
-        let some: Vec<_> =
-            mine.iter().map(|(&s, &l)| (s, l)).filter(|_| random.below(2) == 0).collect();
-        for &(start, len) in &some {
-            volume.transact(|tx| tx.free_extent(start, ExtLen(len), MINE)).unwrap();
-            mine.remove(&start);
-        }
-        println!(
-            "free {:?} of {}",
-            clock.elapsed() / u32::try_from(some.len()).unwrap(),
-            some.len()
-        );
+fn trees_that_disagree_are_found_out() {
+    let faults: [(&str, &[&str]); 4] = [
+        ("cntbt.rec", &["agf 1", "addr cntroot", "write -d recs[1].blockcount 5"]),
+        ("bnobt.rec", &["agf 1", "addr bnoroot", "write -d recs[1].startblock 60000"]),
+        ("cntbt.level", &["agf 1", "addr cntroot", "write -d level 1"]),
+        ("agf.flcount", &["agf 1", "write -d flcount 2"]),
+    ];
+    for (id, commands) in faults {
+        let scratch = Scratch::new("space-damage");
+        let Some(image) = made(&scratch, 300, &["-m", "rmapbt=0"]) else { return };
+        Xfsprogs::installed().unwrap().db(&image, true, commands).unwrap();
+        let volume = open(image.path());
+        let near = volume.geo().agb_to_fsb(AgNumber(1), AgBlock(100));
+        let before = volume.engine().unwrap().counters().get();
+        let request = AllocRequest::exactly(1, near, MINE);
+        let error = volume.transact(|tx| tx.alloc_extent(&request)).unwrap_err();
+        assert_eq!(error.fault().map(|fault| fault.check.0), Some(id), "{error}");
+        assert_eq!(volume.engine().unwrap().counters().get(), before);
     }
 }

@@ -7,7 +7,7 @@
 use std::mem::offset_of;
 
 use xfskit_format::agbtree::Tree;
-use xfskit_format::agf::Agf;
+use xfskit_format::agf::{self, Agf};
 use xfskit_format::agfl::{self, AgflHeader};
 use xfskit_format::bytes::be32;
 use xfskit_format::{Expected, Image};
@@ -35,6 +35,12 @@ impl Window {
             last: field(offset_of!(Agf, fllast)),
             count: field(offset_of!(Agf, flcount)),
         }
+    }
+
+    /// True where first, last and count agree.
+    fn holds_together(self, slots: u32) -> bool {
+        let around = if self.first > self.last { slots } else { 0 };
+        self.count == 0 || (self.last + around).checked_sub(self.first) == Some(self.count - 1)
     }
 
     fn put(self, image: &mut impl Image) {
@@ -104,31 +110,35 @@ fn bad_slot(tx: &Tx<'_>, agno: AgNumber, index: u32, found: AgBlock) -> Error {
 
 /// Brings the list of a group to the length that it needs, as far as free space goes. The caller holds the AGF.
 ///
-/// Growing the list changes the trees, which may change what they need; but every round takes more than
-/// it uses up, or ends.
+/// That changes the trees, which may then need more, or give blocks back: so it goes round by round. A list that
+/// is not quite right in the end will do: it is made right again each time.
 pub(crate) fn fix(tx: &mut Tx<'_>, agno: AgNumber, agf: Handle) -> Result<()> {
     let geo = tx.volume().geo();
-    loop {
+    let slots = agfl::slots(geo);
+    let window = Window::of(tx.bytes(agf));
+    if !window.holds_together(slots) {
+        let ctx = tx.volume().ctx(agf::location(geo, agno));
+        let wanted = Expected::Described("the slots from flfirst to fllast".into());
+        return Err(ctx.fault("agf.flcount", wanted, window.count).into());
+    }
+    for _ in 0..slots {
         let have = Window::of(tx.bytes(agf)).count;
         let need = need(geo, tx.bytes(agf));
         if have > need {
             let agbno = take(tx, agno)?;
             rmap::unmap(tx, agno, agbno, ExtLen(1), Owner::Ag)?;
             group::give_back(tx, agno, agbno, ExtLen(1))?;
-            // Freeing may itself have put blocks on the list, or used some: one at a time.
-            if Window::of(tx.bytes(agf)).count >= have {
-                return Ok(());
-            }
         } else if have < need {
             let Some((agbno, len)) = group::take_for_list(tx, agno, need - have)? else {
-                return Ok(());
+                break;
             };
             for n in 0..len.0 {
                 put(tx, agno, AgBlock(agbno.0 + n))?;
             }
             rmap::map(tx, agno, agbno, len, Owner::Ag)?;
         } else {
-            return Ok(());
+            break;
         }
     }
+    Ok(())
 }
