@@ -387,10 +387,7 @@ fn records_in_ascending_order_leave_blocks_nearly_full() {
 
 #[test]
 fn a_change_that_fails_halfway_leaves_no_trace() {
-    fn all<K: AgKind>(tx: &mut Tx<'_>, home: &Lone<K>) -> Result<Vec<(u32, u32)>>
-    where
-        K: Kind<Rec = alloc::Rec>,
-    {
+    fn all(tx: &mut Tx<'_>, home: &Lone<ByBlock>) -> Result<Vec<(u32, u32)>> {
         let mut cursor = Cursor::new(home);
         let mut found = Vec::new();
         let mut next = cursor.first(tx)?;

@@ -152,7 +152,7 @@ impl<H: Home> Cursor<H> {
             self.join(tx, depth, at, &left, &right)?;
             return Ok(true);
         }
-        let half = (mine + theirs) / 2;
+        let half = usize::midpoint(mine, theirs);
         if mine < half {
             move_left(tx, &left, &right, half - mine);
         } else {

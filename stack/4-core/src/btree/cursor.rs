@@ -212,14 +212,13 @@ impl<H: Home> Cursor<H> {
     /// The block `block`, read, or taken over from the way before.
     fn step_at(&self, tx: &mut Tx<'_>, block: BlockRef, level: u16) -> Result<Step> {
         let known = self.before.get(self.path.len());
-        match known.filter(|step| step.block == Some(block) && step.level == level) {
-            Some(step) => Ok(*step),
-            None => {
-                let handle = self.home.read(tx, block)?;
-                let shape = self.home.shape(tx, level);
-                Ok(Step { handle, block: Some(block), shape, level, index: 0 })
-            }
+        let known = known.filter(|step| step.block == Some(block) && step.level == level);
+        if let Some(step) = known {
+            return Ok(*step);
         }
+        let handle = self.home.read(tx, block)?;
+        let shape = self.home.shape(tx, level);
+        Ok(Step { handle, block: Some(block), shape, level, index: 0 })
     }
 
     /// Reads a block, which must be of `level`, as the next step.

@@ -4,6 +4,7 @@
 //! or freed in a group, [`fix`] brings the list to the length that the trees may need: each of them may split
 //! at every level, twice.
 
+use std::cmp::Ordering;
 use std::mem::offset_of;
 
 use xfskit_format::agbtree::Tree;
@@ -124,20 +125,22 @@ pub(crate) fn fix(tx: &mut Tx<'_>, agno: AgNumber, agf: Handle) -> Result<()> {
     for _ in 0..slots {
         let have = Window::of(tx.bytes(agf)).count;
         let need = need(geo, tx.bytes(agf));
-        if have > need {
-            let agbno = take(tx, agno)?;
-            rmap::unmap(tx, agno, agbno, ExtLen(1), Owner::Ag)?;
-            group::give_back(tx, agno, agbno, ExtLen(1))?;
-        } else if have < need {
-            let Some((agbno, len)) = group::take_for_list(tx, agno, need - have)? else {
-                break;
-            };
-            for n in 0..len.0 {
-                put(tx, agno, AgBlock(agbno.0 + n))?;
+        match have.cmp(&need) {
+            Ordering::Greater => {
+                let agbno = take(tx, agno)?;
+                rmap::unmap(tx, agno, agbno, ExtLen(1), Owner::Ag)?;
+                group::give_back(tx, agno, agbno, ExtLen(1))?;
             }
-            rmap::map(tx, agno, agbno, len, Owner::Ag)?;
-        } else {
-            break;
+            Ordering::Less => {
+                let Some((agbno, len)) = group::take_for_list(tx, agno, need - have)? else {
+                    break;
+                };
+                for n in 0..len.0 {
+                    put(tx, agno, AgBlock(agbno.0 + n))?;
+                }
+                rmap::map(tx, agno, agbno, len, Owner::Ag)?;
+            }
+            Ordering::Equal => break,
         }
     }
     Ok(())

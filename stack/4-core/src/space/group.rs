@@ -57,7 +57,7 @@ pub(super) struct Piece {
     pub len: u32,
 }
 
-fn end(rec: &Rec) -> u32 {
+fn end(rec: Rec) -> u32 {
     rec.startblock.get().saturating_add(rec.blockcount.get())
 }
 
@@ -122,7 +122,7 @@ impl FreeSpace {
         }
         let mut left = self.bno.seek(tx, near, Seek::Le)?;
         for _ in 0..NEIGHBOURS {
-            let Some(whole) = left.filter(|rec| near.abs_diff(end(rec)) < distance) else { break };
+            let Some(whole) = left.filter(|rec| near.abs_diff(end(*rec)) < distance) else { break };
             let found = self.usable(tx, whole, wish)?.filter(|piece| piece.len >= wish.want);
             if found.is_some() {
                 return Ok(found);
@@ -162,10 +162,10 @@ impl FreeSpace {
 
     /// What can be used of a free extent: at most `want` blocks, aligned, none of them freed too recently.
     fn usable(&self, tx: &mut Tx<'_>, whole: Rec, wish: &Wish) -> Result<Option<Piece>> {
-        self.judge(tx, &whole)?;
+        self.judge(tx, whole)?;
         let mut best: Option<Piece> = None;
-        let mut parts = Usable::of(tx, self.agno, whole.startblock.get()..end(&whole));
-        while let Some(part) = parts.next() {
+        let mut parts = Usable::of(tx, self.agno, whole.startblock.get()..end(whole));
+        for part in parts.by_ref() {
             // From the wanted place on, where enough lies behind it; else from the part's beginning.
             let at_place = wish.near.0.max(part.start).checked_next_multiple_of(wish.align);
             let at_place = at_place.filter(|&at| at < part.end && part.end - at >= wish.want);
@@ -188,7 +188,7 @@ impl FreeSpace {
         Ok(best.filter(|piece| piece.len >= wish.least))
     }
 
-    fn judge(&self, tx: &Tx<'_>, rec: &Rec) -> Result<()> {
+    fn judge(&self, tx: &Tx<'_>, rec: Rec) -> Result<()> {
         if tx.volume().geo().valid_agb_extent(self.agno, rec.start(), rec.len()) {
             return Ok(());
         }
@@ -207,28 +207,28 @@ impl FreeSpace {
     pub(super) fn take(&mut self, tx: &mut Tx<'_>, piece: &Piece) -> Result<()> {
         let Piece { whole, start, len } = *piece;
         let before = start - whole.startblock.get();
-        let behind = end(&whole) - (start + len);
-        self.seek_block(tx, &whole)?;
+        let behind = end(whole) - (start + len);
+        self.seek_block(tx, whole)?;
         let rest = rec(start + len, behind);
         match (before, behind) {
             (0, 0) => {
                 self.bno.delete(tx)?;
-                self.remove_size(tx, &whole)?;
+                self.remove_size(tx, whole)?;
             }
             (0, _) => {
                 self.bno.update(tx, &rest)?;
-                self.change_size(tx, &whole, &rest)?;
+                self.change_size(tx, whole, rest)?;
             }
             (_, 0) => {
                 let head = rec(whole.startblock.get(), before);
                 self.bno.update(tx, &head)?;
-                self.change_size(tx, &whole, &head)?;
+                self.change_size(tx, whole, head)?;
             }
             _ => {
                 let head = rec(whole.startblock.get(), before);
                 self.bno.update(tx, &head)?;
                 self.bno.insert(tx, &rest)?;
-                self.change_size(tx, &whole, &head)?;
+                self.change_size(tx, whole, head)?;
                 self.cnt.insert(tx, &rest)?;
             }
         }
@@ -247,33 +247,33 @@ impl FreeSpace {
             Some(_) => self.bno.next(tx)?,
             None => self.bno.seek(tx, start, Seek::Ge)?,
         };
-        let overlap = left.is_some_and(|left| end(&left) > start)
+        let overlap = left.is_some_and(|left| end(left) > start)
             || right.is_some_and(|right| right.startblock.get() < stop);
         if overlap {
             return Err(self.fault(tx, ids.order, "blocks that are not free already", agbno));
         }
-        let left = left.filter(|left| end(left) == start);
+        let left = left.filter(|left| end(*left) == start);
         let right = right.filter(|right| right.startblock.get() == stop);
         match (left, right) {
             (Some(left), Some(right)) => {
-                let all = rec(left.startblock.get(), end(&right) - left.startblock.get());
+                let all = rec(left.startblock.get(), end(right) - left.startblock.get());
                 self.bno.delete(tx)?;
-                self.seek_block(tx, &left)?;
+                self.seek_block(tx, left)?;
                 self.bno.update(tx, &all)?;
-                self.remove_size(tx, &right)?;
-                self.change_size(tx, &left, &all)?;
+                self.remove_size(tx, right)?;
+                self.change_size(tx, left, all)?;
             }
             (Some(left), None) => {
                 let all = rec(left.startblock.get(), stop - left.startblock.get());
-                self.seek_block(tx, &left)?;
+                self.seek_block(tx, left)?;
                 self.bno.update(tx, &all)?;
-                self.change_size(tx, &left, &all)?;
+                self.change_size(tx, left, all)?;
             }
             (None, Some(right)) => {
                 // The cursor is at it.
-                let all = rec(start, end(&right) - start);
+                let all = rec(start, end(right) - start);
                 self.bno.update(tx, &all)?;
-                self.change_size(tx, &right, &all)?;
+                self.change_size(tx, right, all)?;
             }
             (None, None) => {
                 self.bno.insert(tx, &rec(start, len.0))?;
@@ -284,14 +284,14 @@ impl FreeSpace {
         self.count(tx, len.0.into())
     }
 
-    fn seek_block(&mut self, tx: &mut Tx<'_>, whole: &Rec) -> Result<()> {
+    fn seek_block(&mut self, tx: &mut Tx<'_>, whole: Rec) -> Result<()> {
         match self.bno.seek(tx, whole.startblock.get(), Seek::Eq)? {
-            Some(found) if found == *whole => Ok(()),
+            Some(found) if found == whole => Ok(()),
             _ => Err(self.fault(tx, Tree::Bno.ids().rec, "what the cntbt has", whole.start())),
         }
     }
 
-    fn seek_size(&mut self, tx: &mut Tx<'_>, whole: &Rec) -> Result<()> {
+    fn seek_size(&mut self, tx: &mut Tx<'_>, whole: Rec) -> Result<()> {
         let pos = (whole.blockcount.get(), whole.startblock.get());
         match self.cnt.seek(tx, pos, Seek::Eq)? {
             Some(_) => Ok(()),
@@ -299,19 +299,19 @@ impl FreeSpace {
         }
     }
 
-    fn remove_size(&mut self, tx: &mut Tx<'_>, whole: &Rec) -> Result<()> {
+    fn remove_size(&mut self, tx: &mut Tx<'_>, whole: Rec) -> Result<()> {
         self.seek_size(tx, whole)?;
         self.cnt.delete(tx)
     }
 
     /// An extent has another size, and perhaps another beginning.
-    fn change_size(&mut self, tx: &mut Tx<'_>, old: &Rec, new: &Rec) -> Result<()> {
+    fn change_size(&mut self, tx: &mut Tx<'_>, old: Rec, new: Rec) -> Result<()> {
         self.seek_size(tx, old)?;
-        if self.cnt.stays_in_order(tx, new) {
-            return self.cnt.update(tx, new);
+        if self.cnt.stays_in_order(tx, &new) {
+            return self.cnt.update(tx, &new);
         }
         self.cnt.delete(tx)?;
-        self.cnt.insert(tx, new)
+        self.cnt.insert(tx, &new)
     }
 
     /// The counters follow.
