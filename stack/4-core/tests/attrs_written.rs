@@ -165,7 +165,7 @@ fn an_inode_gives_back_all_that_its_attributes_take() {
     let tools = Xfsprogs::installed().unwrap();
     let scratch = Scratch::new("attrs-dropped");
     let image = Image::sparse(&scratch, "image", 400 << 20);
-    tools.mkfs(&image, &["-m", "rmapbt=0,reflink=0"]).unwrap();
+    tools.mkfs(&image, &["-m", "rmapbt=1"]).unwrap();
     let mount = Mount::read_write(&image, &scratch).unwrap();
     let files = make_files(mount.path());
     mount.unmount().unwrap();
@@ -208,7 +208,7 @@ fn a_full_volume_refuses_an_attribute_and_stays_sound() {
     let tools = Xfsprogs::installed().unwrap();
     let scratch = Scratch::new("attrs-full");
     let image = Image::sparse(&scratch, "image", 64 << 20);
-    let options = ["-m", "rmapbt=0,reflink=0", "-d", "agcount=2", "-b", "size=1024"];
+    let options = ["-m", "rmapbt=1", "-d", "agcount=2", "-b", "size=1024"];
     tools.mkfs(&image, &options).unwrap();
     let mount = Mount::read_write(&image, &scratch).unwrap();
     let inos = ["a", "b", "c"]
@@ -292,7 +292,15 @@ fn attributes_of_every_form_pass_repair_and_read_back_in_the_kernel() {
         return;
     }
     let tools = Xfsprogs::installed().unwrap();
-    every_form_both_ways(&tools, &["-m", "rmapbt=0,reflink=0"]);
+    every_form_both_ways(&tools, &["-m", "rmapbt=1,reflink=1,finobt=1"]);
+}
+
+#[test]
+fn attributes_beside_parent_pointers() {
+    if !needs(&[Need::NewerXfsprogs, Need::Mount]) {
+        return;
+    }
+    every_form_both_ways(&Xfsprogs::newer().unwrap(), &["-n", "parent=1"]);
 }
 
 #[test]
@@ -302,7 +310,7 @@ fn attributes_in_blocks_of_64k() {
     }
     // 6.1 and 6.13 do not agree where the root of such a volume belongs.
     let tools = Xfsprogs::newer().unwrap();
-    every_form_both_ways(&tools, &["-b", "size=65536", "-m", "rmapbt=0,reflink=0"]);
+    every_form_both_ways(&tools, &["-b", "size=65536"]);
 }
 
 #[test]
@@ -355,7 +363,7 @@ fn the_extent_counter_of_the_attribute_fork_ends_in_an_error_and_nothing_half_do
     if !needs(&[Need::Xfsprogs, Need::Mount]) {
         return;
     }
-    let base = ["-b", "size=1024", "-m", "rmapbt=0,reflink=0", "-i"];
+    let base = ["-b", "size=1024", "-m", "rmapbt=1", "-i"];
     let (count, error) = scattered_values(&[&base[..], &["nrext64=0"]].concat(), 33_000);
     assert!(matches!(error, Some(Error::Limit(_))), "{error:?} after {count}");
     assert!((30_000..32_768).contains(&count), "{count}");
@@ -371,7 +379,7 @@ fn a_hundred_thousand_attributes_on_one_inode() {
     let tools = Xfsprogs::installed().unwrap();
     let scratch = Scratch::new("attrs-many");
     let image = Image::sparse(&scratch, "image", 600 << 20);
-    tools.mkfs(&image, &["-m", "rmapbt=0,reflink=0"]).unwrap();
+    tools.mkfs(&image, &["-m", "rmapbt=1"]).unwrap();
     let mount = Mount::read_write(&image, &scratch).unwrap();
     let file = File::create(mount.path().join("file")).unwrap();
     let ino = Ino(file.metadata().unwrap().ino());
@@ -407,7 +415,7 @@ fn parent_pointers_come_go_and_change() {
     let image = Image::sparse(&scratch, "image", 400 << 20);
     let proto = scratch.path().join("proto");
     fs::write(&proto, "/dev/null\n0 0\nd--755 0 0\nfile ---644 0 0 /dev/null\n$\n$\n").unwrap();
-    let options = ["-n", "parent=1", "-m", "rmapbt=0,reflink=0", "-p", proto.to_str().unwrap()];
+    let options = ["-n", "parent=1", "-p", proto.to_str().unwrap()];
     tools.mkfs(&image, &options).unwrap();
     let vol = open(&image);
     let root = vol.geo().rootino;
