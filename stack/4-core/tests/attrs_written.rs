@@ -13,7 +13,7 @@ use xfskit_core::attr::change::{ParentName, SetMode};
 use xfskit_core::{Error, OpenOptions, Volume};
 use xfskit_format::attr::Namespace;
 use xfskit_format::inode::{FileType, Format};
-use xfskit_test_oracle::{Image, Mount, Need, Scratch, Xfsprogs, kernel, needs, ours};
+use xfskit_test_oracle::{Image, Mount, Need, Scratch, Xfsprogs, kernel, needs, ours, trees};
 use xfskit_units::Ino;
 
 /// Namespace, name and value of all attributes but parent pointers.
@@ -457,4 +457,71 @@ fn parent_pointers_come_go_and_change() {
     assert_eq!(vol.parents(&vol.iget(ino).unwrap()).unwrap(), first);
     vol.close().unwrap();
     judge(&image, &tools, "parents");
+}
+
+#[test]
+fn the_kernel_and_we_take_turns() {
+    if !needs(&[Need::Xfsprogs, Need::Mount]) {
+        return;
+    }
+    let tools = Xfsprogs::installed().unwrap();
+    let scratch = Scratch::new("attrs-turns");
+    let image = Image::sparse(&scratch, "image", 800 << 20);
+    tools.mkfs(&image, &["-b", "size=1024", "-m", "rmapbt=1"]).unwrap();
+    let mount = Mount::read_write(&image, &scratch).unwrap();
+    trees::attributes::all(mount.path()).unwrap();
+    mount.unmount().unwrap();
+
+    let vol = open(&image);
+    let mut random = Random(99);
+    let mut models = Vec::new();
+    let found = std::sync::Mutex::new(Vec::new());
+    vol.bulkstat(1, |batch| {
+        found.lock().unwrap().extend(batch.iter().map(|entry| entry.ino));
+        ControlFlow::Continue(())
+    })
+    .unwrap();
+    for ino in found.into_inner().unwrap() {
+        if vol.iget(ino).unwrap().core().forkoff() == 0 {
+            continue;
+        }
+        let mut model = stored(&vol, ino);
+        let keys: Vec<_> = model.keys().cloned().collect();
+        for key in keys.into_iter().filter(|key| !kernel_reads(&key.1)) {
+            if random.below(2) == 0 {
+                vol.transact(|tx| {
+                    let inode = tx.iget(ino)?;
+                    tx.attr_remove(inode, key.0, &key.1)
+                })
+                .unwrap();
+                model.remove(&key);
+            } else {
+                let value = vec![b'w'; random.below(200)];
+                vol.transact(|tx| {
+                    let inode = tx.iget(ino)?;
+                    tx.attr_set(inode, key.0, &key.1, &value, SetMode::Replace)
+                })
+                .unwrap();
+                model.insert(key, value);
+            }
+        }
+        assert!(stored(&vol, ino) == model, "inode {ino}");
+        models.push(ino);
+    }
+    assert!(models.len() > 10);
+    vol.close().unwrap();
+    judge(&image, &tools, "our turn");
+    let mount = Mount::read_only(&image, &scratch).unwrap();
+    let linux = kernel::manifest(mount.path());
+    mount.unmount().unwrap();
+    assert_eq!(ours::differences(&image, &linux), Vec::<String>::new());
+    let mount = Mount::read_write(&image, &scratch).unwrap();
+    trees::empty(mount.path()).unwrap();
+    mount.unmount().unwrap();
+    judge(&image, &tools, "the kernel's turn");
+}
+
+/// True where the value means something to the kernel: it must stay as it is.
+fn kernel_reads(name: &[u8]) -> bool {
+    name.starts_with(b"SGI_ACL") || name == b"capability"
 }
