@@ -1,0 +1,138 @@
+//! The devices that a crash may leave.
+
+use std::sync::Arc;
+
+use xfskit_block::{BlockDevice, Event, MemDevice, OverlayDevice};
+use xfskit_units::{ByteLen, ByteOffset, index};
+
+use crate::random::Random;
+use crate::run::Run;
+
+/// What becomes of writes that were on their way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wear {
+    /// The unit that arrives or does not: the sector of the disk, in bytes.
+    pub sector: usize,
+    /// Of so many units one is lost; 0 loses all, 1 half of them.
+    pub lost_one_in: usize,
+    /// Of so many units that arrive one is torn within; 0 for none.
+    pub torn_one_in: usize,
+}
+
+/// A device after a crash, and when that was.
+#[derive(Debug)]
+pub struct Crash {
+    /// The device; writing to it changes no other.
+    pub dev: Arc<OverlayDevice>,
+    /// Events before the crash.
+    pub events: usize,
+    /// What became of the last of them.
+    pub wear: Wear,
+}
+
+/// A write that was not flushed yet.
+#[derive(Clone, Debug)]
+struct Pending {
+    event: usize,
+    /// It went with FUA and had returned.
+    sure: bool,
+}
+
+/// Walks through a run, crash by crash.
+#[derive(Debug)]
+pub struct Crashes<'r> {
+    run: &'r Run,
+    /// What no crash takes back any more.
+    durable: Arc<MemDevice>,
+    pending: Vec<Pending>,
+    next: usize,
+}
+
+impl<'r> Crashes<'r> {
+    /// From the start of `run`.
+    ///
+    /// # Panics
+    /// Where the base cannot be read.
+    pub fn new(run: &'r Run) -> Self {
+        Self { run, durable: copy(&*run.base), pending: Vec::new(), next: 0 }
+    }
+
+    /// Events left.
+    pub fn left(&self) -> usize {
+        self.run.events.len() - self.next
+    }
+
+    /// Lets the next event happen.
+    ///
+    /// # Panics
+    /// Where the run has ended.
+    pub fn advance(&mut self) {
+        match &self.run.events[self.next] {
+            Event::Flush => {
+                for pending in std::mem::take(&mut self.pending) {
+                    self.run.events[pending.event].play(&*self.durable).expect("in memory");
+                }
+            }
+            _ => self.pending.push(Pending { event: self.next, sure: false }),
+        }
+        // A write with FUA is durable when it has returned, which the next event shows.
+        self.next += 1;
+        for pending in &mut self.pending {
+            let fua = matches!(self.run.events[pending.event], Event::Write { fua: true, .. });
+            pending.sure |= fua && pending.event + 1 < self.next;
+        }
+    }
+
+    /// A crash here and now.
+    ///
+    /// # Panics
+    /// Never: the device is memory.
+    pub fn crash(&self, wear: Wear, random: &mut Random) -> Crash {
+        let dev = Arc::new(OverlayDevice::new(self.durable.clone()));
+        for pending in &self.pending {
+            match &self.run.events[pending.event] {
+                Event::Write { offset, data, .. } if !pending.sure => {
+                    arrive(&*dev, *offset, data, wear, random);
+                }
+                event => event.play(&*dev).expect("in memory"),
+            }
+        }
+        Crash { dev, events: self.next, wear }
+    }
+}
+
+/// What of a write arrives.
+fn arrive(dev: &dyn BlockDevice, offset: ByteOffset, data: &[u8], wear: Wear, random: &mut Random) {
+    let mut at = 0;
+    while at < data.len() {
+        let here = index(offset.0) + at;
+        let end = data.len().min(at + wear.sector - here % wear.sector);
+        let lost = match wear.lost_one_in {
+            0 => true,
+            1 => random.one_in(2),
+            n => random.one_in(n),
+        };
+        let torn = wear.torn_one_in > 0 && random.one_in(wear.torn_one_in);
+        let upto = if torn { at + random.below(end - at) } else { end };
+        if !lost {
+            dev.write_at(ByteOffset(here as u64), &data[at..upto]).expect("in memory");
+        }
+        at = end;
+    }
+}
+
+/// A copy in memory, as sparse as the original.
+fn copy(dev: &dyn BlockDevice) -> Arc<MemDevice> {
+    let size = dev.size();
+    let copy = MemDevice::new(size);
+    let mut piece = vec![0; 1 << 20];
+    for start in (0..size.0).step_by(piece.len()) {
+        let len = index(size.0 - start).min(piece.len());
+        dev.read_at(ByteOffset(start), &mut piece[..len]).expect("readable");
+        if piece[..len].iter().any(|&byte| byte != 0) {
+            copy.write_at(ByteOffset(start), &piece[..len]).expect("in memory");
+        }
+    }
+    debug_assert_eq!(copy.size(), ByteLen(size.0));
+    Arc::new(copy)
+}

@@ -1,0 +1,110 @@
+//! Storms of names: made, linked, renamed, removed; attributes beside.
+
+use xfskit_mkfs::Options;
+use xfskit_test_crash::{Crashes, Random, Run, Wear, Workshop, judge};
+use xfskit_test_oracle::need::Need;
+use xfskit_test_oracle::{long, needs};
+use xfskit_vfs::{FileType, Fs, Ino, NewNode, RenameMode, SetAttr, SetMode};
+
+/// Ways in which writes may arrive. The kernel is asked only about disks whose sectors are as long as
+/// the volume's blocks: it cannot recover a block of which a part is new.
+const WEARS: [Wear; 5] = [
+    Wear { sector: 4096, lost_one_in: 0, torn_one_in: 0 },
+    Wear { sector: 4096, lost_one_in: usize::MAX, torn_one_in: 0 },
+    Wear { sector: 4096, lost_one_in: 1, torn_one_in: 0 },
+    Wear { sector: 512, lost_one_in: 1, torn_one_in: 0 },
+    Wear { sector: 512, lost_one_in: 10, torn_one_in: 30 },
+];
+
+/// A directory, chosen at random: the root or one below.
+fn some_dir(fs: &Fs, random: &mut Random) -> Ino {
+    let root = fs.volume().geo().rootino;
+    let dirs: Vec<Ino> = fs
+        .read_dir(&fs.root().expect("root"))
+        .entries
+        .iter()
+        .filter(|entry| entry.file_type == FileType::Directory)
+        .map(|entry| entry.ino)
+        .collect();
+    if dirs.is_empty() || random.one_in(4) { root } else { dirs[random.below(dirs.len())] }
+}
+
+fn name(random: &mut Random) -> Vec<u8> {
+    let number = random.below(60);
+    let padding = [0, 0, 20, 150][number % 4];
+    format!("name-{number}-{}", "x".repeat(padding)).into_bytes()
+}
+
+/// One random operation; that it may fail is part of it.
+fn operation(fs: &Fs, random: &mut Random) {
+    let dir = some_dir(fs, random);
+    let (one, other) = (name(random), name(random));
+    let found = fs.inode(dir).ok().and_then(|inode| {
+        let entries = fs.read_dir(&inode).entries;
+        (!entries.is_empty()).then(|| entries[random.below(entries.len())].clone())
+    });
+    match (random.below(12), found) {
+        (0..=3, _) | (_, None) => drop(fs.make(dir, &one, &NewNode::file(0o644))),
+        (4, _) => drop(fs.make(fs.volume().geo().rootino, &one, &NewNode::directory(0o755))),
+        (5, _) => drop(fs.make(dir, &one, &NewNode::symlink(&vec![b't'; 10 + random.below(900)]))),
+        (6, Some(entry)) => drop(fs.unlink(dir, &entry.name)),
+        (7, Some(entry)) => drop(fs.rmdir(dir, &entry.name)),
+        (8, Some(entry)) => drop(fs.link(entry.ino, dir, &other)),
+        (9, Some(entry)) => {
+            let to = some_dir(fs, random);
+            drop(fs.rename(dir, &entry.name, to, &other, RenameMode::default()));
+        }
+        (10, Some(entry)) => {
+            let set = SetAttr { perm: Some(0o600), uid: Some(7), ..SetAttr::default() };
+            drop(fs.set_attr(entry.ino, &set));
+        }
+        (_, Some(entry)) => {
+            let longest = [20, 200, 3000][random.below(3)];
+            let value = vec![b'v'; random.below(longest)];
+            let name = format!("user.{}", random.below(8));
+            drop(fs.set_xattr(entry.ino, name.as_bytes(), &value, SetMode::default()));
+        }
+    }
+}
+
+fn storm(seed: u64, steps: usize) -> Run {
+    let mut random = Random::new(seed);
+    let mut shop = Workshop::new(300 << 20, &Options::default());
+    for _ in 0..steps {
+        shop.step(|fs| operation(fs, &mut random));
+        match random.below(20) {
+            0 => shop.sync(),
+            1 => shop.write_back(),
+            _ => {}
+        }
+    }
+    shop.finish(random.one_in(2))
+}
+
+#[test]
+fn a_storm_of_names_survives_every_crash() {
+    let ask_kernel = needs(&[Need::Mount, Need::Xfsprogs]);
+    let (seeds, steps, every) = if long() { (0..40, 400, 1) } else { (0..3, 120, 1) };
+    let mut count = 0;
+    for seed in seeds {
+        let run = storm(seed, steps);
+        let mut random = Random::new(seed ^ 0xc4a5);
+        let mut crashes = Crashes::new(&run);
+        eprintln!("seed {seed}: {} events", run.events.len());
+        while crashes.left() > 0 {
+            crashes.advance();
+            if !random.one_in(every) {
+                continue;
+            }
+            let wear = WEARS[random.below(WEARS.len())];
+            let crash = crashes.crash(wear, &mut random);
+            let at = format!("seed {seed}, {} events, {wear:?}", crash.events);
+            judge::ours(&run, &crash).unwrap_or_else(|why| panic!("{at}: {why}"));
+            count += 1;
+            if ask_kernel && wear.sector == 4096 && random.one_in(20) {
+                judge::kernels("crash", &crash).unwrap_or_else(|why| panic!("{at}: {why}"));
+            }
+        }
+    }
+    eprintln!("{count} crashes");
+}
