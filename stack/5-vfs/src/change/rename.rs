@@ -46,6 +46,9 @@ impl Fs {
         check_name(to_name)?;
         // Directories change their places one at a time: else two moves could make a loop.
         let _order = (from != to).then(|| self.moves.lock());
+        // Before any lock is held: directories stay where they are as long as the order is ours.
+        let [above_from, above_to] =
+            if from == to { [vec![], vec![]] } else { [self.path_up(from)?, self.path_up(to)?] };
         let now = self.clock.now();
         let left = self.volume.transact(|tx| {
             let [from_dir, to_dir] = take(tx, [from, to])?;
@@ -61,13 +64,13 @@ impl Fs {
             if there == Some(ino) {
                 return Ok(None);
             }
-            self.not_below_itself(tx, ino, to_dir)?;
+            not_among(ino, &above_to)?;
             let inode = tx.iget(ino)?;
             match (there, mode) {
                 (Some(_), RenameMode::NoReplace) => Err(Core::Exists),
                 (None, RenameMode::Exchange) => Err(Core::NoEntry),
                 (Some(other), RenameMode::Exchange) => {
-                    self.not_below_itself(tx, other, from_dir)?;
+                    not_among(other, &above_from)?;
                     let other = tx.iget(other)?;
                     exchange(tx, source, inode, target, other, now)?;
                     Ok(None)
@@ -114,26 +117,29 @@ impl Fs {
         self.drop_link(tx, other, if was_dir { 2 } else { 1 })
     }
 
-    /// Fails where directory `to` is `ino` or lies below it: `ino` would be cut off. Walks up from `to`; the
-    /// caller holds the lock that keeps directories where they are.
-    fn not_below_itself(&self, tx: &mut Tx<'_>, ino: Ino, to: TxInode) -> xfskit_core::Result<()> {
+    /// `dir` and all directories above it; the caller holds the lock that keeps them where they are.
+    fn path_up(&self, dir: Ino) -> xfskit_core::Result<Vec<Ino>> {
         let root = self.volume.geo().rootino;
-        let mut at = to.ino;
-        let mut up = tx.dir_lookup(to, b"..")?.map_or(root, |(up, _)| up);
+        let mut path = vec![dir];
         // No path is longer than the volume has inodes; damage must not keep us here.
         for _ in 0..u32::from(u16::MAX) {
-            if at == ino {
-                return Err(Core::Limit("a directory cannot be moved below itself"));
-            }
-            if at == root || up == at {
-                return Ok(());
-            }
-            at = up;
+            let at = path[path.len() - 1];
             let above = self.volume.lookup(&self.volume.iget(at)?, b"..")?;
-            up = above.map_or(root, |(up, _)| up);
+            match above {
+                Some((up, _)) if at != root && up != at => path.push(up),
+                _ => return Ok(path),
+            }
         }
         Err(Core::Limit("directories nested too deeply"))
     }
+}
+
+/// Fails where the directory that `path` leads to is `ino` or lies below it: `ino` would be cut off.
+fn not_among(ino: Ino, path: &[Ino]) -> xfskit_core::Result<()> {
+    if path.contains(&ino) {
+        return Err(Core::Limit("a directory cannot be moved below itself"));
+    }
+    Ok(())
 }
 
 /// What follows once the entry stands at its new place: the old one goes, links and parents are mended.
