@@ -24,18 +24,12 @@ pub struct Wear {
 pub struct Crash {
     /// The device; writing to it changes no other.
     pub dev: Arc<OverlayDevice>,
-    /// Events before the crash.
-    pub events: usize,
+    /// Events that had returned before the crash.
+    pub returned: usize,
+    /// Events that had begun.
+    pub begun: usize,
     /// What became of the last of them.
     pub wear: Wear,
-}
-
-/// A write that was not flushed yet.
-#[derive(Clone, Debug)]
-struct Pending {
-    event: usize,
-    /// It went with FUA and had returned.
-    sure: bool,
 }
 
 /// Walks through a run, crash by crash.
@@ -44,7 +38,8 @@ pub struct Crashes<'r> {
     run: &'r Run,
     /// What no crash takes back any more.
     durable: Arc<MemDevice>,
-    pending: Vec<Pending>,
+    /// Events that no flush has followed yet.
+    pending: Vec<usize>,
     next: usize,
 }
 
@@ -69,35 +64,31 @@ impl<'r> Crashes<'r> {
     pub fn advance(&mut self) {
         match &self.run.events[self.next] {
             Event::Flush => {
-                for pending in std::mem::take(&mut self.pending) {
-                    self.run.events[pending.event].play(&*self.durable).expect("in memory");
+                for event in std::mem::take(&mut self.pending) {
+                    self.run.events[event].play(&*self.durable).expect("in memory");
                 }
             }
-            _ => self.pending.push(Pending { event: self.next, sure: false }),
+            _ => self.pending.push(self.next),
         }
-        // A write with FUA is durable when it has returned, which the next event shows.
         self.next += 1;
-        for pending in &mut self.pending {
-            let fua = matches!(self.run.events[pending.event], Event::Write { fua: true, .. });
-            pending.sure |= fua && pending.event + 1 < self.next;
-        }
     }
 
-    /// A crash here and now.
+    /// A crash here and now: behind the newest event, or before it has returned.
     ///
     /// # Panics
     /// Never: the device is memory.
     pub fn crash(&self, wear: Wear, random: &mut Random) -> Crash {
         let dev = Arc::new(OverlayDevice::new(self.durable.clone()));
-        for pending in &self.pending {
-            match &self.run.events[pending.event] {
-                Event::Write { offset, data, .. } if !pending.sure => {
+        let returned = self.next - usize::from(self.next > 0 && random.one_in(2));
+        for &at in &self.pending {
+            match &self.run.events[at] {
+                Event::Write { offset, data, fua } if !fua || at >= returned => {
                     arrive(&*dev, *offset, data, wear, random);
                 }
                 event => event.play(&*dev).expect("in memory"),
             }
         }
-        Crash { dev, events: self.next, wear }
+        Crash { dev, returned, begun: self.next, wear }
     }
 }
 

@@ -22,7 +22,7 @@ use crate::tree;
 /// What is wrong.
 pub fn ours(run: &Run, crash: &Crash) -> Result<(), String> {
     let seen = in_memory(crash.dev.clone())?;
-    let allowed = run.allowed(crash.events);
+    let allowed = run.allowed(crash.returned, crash.begun);
     if !allowed.contains(&seen) {
         return Err(format!("a tree that never was ({} were allowed)", allowed.len()));
     }

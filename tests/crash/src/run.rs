@@ -35,13 +35,14 @@ pub struct Run {
 }
 
 impl Run {
-    /// The trees that may be there after a crash behind the first `events` events.
-    pub fn allowed(&self, events: usize) -> &[u64] {
-        let synced = self.promises.iter().rfind(|p| p.events <= events).map_or(0, |p| p.synced);
+    /// The trees that may be there after a crash when the first `returned` events had returned, and `begun`
+    /// had begun.
+    pub fn allowed(&self, returned: usize, begun: usize) -> &[u64] {
+        let synced = self.promises.iter().rfind(|p| p.events <= returned).map_or(0, |p| p.synced);
         // The first promise behind the crash tells what had begun before.
-        let begun = self.promises.iter().find(|p| p.events >= events);
-        let last = begun.map_or(self.trees.len() - 1, |p| p.begun);
-        &self.trees[synced..=last]
+        let later = self.promises.iter().find(|p| p.events >= begun);
+        let last = later.map_or(self.trees.len() - 1, |p| p.begun);
+        &self.trees[synced..=last.max(synced)]
     }
 }
 
