@@ -32,7 +32,8 @@ pub fn ours(run: &Run, crash: &Crash) -> Result<(), String> {
     same(seen, tree::digest(&fs), "recovered")?;
     fs.close().map_err(|error| format!("closing: {error}"))?;
     let mut said = Vec::new();
-    let report = check(&*dev, None, &Options::default(), &mut |finding| said.push(format!("{finding}")));
+    let report =
+        check(&*dev, None, &Options::default(), &mut |finding| said.push(format!("{finding}")));
     let report = report.map_err(|error| format!("check: {error}"))?;
     if !report.clean() || !said.is_empty() {
         return Err(format!("check: {}", said.join("; ")));
@@ -54,7 +55,8 @@ fn same<E: std::fmt::Display>(seen: u64, now: Result<u64, E>, when: &str) -> Res
 
 /// The tree, as recovery in memory shows it.
 fn in_memory(dev: Arc<OverlayDevice>) -> Result<u64, String> {
-    let volume = Volume::open(dev, &OpenOptions::default()).map_err(|e| format!("in memory: {e}"))?;
+    let volume =
+        Volume::open(dev, &OpenOptions::default()).map_err(|e| format!("in memory: {e}"))?;
     tree::digest(&Fs::new(volume)).map_err(|error| format!("in memory: {error}"))
 }
 

@@ -80,7 +80,8 @@ impl Workshop {
     pub fn new(bytes: u64, options: &Options) -> Self {
         let base = Arc::new(MemDevice::new(ByteLen(bytes)));
         let facts = DeviceFacts::of(&*base, None);
-        let stamp = Stamp { uuid: Uuid::from_bytes([9; 16]), seconds: 1, nanoseconds: 0, generation: 1 };
+        let stamp =
+            Stamp { uuid: Uuid::from_bytes([9; 16]), seconds: 1, nanoseconds: 0, generation: 1 };
         let plan = plan(options, &facts, stamp).expect("a plan");
         make(&*base, None, &plan).expect("a volume");
         let above = Arc::new(OverlayDevice::new(base.clone()));
