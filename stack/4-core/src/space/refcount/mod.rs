@@ -111,7 +111,8 @@ fn touching(
     most: usize,
 ) -> Result<Vec<Rec>> {
     let mut found = Vec::new();
-    let mut here = match tree.seek(tx, range.start, Seek::Le)? {
+    // One that begins right at the start may have another that ends there.
+    let mut here = match tree.seek(tx, range.start.saturating_sub(1), Seek::Le)? {
         Some(rec) if plan::end(&rec) >= range.start => Some(rec),
         Some(_) => tree.next(tx)?,
         None => tree.first(tx)?,
