@@ -64,3 +64,10 @@ pub(super) fn moved(tx: &mut Tx<'_>, of: ForkOf, extent: &Extent, startoff: File
     let owner = owner(of, &Extent { startoff, ..*extent });
     tx.defer(Deferred::RmapMap { start, len, owner });
 }
+
+/// The fork maps `extent`, which other files map too.
+pub(super) fn share(tx: &mut Tx<'_>, of: ForkOf, extent: &Extent) {
+    let (start, len) = (extent.startblock, extlen(extent.blockcount.0));
+    tx.defer(Deferred::RmapMap { start, len, owner: owner(of, extent) });
+    tx.defer(Deferred::RefcountIncrease { start, len });
+}

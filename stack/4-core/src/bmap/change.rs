@@ -253,6 +253,51 @@ impl Tx<'_> {
         Ok(())
     }
 
+    /// Gives a mapped part of the data fork new blocks instead of its own, as many as there are together, from its
+    /// first on; answers how they are mapped. What the part held is the caller's business.
+    pub(crate) fn bmap_renew(
+        &mut self,
+        inode: TxInode,
+        part: &Extent,
+        unwritten: bool,
+    ) -> Result<Extent> {
+        let of = ForkOf { inode, fork: Fork::Data };
+        let most = ExtLen(u32::try_from(part.blockcount.0).unwrap_or(u32::MAX));
+        let len = self.refcount_reach(part.startblock, most)?;
+        let near = self.near(inode, Fork::Data, part.startoff)?;
+        let wanted = Extent { blockcount: FilBlks(len.0.into()), unwritten, ..*part };
+        let new = blocks::alloc(self, of, &wanted, near)?;
+        self.bunmap(inode, Fork::Data, new.startoff, new.blockcount.0)?;
+        self.bmap_insert(inode, Fork::Data, &new)?;
+        Ok(new)
+    }
+
+    /// Maps blocks that another file maps too, where there is a hole in the data fork.
+    pub(crate) fn bmap_share(&mut self, inode: TxInode, extent: &Extent) -> Result<()> {
+        self.bmap_insert(inode, Fork::Data, extent)?;
+        blocks::share(self, ForkOf { inode, fork: Fork::Data }, extent);
+        Ok(())
+    }
+
+    /// How many of `len` blocks from `start` on of the data fork meet no more than `most` extents.
+    pub(crate) fn bmap_extents_end(
+        &self,
+        inode: TxInode,
+        start: FileOff,
+        len: u64,
+        most: usize,
+    ) -> Result<u64> {
+        let end = start.saturating_add(len);
+        let mut at = start;
+        for _ in 0..most {
+            match self.bmap_next(inode, Fork::Data, at)? {
+                Some(extent) if extent.startoff < end => at = extent.end(),
+                _ => return Ok(len),
+            }
+        }
+        Ok(at.min(end).0 - start.0)
+    }
+
     /// Makes two extents of the one that covers the blocks before and behind `at` of the data fork, where one
     /// does: for those who move one of them away in the same transaction or soon.
     pub(crate) fn bmap_split(&mut self, inode: TxInode, at: FileOff) -> Result<()> {

@@ -371,8 +371,14 @@ impl Content {
         self.flush_state(vol, state)?;
         vol.flush_idle_contents()?;
         vol.engine()?.checkpoint()?;
+        // Blocks that are shared with other files are as good as none.
         let mut holes = 0;
         let mut at = blocks.start;
+        while let Some(shared) = self.next_shared(vol, at..blocks.end)? {
+            holes += shared.end - shared.start;
+            at = shared.end;
+        }
+        at = blocks.start;
         while at < blocks.end {
             for segment in self.look_up(vol, at..blocks.end, SEGMENTS)? {
                 at += segment.blockcount.0;
@@ -414,7 +420,7 @@ impl Content {
     }
 
     /// Brings block `block` into memory, to be changed there; zeroes where there is a hole, and behind the end.
-    fn load(&self, vol: &Volume, state: &mut State, block: u64) -> Result<()> {
+    pub(super) fn load(&self, vol: &Volume, state: &mut State, block: u64) -> Result<()> {
         let blocklog = vol.geo().blocklog;
         if state.dirty.has(block) {
             return Ok(());
@@ -483,7 +489,17 @@ impl Content {
                     let Some(extent) = next.filter(|extent| extent.startoff.0 < blocks.end) else {
                         return Ok(blocks.end);
                     };
-                    let part = extent.clip(FileOff(at), FileOff(blocks.end));
+                    let mut part = extent.clip(FileOff(at), FileOff(blocks.end));
+                    if part.unwritten != unwritten {
+                        // The state is for all who map a block: it is changed for one only.
+                        part = match tx.bmap_shared(inode, &part)? {
+                            Some(shared) if shared.startoff == part.startoff => {
+                                tx.bmap_renew(inode, &shared, unwritten)?
+                            }
+                            Some(shared) => part.clip(part.startoff, shared.startoff),
+                            None => part,
+                        };
+                    }
                     if part.unwritten != unwritten {
                         tx.bmap_convert(inode, &part)?;
                     }
@@ -593,11 +609,16 @@ fn place_one(tx: &mut Tx<'_>, inode: TxInode, range: Range<u64>) -> Result<Exten
     let (start, end) = (FileOff(range.start), FileOff(range.end));
     let next = tx.bmap_next(inode, Fork::Data, start)?;
     if let Some(extent) = next.filter(|extent| extent.startoff <= start) {
-        let part = extent.clip(start, end);
+        let mut part = extent.clip(start, end);
+        match tx.bmap_shared(inode, &part)? {
+            Some(shared) if shared.startoff == start => {
+                return tx.bmap_renew(inode, &shared, false);
+            }
+            Some(shared) => part = part.clip(start, shared.startoff),
+            None => {}
+        }
         if part.unwritten {
             tx.bmap_convert(inode, &part)?;
-        } else if tx.core(inode).is_reflink() {
-            return Err(Error::Unsupported("writing into a file that shares blocks".into()));
         }
         return Ok(part);
     }

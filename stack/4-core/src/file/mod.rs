@@ -6,6 +6,7 @@
 mod content;
 mod dirty;
 mod reshape;
+mod share;
 mod target;
 
 pub(crate) use content::Contents;

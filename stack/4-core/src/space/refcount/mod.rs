@@ -142,6 +142,9 @@ impl Tx<'_> {
         let mut tree = Cursor::new(RefcountTree::new(self, agno)?);
         let found = touching(self, &mut tree, &range, most)?;
         tree.close(self);
+        // Who only looked need not keep others out.
+        let agf = self.agf(agno)?;
+        self.release(agf);
         Ok((agno, range, found))
     }
 

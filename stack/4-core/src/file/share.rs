@@ -1,0 +1,228 @@
+//! Blocks that several files map: sharing them, and giving a file its own again before it is written to.
+//!
+//! A file of which any block ever was shared bears the reflink flag; without the flag nobody asks. Linux
+//! records the blocks that will replace shared ones as staging extents, because it writes their content before
+//! it maps them. Here content is written behind the commit that maps it, and the checkpoint waits for it
+//! (`content.rs`, invariant 1), so new blocks are mapped at once and there is nothing to stage.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use xfskit_format::Fork;
+use xfskit_format::bmbt::Extent;
+use xfskit_format::inode::flags2;
+use xfskit_format::timestamp::Timestamp;
+use xfskit_units::{ByteLen, ByteOffset, ExtLen, FilBlks, FileOff};
+
+use super::content::{Content, SIZE_MAX, State, segment_at};
+use crate::bmap::{BUNMAP_MAX, Backing};
+use crate::error::{Error, Result};
+use crate::icore::Touch;
+use crate::tx::{Tx, TxInode};
+use crate::volume::Volume;
+
+/// Shared blocks that are brought into memory at once, to be written elsewhere.
+const BATCH: u64 = 1024;
+
+/// What is to be shared: blocks of one file, and where they go in another.
+struct Job {
+    from: u64,
+    to: u64,
+    blocks: u64,
+    /// Where the other file ends afterwards, in bytes.
+    size: u64,
+}
+
+impl Tx<'_> {
+    /// The first part of a mapped part of the data fork that other files map too.
+    pub(crate) fn bmap_shared(&mut self, inode: TxInode, part: &Extent) -> Result<Option<Extent>> {
+        if !self.core(inode).is_reflink() {
+            return Ok(None);
+        }
+        let len = ExtLen(u32::try_from(part.blockcount.0).unwrap_or(u32::MAX));
+        let found = self.find_shared(part.startblock, len)?;
+        Ok(found.map(|(startblock, len)| {
+            let ahead = startblock.since(part.startblock).unwrap_or(0);
+            let startoff = part.startoff.saturating_add(ahead);
+            Extent { startoff, startblock, blockcount: FilBlks(len.0.into()), ..*part }
+        }))
+    }
+
+    /// Says that a file has blocks that others may map too.
+    fn set_reflink(&mut self, inode: TxInode) {
+        let flags2 = self.core(inode).flags2();
+        if flags2 & flags2::REFLINK == 0 {
+            self.set_flags2(inode, flags2 | flags2::REFLINK);
+        }
+    }
+}
+
+impl Content {
+    /// Makes the bytes from `offset` on those of `source` in the file `from`, which may be this one: both files
+    /// map the same blocks afterwards. Whole blocks are shared; `source` may end within one where `from` does,
+    /// if this file ends there or before too.
+    ///
+    /// # Errors
+    /// [`Error::Limit`] for ranges that cannot be shared, [`Error::NoSpace`], [`Error::Device`],
+    /// [`Error::Corrupt`]. The first part may have been shared then.
+    pub fn share(
+        self: &Arc<Self>,
+        vol: &Volume,
+        offset: ByteOffset,
+        from: &Arc<Self>,
+        source: Range<ByteOffset>,
+        now: Timestamp,
+    ) -> Result<()> {
+        if !vol.geo().features.reflink() {
+            return Err(Error::Unsupported("sharing blocks on a volume without reflink".into()));
+        }
+        if Arc::ptr_eq(self, from) {
+            let mut state = self.state.write();
+            let size = state.size;
+            return self.share_held(vol, &mut state, (offset.0, now), from.ino(), (source, size));
+        }
+        // Two files: in the order of their numbers, as everywhere.
+        let (mut state, mut other);
+        if self.ino() < from.ino() {
+            state = self.state.write();
+            other = from.state.write();
+        } else {
+            other = from.state.write();
+            state = self.state.write();
+        }
+        from.flush_state(vol, &mut other)?;
+        let size = other.size;
+        self.share_held(vol, &mut state, (offset.0, now), from.ino(), (source, size))
+    }
+
+    /// The same with both files locked; the other one has nothing in memory, and ends at `source.1`.
+    fn share_held(
+        &self,
+        vol: &Volume,
+        state: &mut State,
+        (offset, now): (u64, Timestamp),
+        from: xfskit_units::Ino,
+        (source, size): (Range<ByteOffset>, u64),
+    ) -> Result<()> {
+        let job = plan(vol, offset, &source, size, state.size, from == self.ino())?;
+        if offset > state.size {
+            self.seal_end(vol, state, offset)?;
+        }
+        self.flush_state(vol, state)?;
+        let mut done = 0;
+        while done < job.blocks {
+            done = vol.transact(|tx| self.share_some(tx, from, &job, done))?;
+        }
+        state.size = job.size;
+        vol.transact(|tx| {
+            let inode = tx.iget(self.ino())?;
+            tx.set_size(inode, ByteLen(job.size));
+            tx.touch(inode, Touch::CONTENT, now);
+            Ok(())
+        })
+    }
+
+    /// Shares what is good for one transaction; `done` blocks were shared before. Answers how many are now.
+    fn share_some(
+        &self,
+        tx: &mut Tx<'_>,
+        from: xfskit_units::Ino,
+        job: &Job,
+        done: u64,
+    ) -> Result<u64> {
+        // In the order of their numbers.
+        let (inode, source) = if self.ino() < from {
+            let inode = tx.iget(self.ino())?;
+            (inode, tx.iget(from)?)
+        } else {
+            let source = tx.iget(from)?;
+            (tx.iget(self.ino())?, source)
+        };
+        tx.set_reflink(inode);
+        tx.set_reflink(source);
+        let segment = segment_at(tx, source, job.from + done..job.from + job.blocks)?;
+        let startoff = FileOff(job.to + done);
+        let mut len = tx.bmap_extents_end(inode, startoff, segment.blockcount.0, BUNMAP_MAX)?;
+        let Backing::Written(startblock) = segment.backing else {
+            tx.bunmap(inode, Fork::Data, startoff, len)?;
+            return Ok(done + len);
+        };
+        let most = ExtLen(u32::try_from(len).unwrap_or(u32::MAX));
+        len = tx.refcount_reach(startblock, most)?.0.into();
+        tx.bunmap(inode, Fork::Data, startoff, len)?;
+        let blockcount = FilBlks(len);
+        tx.bmap_share(inode, &Extent { startoff, startblock, blockcount, unwritten: false })?;
+        Ok(done + len)
+    }
+
+    /// Gives the bytes of `range` blocks of their own where other files map them too.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`], [`Error::Device`], [`Error::Corrupt`]. The first part may be unshared then.
+    pub fn unshare(&self, vol: &Volume, range: Range<ByteOffset>) -> Result<()> {
+        let mut state = self.state.write();
+        self.flush_state(vol, &mut state)?;
+        let blocklog = vol.geo().blocklog;
+        let end = range.end.0.min(state.size).div_ceil(1 << blocklog);
+        let mut at = range.start.0 >> blocklog;
+        while let Some(shared) = self.next_shared(vol, at..end)? {
+            at = shared.end.min(shared.start + BATCH);
+            for block in shared.start..at {
+                self.load(vol, &mut state, block)?;
+            }
+            // Whatever is written gets blocks of its own.
+            self.flush_state(vol, &mut state)?;
+        }
+        Ok(())
+    }
+
+    /// The first blocks of `range` that other files map too.
+    pub(super) fn next_shared(
+        &self,
+        vol: &Volume,
+        range: Range<u64>,
+    ) -> Result<Option<Range<u64>>> {
+        vol.transact(|tx| {
+            let inode = tx.iget(self.ino())?;
+            let mut at = range.start;
+            while let Some(extent) = tx.bmap_next(inode, Fork::Data, FileOff(at))?
+                && extent.startoff.0 < range.end
+            {
+                let part = extent.clip(FileOff(at), FileOff(range.end));
+                if let Some(shared) = tx.bmap_shared(inode, &part)? {
+                    return Ok(Some(shared.startoff.0..shared.end().0));
+                }
+                at = part.end().0;
+            }
+            Ok(None)
+        })
+    }
+}
+
+/// What sharing `source` of a file of `size` bytes into one of `own` bytes comes to.
+fn plan(
+    vol: &Volume,
+    offset: u64,
+    source: &Range<ByteOffset>,
+    size: u64,
+    own: u64,
+    itself: bool,
+) -> Result<Job> {
+    let blocksize = 1 << vol.geo().blocklog;
+    let Range { start: ByteOffset(start), end: ByteOffset(end) } = *source;
+    let inside = start < end && end <= size;
+    let len = end.saturating_sub(start);
+    let reaches = offset.checked_add(len).filter(|&reaches| reaches <= SIZE_MAX);
+    let Some(reaches) = reaches.filter(|_| inside) else {
+        return Err(Error::Limit("what is shared must lie within both files"));
+    };
+    let whole = end.is_multiple_of(blocksize) || (end == size && reaches >= own);
+    if !(whole && start.is_multiple_of(blocksize) && offset.is_multiple_of(blocksize)) {
+        return Err(Error::Limit("whole blocks are shared, or to the end of both files"));
+    }
+    let (from, to, blocks) = (start / blocksize, offset / blocksize, len.div_ceil(blocksize));
+    if itself && from.abs_diff(to) < blocks {
+        return Err(Error::Limit("a part of a file cannot be shared with itself"));
+    }
+    Ok(Job { from, to, blocks, size: own.max(reaches) })
+}
