@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 dir=${BENCH_DIR:-$PWD/target/bench-out} turns=${TURNS:-5}
 [ "$(id -u)" = 0 ] || { echo "the other side of these benchmarks mounts and drops caches: run as root"; exit 2; }
 mkdir -p "$dir"
-cargo build --release -q -p xfskit-bench
+cargo build --release -q -p xfskit-bench -p xfskit-cli
 bin=target/release
 say() { printf '\n== %s\n' "$*"; }
 
@@ -22,5 +22,8 @@ say "get beside mount and cp -a: 100,000 small files, cold"
 "$bin/get" "$dir/files.img" "$dir" "$turns"
 say "find beside mount and find: 100,000 files, cold"
 "$bin/find" "$dir/files.img" "$turns"
+say "mkfs --from beside mkfs, mount, cp -a, umount (and mkfs.xfs -p): 100,000 small files"
+[ -d "$dir/tree" ] || "$bin/xfskit" get "$dir/files.img" / "$dir/tree"
+"$bin/from" "$dir/tree" "$dir" 4G "$turns"
 say "CRC32c beside the crates and ISA-L"
 "$bin/crc"

@@ -1,0 +1,280 @@
+//! A volume that xfskit makes from a tree: the kernel shows that tree, `xfs_repair -n` and `xfskit
+//! check` have nothing to say, before and after the kernel has worked in it; and the same bytes
+//! come out every time.
+
+use std::fs::{self, File};
+use std::num::NonZero;
+use std::ops::ControlFlow;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use xfskit::block::{BlockDevice, FileDevice, OpenMode};
+use xfskit::copy::build::{self, Blueprint, BuildError, Free, WriteOptions};
+use xfskit::copy::source::{Source, SourceOptions, Tree, read_tree};
+use xfskit::mkfs::{self, DeviceFacts, Options, Stamp};
+use xfskit_test_oracle::manifest::Extra;
+use xfskit_test_oracle::trees::{self, Shape};
+use xfskit_test_oracle::{
+    Image, Manifest, Mount, Need, Scratch, Xfsprogs, bytes, kernel, long, need, needs, ours,
+};
+
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+
+fn read(from: &Path) -> Tree {
+    let on = |_| ControlFlow::Continue(());
+    read_tree(&[Source::Dir(from.into())], &SourceOptions::default(), &on).expect("read the tree")
+}
+
+fn options(words: &str) -> Options {
+    let mut options = Options::default();
+    options.force = true;
+    for pair in words.split_whitespace().collect::<Vec<_>>().chunks(2) {
+        options.sub(pair[0], pair[1]).expect("an option");
+    }
+    options
+}
+
+fn stamp() -> Stamp {
+    Stamp {
+        uuid: "0b0c0d0e-0102-4304-8506-070809aabbcc".parse().expect("a UUID"),
+        seconds: 1_700_000_000,
+        nanoseconds: 5,
+        generation: 77,
+    }
+}
+
+/// Makes a volume of `tree` on `image`, on so many threads.
+fn make(tree: &Tree, image: &Image, words: &str, threads: usize) -> Result<(), BuildError> {
+    let open = |path: &Path| FileDevice::open(path, OpenMode::ReadWrite).expect("open the image");
+    let device = open(image.path());
+    let log = image.log().map(open);
+    let log = log.as_ref().map(|log| log as &dyn BlockDevice);
+    let plan = mkfs::plan(&options(words), &DeviceFacts::of(&device, log), stamp())?;
+    let blueprint = Blueprint::new(tree, &plan)?;
+    let how = WriteOptions { threads: NonZero::new(threads) };
+    build::write(&device, log, &blueprint, how, &|_| ControlFlow::Continue(()))
+}
+
+/// What a copy carries: everything but the place on the disk, the times of the copying itself, and
+/// what only XFS's own call shows.
+fn carried(mut manifest: Manifest) -> Manifest {
+    for entry in manifest.entries.values_mut() {
+        (entry.ino, entry.blocks) = (0, 0);
+        (entry.ctime, entry.btime) = ((0, 0), (0, 0));
+        entry.extra = None::<Extra>;
+        if entry.mode & 0o170_000 == 0o040_000 {
+            entry.size = 0;
+        }
+    }
+    manifest
+}
+
+/// Without times before 1901 or behind 2038.
+fn in_legacy_times(mut manifest: Manifest) -> Manifest {
+    for entry in manifest.entries.values_mut() {
+        for time in [&mut entry.atime, &mut entry.mtime] {
+            time.0 = time.0.clamp(-0x8000_0000, 0x7fff_ffff);
+        }
+    }
+    manifest
+}
+
+/// Fails unless all judges are silent about `image`.
+fn judge(image: &Image, words: &str, when: &str) {
+    let judges = if words.contains("parent") {
+        Xfsprogs::newer().into_iter().collect()
+    } else {
+        Xfsprogs::all()
+    };
+    for tools in judges {
+        tools.repair_n(image, &[]).unwrap_or_else(|why| panic!("`{words}`, {when}: {why}"));
+    }
+    let verdict = ours::verdict(image);
+    assert!(verdict.is_silent(), "`{words}`, {when}: check: {verdict:#?}");
+}
+
+/// The kernel makes, changes and removes files everywhere.
+fn work(root: &Path, shape: &Shape) -> std::io::Result<()> {
+    trees::tall_groups(&trees::fresh(root, "work")?, shape)?;
+    let mut dirs = vec![root.to_path_buf()];
+    let mut count = 0_u64;
+    while let Some(dir) = dirs.pop() {
+        for entry in fs::read_dir(&dir)? {
+            let path = entry?.path();
+            let kind = path.symlink_metadata()?.file_type();
+            count += 1;
+            if kind.is_dir() {
+                dirs.push(path);
+            } else if count % 3 == 0 {
+                // Those that forbid it stay.
+                let _ = fs::remove_file(path);
+            } else if count % 3 == 1 && kind.is_file() {
+                let name = path.file_name().map_or(&b"x"[..], OsStrExt::as_bytes);
+                let _ = fs::write(dir.join(format!("new-{count}")), name.repeat(50));
+            }
+        }
+    }
+    trees::empty(&root.join("work/many-inodes"))
+}
+
+/// One set of options, tried with every corner of every form.
+fn try_options(tree: &Tree, linux: &Manifest, words: &str, shape: &Shape, log: u64) {
+    let scratch = Scratch::new("built");
+    let mut image = Image::sparse(&scratch, "built.img", GIB);
+    if log > 0 {
+        image = image.with_external_log(log);
+    }
+    make(tree, &image, words, 2).unwrap_or_else(|why| panic!("`{words}`: {why}"));
+    judge(&image, words, "made");
+    let mount = match Mount::read_only(&image, &scratch) {
+        Ok(mount) => mount,
+        Err(why) if shape.block > 4096 => return need::note(&why),
+        Err(why) => panic!("`{words}`: {why}"),
+    };
+    let made = carried(kernel::manifest(mount.path()));
+    mount.unmount().expect("unmount");
+    let mut linux = linux.clone();
+    if words.contains("bigtime=0") {
+        linux = in_legacy_times(linux);
+    }
+    if shape.block <= 4096 {
+        linux.assert_same(&made, words);
+    }
+    let mount = Mount::read_write(&image, &scratch).expect("mount");
+    work(mount.path(), shape).unwrap_or_else(|why| panic!("`{words}`: {why}"));
+    mount.unmount().expect("unmount");
+    judge(&image, words, "after the kernel's work");
+}
+
+#[test]
+fn the_kernel_shows_the_tree_and_works_in_it_whatever_the_options() {
+    if !needs(&[Need::Xfsprogs, Need::NewerXfsprogs, Need::Mount]) {
+        return;
+    }
+    let scratch = Scratch::new("build");
+    let source = Image::sparse(&scratch, "source.img", GIB);
+    Xfsprogs::newer().expect("needed").mkfs(&source, &[]).expect("mkfs");
+    let mount = Mount::read_write(&source, &scratch).expect("mount");
+    trees::corners(mount.path(), &Shape::DEFAULT).expect("corners");
+    mount.unmount().expect("unmount");
+    let mount = Mount::read_only(&source, &scratch).expect("mount");
+    let linux = carried(kernel::manifest(mount.path()));
+    let tree = read(mount.path());
+    let plain = Shape::DEFAULT;
+    let cases = [
+        ("", plain, 0),
+        ("-b size=1024", Shape { block: 1024, ..plain }, 0),
+        ("-b size=16384", Shape { block: 16384, dir_block: 16384, ..plain }, 0),
+        ("-i size=2048 -s size=4096", plain, 0),
+        ("-i size=1024 -n size=65536", Shape { dir_block: 65536, ..plain }, 0),
+        ("-m rmapbt=0,reflink=0", Shape { reflink: false, ..plain }, 0),
+        ("-m finobt=0,inobtcount=0,bigtime=0 -i sparse=0,nrext64=0", plain, 0),
+        ("-d su=64k,sw=4", plain, 0),
+        ("-n parent=1", plain, 0),
+        ("-n parent=1 -b size=1024", Shape { block: 1024, ..plain }, 0),
+        ("-d agcount=20 -l size=32m", plain, 0),
+        ("-m rmapbt=1", plain, 64 * MIB),
+    ];
+    for (words, shape, log) in cases {
+        try_options(&tree, &linux, words, &shape, log);
+    }
+}
+
+/// Files, names and directories that need no root to make.
+fn small_tree(root: &Path) {
+    for dir in 0..30 {
+        let dir = trees::fresh(root, &format!("dir{dir}")).expect("directory");
+        for file in 0..100_usize {
+            let contents = trees::bytes(file as u64, file * 117);
+            fs::write(dir.join(format!("file-{file}")), contents).expect("write");
+        }
+    }
+    fs::write(root.join("large"), trees::bytes(1, 30 << 20)).expect("write");
+    fs::hard_link(root.join("large"), root.join("dir3/again")).expect("link");
+    std::os::unix::fs::symlink("t".repeat(500), root.join("link")).expect("symlink");
+    let sparse = File::create(root.join("sparse")).expect("create");
+    sparse.set_len(100 << 20).expect("length");
+}
+
+#[test]
+fn the_same_tree_gives_the_same_bytes_on_any_number_of_threads() {
+    let scratch = Scratch::new("same-bytes");
+    let root = trees::fresh(scratch.path(), "tree").expect("directory");
+    small_tree(&root);
+    let image = |name: &str| Image::sparse(&scratch, name, 400 * MIB);
+    let first = image("first.img");
+    make(&read(&root), &first, "-n parent=1", 1).expect("make");
+    for threads in [1, 3, 8] {
+        let again = image("again.img");
+        make(&read(&root), &again, "-n parent=1", threads).expect("make");
+        let differing = bytes::differences(first.path(), again.path(), &[], 4);
+        assert!(differing.is_empty(), "{threads} threads: {}", differing.join("\n"));
+    }
+}
+
+#[test]
+fn a_volume_fits_its_tree() {
+    if !needs(&[Need::Xfsprogs]) {
+        return;
+    }
+    let scratch = Scratch::new("fit");
+    let root = trees::fresh(scratch.path(), "tree").expect("directory");
+    small_tree(&root);
+    let tree = read(&root);
+    let facts = DeviceFacts::file(xfskit::units::ByteLen(0));
+    for free in [Free::Bytes(0), Free::Percent(10), Free::Percent(60), Free::Bytes(500 * MIB)] {
+        let plan = build::fit(&tree, &options(""), &facts, stamp(), free).expect("fit");
+        let size = plan.geometry.data_bytes().0;
+        let blueprint = Blueprint::new(&tree, &plan).expect("plan");
+        let wanted = match free {
+            Free::Percent(percent) => size / 100 * u64::from(percent),
+            Free::Bytes(bytes) => bytes,
+        };
+        let found = blueprint.free_bytes();
+        assert!(found >= wanted, "{free:?}: {found} of {size}");
+        assert!(found - wanted <= size / 20 + 8 * MIB, "{free:?}: {found} of {size}");
+        let image = Image::sparse(&scratch, "fit.img", size);
+        make(&tree, &image, "", 2).expect("make");
+        judge(&image, "", "made to fit");
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_refused_before_anything_is_written() {
+    let scratch = Scratch::new("too-small");
+    let root = trees::fresh(scratch.path(), "tree").expect("directory");
+    fs::write(root.join("large"), trees::bytes(1, 60 << 20)).expect("write");
+    let image = Image::sparse(&scratch, "small.img", 64 * MIB);
+    let refused = make(&read(&root), &image, "", 1);
+    assert!(matches!(refused, Err(BuildError::NoSpace { more }) if more > MIB), "{refused:?}");
+    let mut head = [1; 512];
+    let device = FileDevice::open(image.path(), OpenMode::ReadOnly).expect("open");
+    device.read_at(xfskit::units::ByteOffset(0), &mut head).expect("read");
+    assert_eq!(head, [0; 512]);
+}
+
+#[test]
+fn usr_becomes_a_volume() {
+    if !long() || !needs(&[Need::Xfsprogs, Need::NewerXfsprogs, Need::Mount]) {
+        return;
+    }
+    let scratch = Scratch::on_disk("usr");
+    let tree = read(Path::new("/usr"));
+    let facts = DeviceFacts::file(xfskit::units::ByteLen(0));
+    let plan = build::fit(&tree, &options(""), &facts, stamp(), Free::Percent(20)).expect("fit");
+    let image = Image::sparse(&scratch, "usr.img", plan.geometry.data_bytes().0);
+    make(&tree, &image, "", 2).expect("make");
+    judge(&image, "", "made");
+    let mount = Mount::read_only(&image, &scratch).expect("mount");
+    let quiet = |mut manifest: Manifest| {
+        // Looking at the source changes it, and its filesystem counts holes otherwise.
+        for entry in manifest.entries.values_mut() {
+            entry.atime = (0, 0);
+        }
+        manifest
+    };
+    let made = quiet(carried(kernel::manifest(mount.path())));
+    mount.unmount().expect("unmount");
+    quiet(carried(kernel::manifest(Path::new("/usr")))).assert_same(&made, "/usr");
+}
