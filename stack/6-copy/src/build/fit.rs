@@ -52,7 +52,7 @@ pub fn fit(
     free: Free,
 ) -> Result<Plan, BuildError> {
     let step = |size: u64| size.next_multiple_of((size / 1024).next_power_of_two().max(MIB));
-    let mut size = step(free.size_for(content(tree)).max(SMALLEST));
+    let mut size = step(free.size_for(content(tree)?).max(SMALLEST));
     let mut last = None;
     for _ in 0..TRIES {
         let sized = DeviceFacts { size: ByteLen(size), ..facts.clone() };
@@ -83,12 +83,12 @@ pub fn fit(
 }
 
 /// About what `tree` takes, in bytes; rather too little.
-fn content(tree: &Tree) -> u64 {
-    let bytes = |id| match tree.node(id).kind {
-        Kind::File { size, .. } => size,
-        _ => 0,
-    };
-    // Files with holes take less: they are found to fit at once, in a volume too large. Sizes beyond
-    // the largest volume are holes.
-    tree.ids().map(bytes).filter(|size| *size < 1 << 40).sum::<u64>() + tree.len() as u64 * 512
+fn content(tree: &Tree) -> Result<u64, BuildError> {
+    let mut bytes = tree.len() as u64 * 512;
+    for id in tree.ids() {
+        if matches!(tree.node(id).kind, Kind::File { .. }) {
+            bytes += tree.segments(id)?.iter().map(|segment| segment.len).sum::<u64>();
+        }
+    }
+    Ok(bytes)
 }
