@@ -101,3 +101,52 @@ fn an_external_log_is_made_and_read() {
     assert!(expect(2, &["log", &data]).stderr.contains("--logdev"));
     expect(0, &["log", "--logdev", &log, &data]);
 }
+
+#[test]
+fn a_tree_becomes_an_image_as_large_as_it_takes() {
+    let bench = Bench::new();
+    let tree = bench.path("tree");
+    fs::create_dir_all(tree.join("etc/deep")).unwrap();
+    fs::write(tree.join("etc/fstab"), "nothing\n").unwrap();
+    fs::write(tree.join("etc/deep/large"), vec![b'x'; 20 << 20]).unwrap();
+    fs::hard_link(tree.join("etc/fstab"), tree.join("again")).unwrap();
+    std::os::unix::fs::symlink("etc/fstab", tree.join("link")).unwrap();
+    let path = bench.path("root.img");
+    let (from, image) = (shown(&tree), shown(&path));
+    expect(0, &["mkfs", "-N", "--from", &from, &image]);
+    assert!(!path.exists());
+    for size in [&["--size", "auto", "--free", "30M"][..], &["-f", "--size", "1G"], &["-f"]] {
+        let run = json(&[&["mkfs", "--json", "--from", &from], size, &[&image]].concat());
+        assert_eq!(run[0]["inodes"], 6);
+        assert!(run[0]["free_bytes"].as_u64().unwrap() >= 30 << 20);
+        expect(0, &["check", &image]);
+        assert!(repair_is_silent(&path));
+        assert_eq!(expect(0, &["cat", &image, "/again"]).stdout, "nothing\n");
+        assert_eq!(json(&["stat", "--json", &image, "/etc/fstab"])[0]["nlink"], 2);
+    }
+    let small = shown(&bench.path("small.img"));
+    let refused = expect(2, &["mkfs", "--from", &from, "--size", "33M", &small]);
+    assert!(refused.stderr.contains("--size auto"), "{}", refused.stderr);
+    assert!(!bench.path("small.img").exists());
+}
+
+#[test]
+fn an_image_that_cannot_be_finished_goes_unless_it_is_to_be_kept() {
+    // Files there are shorter than their size.
+    let source = "/sys/kernel/mm";
+    if !Path::new(source).exists() {
+        eprintln!("skipped: no {source}");
+        return;
+    }
+    let bench = Bench::new();
+    let path = bench.path("half.img");
+    let image = shown(&path);
+    let failed = expect(2, &["mkfs", "--from", source, "--size", "300M", &image]);
+    assert!(failed.stderr.contains(source) && !path.exists(), "{}", failed.stderr);
+    expect(2, &["mkfs", "--keep", "--from", source, "--size", "300M", &image]);
+    let refused = expect(2, &["ls", &image]);
+    assert!(path.exists() && !refused.stderr.is_empty());
+    // What was there before stays, marked as unfinished.
+    expect(2, &["mkfs", "-f", "--from", source, &image]);
+    assert!(path.exists());
+}

@@ -114,9 +114,11 @@ fn work(root: &Path, shape: &Shape) -> std::io::Result<()> {
     let mut dirs = vec![root.to_path_buf()];
     let mut count = 0_u64;
     while let Some(dir) = dirs.pop() {
-        for entry in fs::read_dir(&dir)? {
+        // Paths may be longer than a call takes.
+        let Ok(listing) = fs::read_dir(&dir) else { continue };
+        for entry in listing {
             let path = entry?.path();
-            let kind = path.symlink_metadata()?.file_type();
+            let Ok(kind) = path.symlink_metadata().map(|meta| meta.file_type()) else { continue };
             count += 1;
             if kind.is_dir() {
                 dirs.push(path);

@@ -69,7 +69,7 @@ impl<'a> Blueprint<'a> {
         let free = space.budget() << geo.blocklog;
         let groups = owners.into_groups(&census, space);
         let totals = Totals::filled(geo, &groups);
-        let notes = notes(tree, plan);
+        let notes = notes(tree, plan, &totals);
         let Placed { runs, firsts } = placed;
         Ok(Self { tree, plan, census, runs, firsts, groups, totals, free, notes })
     }
@@ -145,24 +145,32 @@ impl Placed {
     }
 }
 
-/// Times that the volume cannot express.
-fn notes(tree: &Tree, plan: &Plan) -> Vec<String> {
+/// What the caller should know, in whole sentences.
+fn notes(tree: &Tree, plan: &Plan, totals: &Totals) -> Vec<String> {
+    let mut notes = Vec::new();
     let bigtime = plan.geometry.features.bigtime();
     let range = SEC_MIN..=if bigtime { SEC_MAX_BIGTIME } else { SEC_MAX_LEGACY };
-    let out = |id: &NodeId| {
+    let outside = |id: &NodeId| {
         let node = tree.node(*id);
-        let meta = node.meta;
-        !matches!(node.kind, Kind::HardLink(_))
-            && [meta.mtime, meta.atime].iter().any(|time| !range.contains(&time.sec))
+        let times = [node.meta.mtime, node.meta.atime];
+        !matches!(node.kind, Kind::HardLink(_)) && times.iter().any(|t| !range.contains(&t.sec))
     };
-    match tree.ids().filter(out).count() {
-        0 => Vec::new(),
-        n => {
-            let last = if bigtime { 2486 } else { 2038 };
-            vec![format!(
-                "{n} files have times outside of what the volume can store (1901 to {last}); they \
-                 get the nearest"
-            )]
-        }
+    let outside = tree.ids().filter(outside).count();
+    if outside > 0 {
+        let last = if bigtime { 2486 } else { 2038 };
+        notes.push(format!(
+            "{outside} files have times outside of what the volume can store (1901 to {last}); they \
+             get the nearest"
+        ));
     }
+    let geo = &plan.geometry;
+    let most = geo.dblocks.0 / 100 * u64::from(geo.imax_pct) << geo.inopblog;
+    if geo.imax_pct > 0 && totals.icount > most {
+        notes.push(format!(
+            "the tree's inodes take more than {} percent of the volume: Linux will add no more, \
+             unless -i maxpct= allows it",
+            geo.imax_pct
+        ));
+    }
+    notes
 }

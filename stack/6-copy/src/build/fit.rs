@@ -30,11 +30,11 @@ impl Free {
         }
     }
 
-    /// The size of a volume that holds `used` bytes and has this free.
-    fn size_for(self, used: u64) -> u64 {
+    /// How much larger a volume is for so many bytes more, its free share among them.
+    fn grown(self, bytes: u64) -> u64 {
         match self {
-            Self::Percent(percent) => used.saturating_mul(100) / u64::from(100 - percent.min(99)),
-            Self::Bytes(bytes) => used.saturating_add(bytes),
+            Self::Percent(percent) => bytes.saturating_mul(100) / u64::from(100 - percent.min(99)),
+            Self::Bytes(_) => bytes,
         }
     }
 }
@@ -52,7 +52,7 @@ pub fn fit(
     free: Free,
 ) -> Result<Plan, BuildError> {
     let step = |size: u64| size.next_multiple_of((size / 1024).next_power_of_two().max(MIB));
-    let mut size = step(free.size_for(content(tree)?).max(SMALLEST));
+    let mut size = step(free.grown(content(tree)?.saturating_add(free.bytes(0))).max(SMALLEST));
     let mut last = None;
     for _ in 0..TRIES {
         let sized = DeviceFacts { size: ByteLen(size), ..facts.clone() };
@@ -77,7 +77,7 @@ pub fn fit(
         if missing == 0 {
             return Ok(plan);
         }
-        size = step(size + free.size_for(missing).max(size / 256));
+        size = step(size + free.grown(missing).max(size / 256));
     }
     Err(last.unwrap_or(BuildError::NoSpace { more: 0 }))
 }

@@ -85,7 +85,8 @@ impl<'g> Closing<'g> {
             let realtime = if agno.0 == 0 { REALTIME_INODES } else { 0 };
             let used = u32::try_from(inodes.count).unwrap_or(u32::MAX) + realtime;
             group.chunks = chunk_records(geo, chunks, used);
-            group.newino = group.chunks.last().map(|chunk| chunk.startino);
+            let newest = AgBlock(chunks.end() - geo.chunk_blocks());
+            group.newino = Some(geo.agb_to_agino(newest));
             let first = layout.chunk.map_or(0, |chunk| chunk.len.0);
             let more = Extent {
                 start: AgBlock(chunks.start.0 + first),

@@ -174,3 +174,52 @@ impl<'g> Space<'g> {
         Some(runs)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use xfskit_mkfs::{DeviceFacts, Options, Stamp, plan};
+    use xfskit_units::{ByteLen, Uuid};
+
+    use super::*;
+
+    fn geometry(size: u64) -> Geometry {
+        let stamp = Stamp { uuid: Uuid::nil(), seconds: 0, nanoseconds: 0, generation: 0 };
+        plan(&Options::default(), &DeviceFacts::file(ByteLen(size)), stamp).unwrap().geometry
+    }
+
+    #[test]
+    fn no_block_is_given_out_twice_and_the_reserve_stays() {
+        let geo = geometry(300 << 20);
+        let mut space = Space::new(&geo);
+        let free: u32 = space.groups.iter().flat_map(|g| &g.free).map(|free| free.len.0).sum();
+        let (budget, mut given, mut state) = (space.budget(), HashSet::new(), 1_u64);
+        loop {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let (near, blocks) = (AgNumber((state >> 40) as u32 % 4), (state >> 50) % 700 + 1);
+            let Some(runs) = space.alloc(near, blocks) else { break };
+            assert_eq!(runs.iter().map(|run| u64::from(run.len)).sum::<u64>(), blocks);
+            for run in runs {
+                assert!(geo.valid_fsb_extent(run.start, run.len.into()));
+                assert!((0..run.len.into()).all(|n| given.insert(run.start.0 + n)));
+            }
+        }
+        assert!(space.budget() < 700 && given.len() as u64 + space.budget() == budget);
+        let left: u32 = space.groups.iter().flat_map(|g| &g.free).map(|free| free.len.0).sum();
+        assert_eq!(left + u32::try_from(given.len()).unwrap(), free);
+        let rest = space.budget();
+        assert_eq!(space.alloc(AgNumber(3), rest).is_some(), true);
+        assert!(space.alloc(AgNumber(3), 1).is_none());
+        // What was kept back is there for the btrees.
+        assert!(space.groups.iter_mut().all(|group| group.take_kept(100).len() == 100));
+    }
+
+    #[test]
+    fn a_group_keeps_what_linux_will_reserve() {
+        // As `xfs_db -c agresv` shows it for groups of 65536 blocks: 394, 67 and 800.
+        let geo = geometry(1 << 30);
+        let layout = AgLayout::of(&geo, AgNumber(1));
+        assert_eq!(reserve(&geo, AgNumber(1), &layout), 394 + 67 + 800 + SLACK);
+    }
+}

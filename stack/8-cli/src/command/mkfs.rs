@@ -59,7 +59,9 @@ fn options(args: &Mkfs) -> Result<Options, Failure> {
         .flat_map(|(letter, args)| args.iter().map(move |arg| (letter, arg.as_str())));
     let size = size.as_deref().map(|size| ("-d", size));
     let label = args.label.as_deref().map(|label| ("-L", label));
-    for (letter, arg) in pairs.chain(size).chain(label) {
+    let uuid = args.uuid.as_deref().map(|uuid| format!("uuid={uuid}"));
+    let uuid = uuid.as_deref().map(|uuid| ("-m", uuid));
+    for (letter, arg) in pairs.chain(size).chain(label).chain(uuid) {
         options.sub(letter, arg).map_err(|e| failure(args, &e.into()))?;
     }
     options.force = args.force;

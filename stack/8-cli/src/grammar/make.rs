@@ -48,6 +48,21 @@ pub(crate) struct Mkfs {
     /// Obey the whiteouts of OCI layers
     #[arg(long, requires = "from", help_heading = "Content")]
     pub whiteouts: bool,
+    /// Everything in the tree belongs to this user and group
+    #[arg(
+        long,
+        value_name = "UID:GID",
+        requires = "from",
+        conflicts_with = "owner_map",
+        help_heading = "Content"
+    )]
+    pub owner: Option<String>,
+    /// Owners by number and path: lines of `uid FROM TO`, `gid FROM TO`, `path PATTERN UID GID`
+    #[arg(long, value_name = "FILE", requires = "from", help_heading = "Content")]
+    pub owner_map: Option<PathBuf>,
+    /// SELinux labels by path, as a policy's file_contexts has them
+    #[arg(long, value_name = "FILE", requires = "from", help_heading = "Content")]
+    pub selinux_contexts: Option<PathBuf>,
     /// Threads that read and write; the bytes are the same with any number
     #[arg(long, value_name = "N", requires = "from", help_heading = "Content")]
     pub threads: Option<NonZero<usize>>,
@@ -78,6 +93,10 @@ pub(crate) struct Mkfs {
     /// Label, at most 12 bytes
     #[arg(short = 'L', value_name = "LABEL")]
     pub label: Option<String>,
+    /// UUID of the volume (as -m uuid=). With it and SOURCE_DATE_EPOCH the same bytes come out every
+    /// time
+    #[arg(long, value_name = "UUID")]
+    pub uuid: Option<String>,
     /// Overwrite a filesystem or partition table that is there
     #[arg(short = 'f', long)]
     pub force: bool,

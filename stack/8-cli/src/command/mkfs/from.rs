@@ -1,14 +1,15 @@
 //! `xfskit mkfs --from`: a volume with a tree in it.
 
+use std::fmt::Display;
 use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Serialize;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use xfskit::copy::build::{self, Blueprint, BuildError, Free, WriteOptions};
-use xfskit::copy::source::{self, Source, SourceOptions, Tree};
+use xfskit::copy::source::{self, Labels, MapError, Owners, Source, SourceOptions, Tree};
 use xfskit::format::timestamp::Timestamp;
 use xfskit::mkfs::{self, DeviceFacts, Options, Plan, Stamp, Summary};
 use xfskit::target::{self, Target};
@@ -80,6 +81,12 @@ fn read(args: &Mkfs, target: &Target, out: &Out, stop: &AtomicBool) -> Result<Tr
     let sources: Vec<Source> = args.from.iter().cloned().map(Source::named).collect();
     let epoch = source_date_epoch()?.map(|sec| Timestamp { sec, nsec: 0 });
     let options = SourceOptions {
+        owners: owners(args)?,
+        labels: args
+            .selinux_contexts
+            .as_deref()
+            .map(|path| listed(path, Labels::parse))
+            .transpose()?,
         whiteouts: args.whiteouts,
         exclude: image_path(target).map(PathBuf::from).into_iter().collect(),
         epoch,
@@ -92,6 +99,25 @@ fn read(args: &Mkfs, target: &Target, out: &Out, stop: &AtomicBool) -> Result<Tr
     };
     source::read_tree(&sources, &options, &told)
         .map_err(|e| build_failure(args, &BuildError::Source(e)))
+}
+
+/// `--owner` or `--owner-map`.
+fn owners(args: &Mkfs) -> Result<Option<Owners>, Failure> {
+    let Some(text) = &args.owner else {
+        return args.owner_map.as_deref().map(|path| listed(path, Owners::parse)).transpose();
+    };
+    let pair = text
+        .split_once(':')
+        .and_then(|(uid, gid)| Some(Owners::all(uid.parse().ok()?, gid.parse().ok()?)));
+    let bad = || Failure::cannot(format!("--owner {text}: not two numbers, UID:GID"));
+    pair.map(Some).ok_or_else(bad)
+}
+
+/// What a file of rules says.
+fn listed<T>(path: &Path, parse: impl Fn(&[u8]) -> Result<T, MapError>) -> Result<T, Failure> {
+    let bad = |why: &dyn Display| Failure::cannot(format!("{}: {why}", path.display()));
+    let text = std::fs::read(path).map_err(|e| bad(&e))?;
+    parse(&text).map_err(|e| bad(&e))
 }
 
 /// The size that `--free` leaves free.
