@@ -197,7 +197,7 @@ fn the_kernel_shows_the_tree_and_works_in_it_whatever_the_options() {
         ("-n parent=1", plain, 0),
         ("-n parent=1 -b size=1024", Shape { block: 1024, ..plain }, 0),
         ("-d agcount=20 -l size=32m", plain, 0),
-        ("-m rmapbt=1", plain, 64 * MIB),
+        ("-l logdev=beside", plain, 64 * MIB),
     ];
     for (words, shape, log) in cases {
         try_options(&tree, &linux, words, &shape, log);
