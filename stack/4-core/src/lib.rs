@@ -41,6 +41,7 @@ pub mod tx;
 pub mod volume;
 mod writable;
 
+pub use attr::change::{ParentName, SetMode};
 pub use attr::{Attr, AttrValue, Xattr};
 pub use bmap::ExtentList;
 pub use dir::{Dir, DirEntry};

@@ -4,7 +4,7 @@
 //! | --- | --- | --- |
 //! | none | with the first attribute | |
 //! | short form, in the inode | when the inode has no more room, or a value is too long for it | when the last one goes |
-//! | leaf and node ([`tree`](super::tree)) | | when all of them fit the inode again |
+//! | leaf and node | | when all of them fit the inode again |
 //!
 //! The border between the forks ([`forkoff`]) moves with what the attributes need.
 //!
