@@ -77,11 +77,11 @@ impl DirFork for MemoryFork {
     }
     fn bytes(&mut self, at: FileOff) -> Result<&[u8]> {
         self.touched.insert(at);
-        Ok(&self.blocks[&at])
+        self.blocks.get(&at).map(Vec::as_slice).ok_or(Error::Missing("such block"))
     }
     fn image(&mut self, at: FileOff) -> Result<impl Image + '_> {
         self.touched.insert(at);
-        Ok(self.blocks.get_mut(&at).expect("a mapped block").as_mut_slice())
+        self.blocks.get_mut(&at).map(Vec::as_mut_slice).ok_or(Error::Missing("such block"))
     }
     fn is_mapped(&mut self, at: FileOff) -> Result<bool> {
         Ok(self.blocks.contains_key(&at))
@@ -97,12 +97,12 @@ impl DirFork for MemoryFork {
         if self.blocks.len() >= self.space {
             return Err(Error::NoSpace("blocks"));
         }
-        let old = self.blocks.insert(at, vec![0; self.geo.dirblksize()]);
-        assert!(old.is_none(), "block {at} is mapped already");
-        Ok(())
+        match self.blocks.insert(at, vec![0; self.geo.dirblksize()]) {
+            None => Ok(()),
+            Some(_) => Err(Error::Missing("hole there")),
+        }
     }
     fn unmap(&mut self, at: FileOff) -> Result<()> {
-        assert!(self.blocks.remove(&at).is_some(), "block {at} is not mapped");
-        Ok(())
+        self.blocks.remove(&at).map(drop).ok_or(Error::Missing("such block"))
     }
 }

@@ -301,24 +301,21 @@ fn a_full_volume_is_an_error_at_every_step() {
     let mut refused = BTreeSet::new();
     for n in 0..20_000 {
         let name = name(n);
-        loop {
-            let (before, space) = (f.fork.clone(), f.fork.blocks.len());
-            f.fork.space = space + usize::from(n.is_multiple_of(3));
-            match f.create(&name) {
-                Ok(()) | Err(Error::Exists) => break,
-                Err(Error::NoSpace(_)) => {
-                    refused.insert(n);
-                    // What a transaction does: everything as before.
-                    f.fork = before;
-                    f.fork.space = usize::MAX;
-                    if refused.len().is_multiple_of(3) {
-                        f.judge();
-                    }
-                    f.create(&name).unwrap();
-                    break;
+        let (before, space) = (f.fork.clone(), f.fork.blocks.len());
+        f.fork.space = space + usize::from(n.is_multiple_of(3));
+        match f.create(&name) {
+            Ok(()) | Err(Error::Exists) => {}
+            Err(Error::NoSpace(_)) => {
+                refused.insert(n);
+                // What a transaction does: everything as before.
+                f.fork = before;
+                f.fork.space = usize::MAX;
+                if refused.len().is_multiple_of(3) {
+                    f.judge();
                 }
-                Err(err) => panic!("{err}"),
+                f.create(&name).unwrap();
             }
+            Err(err) => panic!("{err}"),
         }
         if f.model.len() > 1500 {
             break;
@@ -355,4 +352,47 @@ fn what_was_built_in_one_go_changes_like_any_other() {
         f.judge();
         assert!(f.room.tree_from == DaBlock(0) || count > 1000);
     }
+}
+
+#[test]
+fn damage_that_no_verifier_sees_is_an_error_at_worst() {
+    let mut errors = 0;
+    for (count, rounds) in [(60, 200), (200, 300), (1500, 300)] {
+        let mut sound = Fixture::new(10, 0, 17);
+        let names: Vec<_> = (0..count).map(|n| format!("name{n}").into_bytes()).collect();
+        for name in &names {
+            sound.create(name).unwrap();
+        }
+        let places: Vec<_> = sound.fork.blocks.keys().copied().collect();
+        for _ in 0..rounds {
+            let mut fork = sound.fork.clone();
+            for _ in 0..4 {
+                let at = places[sound.random(places.len())];
+                let block = fork.blocks.get_mut(&at).unwrap();
+                let (byte, value) = (56 + sound.random(block.len() - 56), sound.random(256));
+                let old = block[byte];
+                block[byte] = u8::try_from(value).unwrap();
+                if !testing::passes(&sound.geo, at, block) {
+                    block[byte] = old;
+                }
+            }
+            let mut room = Room::default();
+            for n in 0..200 {
+                let name = &names[sound.random(names.len())];
+                let what = (Ino(5001), FileType::Regular);
+                let (geo, before) = (&sound.geo, fork.clone());
+                let mut dir = Names { geo, ino: INO, fork: &mut fork, room: &mut room };
+                let answer = match n % 3 {
+                    0 => dir.create(format!("more{n}").as_bytes(), what),
+                    1 => dir.remove(name).map(drop),
+                    _ => dir.replace(name, what).map(drop),
+                };
+                if answer.is_err() {
+                    fork = before;
+                    errors += 1;
+                }
+            }
+        }
+    }
+    assert!(errors > 100, "{errors} errors");
 }

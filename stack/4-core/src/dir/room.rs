@@ -154,7 +154,7 @@ const SHARD_MAX: usize = 64;
 impl Rooms {
     fn shard(&self, ino: Ino) -> &RankedMutex<HashMap<Ino, Room>> {
         // Directories of one group have neighbouring numbers.
-        &self.shards[(ino.0 ^ (ino.0 >> 8)) as usize % self.shards.len()]
+        &self.shards[index(ino.0 ^ (ino.0 >> 8)) % self.shards.len()]
     }
 
     /// What is known of the directory `ino`, whose lock the caller holds.

@@ -117,6 +117,21 @@ pub(crate) fn judge(geo: &Geometry, blocks: &Blocks, size: u64) -> Found {
     found
 }
 
+/// True where the block at `at` passes its verifier, which knows nothing of the others.
+pub(crate) fn passes(geo: &Geometry, at: FileOff, block: &[u8]) -> bool {
+    let (mut block, ctx) = (block.to_vec(), ctx(geo, at));
+    if at.0 < geo.dir_leafblk().0.into() {
+        data_edit::stamp(&mut block);
+        Data::verify(&block, &ctx, None).is_ok()
+    } else if at.0 < geo.dir_freeblk().0.into() {
+        da_edit::stamp(&mut block);
+        crate::da::verify_any(&block, &ctx, Fork::Data).is_ok()
+    } else {
+        data_edit::stamp(&mut block);
+        Free::verify(&block, &ctx).is_ok()
+    }
+}
+
 fn judge_free(geo: &Geometry, blocks: &Blocks, bests: &[u16]) {
     let max = free_max(geo);
     for (number, bests) in bests.chunks(max).enumerate() {

@@ -18,6 +18,10 @@ use crate::dir::room::Places;
 use crate::error::Result;
 use crate::tx::{Tx, TxInode};
 
+#[expect(
+    clippy::redundant_closure_for_method_calls,
+    reason = "a method's lifetimes are too narrow"
+)]
 impl<'v> Tx<'v> {
     fn names<T>(
         &mut self,
@@ -29,10 +33,10 @@ impl<'v> Tx<'v> {
         let mut room = volume.rooms.take(ino);
         let places = std::mem::take(&mut room.places);
         let mut fork = TxFork { tx: self, dir, held: Vec::with_capacity(8), places };
-        let answer = work(&mut Names { geo, ino, fork: &mut fork, room: &mut room })?;
+        let answer = work(&mut Names { geo, ino, fork: &mut fork, room: &mut room });
         room.places = fork.places;
         volume.rooms.put(ino, room);
-        Ok(answer)
+        answer
     }
 
     /// Makes the new inode `dir` an empty directory below `parent`. Links are the caller's: 2, and one
@@ -276,12 +280,11 @@ impl DirFork for TxFork<'_, '_> {
     }
 
     fn unmap(&mut self, at: FileOff) -> Result<()> {
-        match self.held(at) {
-            Some(handle) => self.tx.invalidate(handle),
-            None => {
-                let map = self.mapped(at)?;
-                self.tx.invalidate_at(&map)?;
-            }
+        if let Some(handle) = self.held(at) {
+            self.tx.invalidate(handle);
+        } else {
+            let map = self.mapped(at)?;
+            self.tx.invalidate_at(&map)?;
         }
         self.held.retain(|(held, _)| *held != at);
         self.remaps(at);
