@@ -7,6 +7,11 @@
 //! *Listing goes on where it can.* A block that cannot be read, or fails its checks, is told to the
 //! caller as an `Err` between the entries. If the block still says that it is this directory's, the
 //! entries in it that are whole come out all the same.
+//!
+//! Changing one is the business of the modules beside this: `names` and `node` know the forms and how
+//! they turn into one another, on any fork; `tx` gives them the fork of an inode in a transaction
+//! ([`Tx::dir_create`](crate::Tx::dir_create) and its kin); `room` remembers, for large directories,
+//! which data block has room.
 
 pub(crate) mod fork;
 mod leaves;

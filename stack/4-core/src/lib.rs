@@ -13,7 +13,7 @@
 //! | [`inode`] | inodes one by one, by cluster |
 //! | [`bmap`] | extent lists: where a fork lies |
 //! | [`mod@file`] | content of files, targets of symlinks |
-//! | [`dir`] | directories: listing, and look-up by hash |
+//! | [`dir`] | directories: listing, look-up by hash, names that come and go |
 //! | [`attr`], [`parent`] | extended attributes, and the names of an inode by its parent pointers |
 //! | [`icore`] | the core of an inode, changed field by field |
 //! | [`tx`] | [`Tx`]: a change of the volume, all of it or nothing |

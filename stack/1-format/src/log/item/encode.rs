@@ -7,7 +7,7 @@
 //! | --- | --- |
 //! | a block | [`buf`]: its changed chunks |
 //! | a block, freed | [`cancel`]: what the journal said of it before must not be replayed |
-//! | an inode | [`inode`]: the core, and each changed fork as a whole |
+//! | an inode | [`inode()`]: the core, and each changed fork as a whole |
 //! | an inode's place on the unlinked list | [`unlinked`]: inode items do not carry it |
 //! | a chunk of inodes, new | [`icreate`] |
 
