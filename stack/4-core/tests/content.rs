@@ -175,7 +175,8 @@ fn random_changes_of_content_leave_what_plain_bytes_say() {
     }
     for (round, options) in [
         "-b size=1024 -m rmapbt=0,reflink=0 -d agcount=4 -l size=8m",
-        "-b size=4096 -m rmapbt=0,reflink=1 -d agcount=2 -l size=16m",
+        "-b size=4096 -m rmapbt=1,reflink=0 -d agcount=2 -l size=16m",
+        "-b size=1024 -m rmapbt=1,reflink=1 -d agcount=3 -i nrext64=1 -l size=16m",
     ]
     .into_iter()
     .enumerate()

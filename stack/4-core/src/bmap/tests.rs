@@ -19,7 +19,7 @@ fn volume(scratch: &Scratch) -> Option<(Volume, Ino)> {
         return None;
     }
     let image = Image::sparse(scratch, "volume.img", 64 << 20);
-    let options = "-b size=1024 -m rmapbt=0,reflink=0 -d agcount=2 -l size=8m";
+    let options = "-b size=1024 -m rmapbt=1 -d agcount=2 -l size=8m";
     let options: Vec<_> = options.split_whitespace().collect();
     Xfsprogs::installed()?.mkfs(&image, &options).unwrap();
     let dev = Arc::new(FileDevice::open(image.path(), OpenMode::ReadWrite).unwrap());
