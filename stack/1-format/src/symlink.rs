@@ -170,7 +170,10 @@ mod tests {
         assert_eq!(make(&mut extent, &geo, (Daddr(120), Ino(133)), first, &target), 1000 - first);
         xfskit_crc::update(&mut extent, CRC_OFFSET);
         let rest = ByteLen(1000 - first as u64);
-        assert_eq!(verify(&extent, &ctx, first as u32, rest).unwrap(), &target[first..]);
+        assert_eq!(
+            verify(&extent, &ctx, u32::try_from(first).unwrap(), rest).unwrap(),
+            &target[first..]
+        );
     }
 
     #[test]

@@ -4,8 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use xfskit_block::{FileDevice, OpenMode};
-use xfskit_core::file::Content;
-use xfskit_core::file::Seek;
+use xfskit_core::file::{Content, Seek};
 use xfskit_core::{Error, OpenOptions, Volume};
 use xfskit_format::timestamp::Timestamp;
 use xfskit_test_oracle::{Image, Mount, Need, Scratch, Xfsprogs, needs};
@@ -161,6 +160,33 @@ impl Pair<'_> {
         Ok(())
     }
 
+    /// A part of `other` becomes a part of this one.
+    fn share(&mut self, random: &mut Random, other: &Pair<'_>, most: u64) -> Result<(), Error> {
+        let block = self.vol.geo().blocksize() as u64;
+        let size = other.model.len() as u64;
+        if size < block {
+            return Ok(());
+        }
+        let from = random.below(size) / block * block;
+        let mut len = (1 + random.below(40)) * block;
+        let to = random.below((self.model.len() as u64 + 3 * block).min(most)) / block * block;
+        if from + len > size {
+            len = size - from;
+            if to + len < self.model.len() as u64 {
+                len = len / block * block;
+            }
+        }
+        if len == 0 {
+            return Ok(());
+        }
+        let source = ByteOffset(from)..ByteOffset(from + len);
+        self.content.share(self.vol, ByteOffset(to), &other.content, source, NOW)?;
+        let at = |offset: u64| usize::try_from(offset).unwrap();
+        self.model.resize(self.model.len().max(at(to + len)), 0);
+        self.model[at(to)..at(to + len)].copy_from_slice(&other.model[at(from)..at(from + len)]);
+        Ok(())
+    }
+
     fn compare(&self, what: &str) {
         let mut found = vec![0xee; self.model.len() + 10];
         let len = self.content.read(self.vol, ByteOffset(0), &mut found).unwrap();
@@ -190,9 +216,22 @@ fn random_changes_of_content_leave_what_plain_bytes_say() {
         let mut pairs: Vec<_> = inos.iter().map(pair).collect();
         for step in 0..1500 {
             let n = usize::try_from(random.below(3)).unwrap();
-            pairs[n]
-                .step(&mut random, 1 << 20)
-                .unwrap_or_else(|error| panic!("step {step}: {error}"));
+            let done = if options.contains("reflink=1") && random.below(4) == 0 {
+                let mut other = pairs.remove((n + 1) % 3);
+                let at = usize::from(n == 1);
+                let done = match random.below(4) {
+                    0 => {
+                        let end = ByteOffset(other.model.len() as u64);
+                        other.content.unshare(&vol, ByteOffset(0)..end)
+                    }
+                    _ => other.share(&mut random, &pairs[at], 1 << 20),
+                };
+                pairs.insert((n + 1) % 3, other);
+                done
+            } else {
+                pairs[n].step(&mut random, 1 << 20)
+            };
+            done.unwrap_or_else(|error| panic!("{options}, step {step}: {error}"));
             if step % 10 == 0 {
                 pairs[n].compare(&format!("{options}, step {step}, file {n}"));
             }

@@ -12,6 +12,7 @@ use super::map;
 use super::node::{ForkOf, count_blocks};
 use crate::bmap::ExtentList;
 use crate::error::Result;
+use crate::space::RECORDS_MAX;
 use crate::tx::{Tx, TxInode};
 
 impl Tx<'_> {
@@ -237,11 +238,28 @@ impl Tx<'_> {
         for _ in 0..most {
             let last = self.bmap_before(inode, fork, FileOff(u64::MAX))?;
             let Some(last) = last.filter(|last| last.end() > from) else { return Ok(true) };
-            let start = last.startoff.max(from);
-            self.bunmap(inode, fork, start, last.end().0 - start.0)?;
+            let part = last.clip(from, last.end());
+            let len = self.unmap_reach(inode, fork, &part)?;
+            let start = FileOff(part.end().0 - len);
+            self.bunmap(inode, fork, start, len)?;
+            if start > part.startoff {
+                return Ok(false);
+            }
         }
         let last = self.bmap_before(inode, fork, FileOff(u64::MAX))?;
         Ok(last.is_none_or(|last| last.end() <= from))
+    }
+
+    /// How many blocks of a mapped `part`, from either end, one transaction should unmap: all of them, unless
+    /// that changes the reference counts of many pieces.
+    pub(crate) fn unmap_reach(&mut self, inode: TxInode, fork: Fork, part: &Extent) -> Result<u64> {
+        let len = part.blockcount.0;
+        if fork == Fork::Attr || !self.core(inode).is_reflink() {
+            return Ok(len);
+        }
+        let blocks = ExtLen(u32::try_from(len).unwrap_or(u32::MAX));
+        let whole = self.refcount_reach(part.startblock, blocks)? == blocks;
+        Ok(if whole { len } else { len.min(RECORDS_MAX as u64) })
     }
 
     /// Makes a mapped part of the data fork written where it was unwritten, or the other way.

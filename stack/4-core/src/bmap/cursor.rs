@@ -51,7 +51,7 @@ enum Side {
 
 impl Cursor {
     /// Stands behind the last extent that begins at or before `fileoff`.
-    pub fn seek(tx: &Tx<'_>, inode: TxInode, fork: Fork, fileoff: FileOff) -> Result<Self> {
+    pub(super) fn seek(tx: &Tx<'_>, inode: TxInode, fork: Fork, fileoff: FileOff) -> Result<Self> {
         let mut cursor = Self { of: ForkOf { inode, fork }, path: Vec::with_capacity(4) };
         cursor.descend(tx, fileoff)?;
         Ok(cursor)
@@ -103,7 +103,7 @@ impl Cursor {
     }
 
     /// The extent before the cursor.
-    pub fn before(&self, tx: &Tx<'_>) -> Result<Option<Extent>> {
+    pub(super) fn before(&self, tx: &Tx<'_>) -> Result<Option<Extent>> {
         match self.leaf().index.checked_sub(1) {
             Some(index) => self.extent_at(tx, index),
             None => Ok(None),
@@ -111,7 +111,7 @@ impl Cursor {
     }
 
     /// The extent behind the cursor.
-    pub fn after(&self, tx: &Tx<'_>) -> Result<Option<Extent>> {
+    pub(super) fn after(&self, tx: &Tx<'_>) -> Result<Option<Extent>> {
         if let Some(extent) = self.extent_at(tx, self.leaf().index)? {
             return Ok(Some(extent));
         }
@@ -138,7 +138,7 @@ impl Cursor {
     }
 
     /// Steps over the extent behind the cursor; false at the end of the map.
-    pub fn forward(&mut self, tx: &Tx<'_>) -> Result<bool> {
+    pub(super) fn forward(&mut self, tx: &Tx<'_>) -> Result<bool> {
         if self.extent_at(tx, self.leaf().index)?.is_none() {
             match self.next_leaf(tx)? {
                 Some(next) => *self = next,
@@ -156,7 +156,7 @@ impl Cursor {
 
 impl Cursor {
     /// Replaces the extent before the cursor by one that may stand there.
-    pub fn replace(&mut self, tx: &mut Tx<'_>, extent: &Extent) -> Result<()> {
+    pub(super) fn replace(&mut self, tx: &mut Tx<'_>, extent: &Extent) -> Result<()> {
         let Step { block, index } = self.leaf();
         let index = index.saturating_sub(1);
         let slot = Slot::of_extent(extent);
@@ -165,7 +165,7 @@ impl Cursor {
     }
 
     /// Inserts an extent at the cursor, which then stands behind it.
-    pub fn insert(&mut self, tx: &mut Tx<'_>, extent: &Extent) -> Result<()> {
+    pub(super) fn insert(&mut self, tx: &mut Tx<'_>, extent: &Extent) -> Result<()> {
         while self.make_room(tx, self.path.len() - 1)? {
             self.descend(tx, extent.startoff)?;
         }
@@ -181,7 +181,7 @@ impl Cursor {
     }
 
     /// Takes out the extent before the cursor.
-    pub fn remove(&mut self, tx: &mut Tx<'_>) -> Result<()> {
+    pub(super) fn remove(&mut self, tx: &mut Tx<'_>) -> Result<()> {
         let Step { block, index } = self.leaf();
         let index = index.saturating_sub(1);
         let (start, first) = self.of.edit(tx, block, |image, node| {

@@ -28,13 +28,13 @@ const LARGE_ATTR: u64 = u32::MAX as u64;
 /// One fork of an inode that a transaction holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ForkOf {
-    pub inode: TxInode,
-    pub fork: Fork,
+    pub(super) inode: TxInode,
+    pub(super) fork: Fork,
 }
 
 impl ForkOf {
     /// Where the fork lies in its inode: first byte and length.
-    pub fn room(self, tx: &Tx<'_>) -> (usize, usize) {
+    pub(super) fn room(self, tx: &Tx<'_>) -> (usize, usize) {
         let core = tx.core(self.inode);
         let start = Layout::of(tx.volume().geo()).inode_core;
         let room = core.fork(self.fork).map_or(0, <[u8]>::len);
@@ -50,21 +50,21 @@ impl ForkOf {
     }
 
     /// The context of its faults.
-    pub fn ctx<'t>(self, tx: &'t Tx<'_>) -> Ctx<'t> {
+    pub(super) fn ctx<'t>(self, tx: &'t Tx<'_>) -> Ctx<'t> {
         tx.volume().ctx(self.at(tx.volume().geo()))
     }
 
-    pub fn nextents(self, tx: &Tx<'_>) -> u64 {
+    pub(super) fn nextents(self, tx: &Tx<'_>) -> u64 {
         tx.core(self.inode).fork_nextents(self.fork)
     }
 
     /// Extents that the fork holds without a tree.
-    pub fn inline_records(self, tx: &Tx<'_>) -> u64 {
+    pub(super) fn inline_records(self, tx: &Tx<'_>) -> u64 {
         bmbt::inline_records(self.room(tx).1) as u64
     }
 
     /// The root: the fork, as a node.
-    pub fn root(self, tx: &Tx<'_>) -> Result<Node> {
+    pub(super) fn root(self, tx: &Tx<'_>) -> Result<Node> {
         let core = tx.core(self.inode);
         let (at, room) = self.room(tx);
         match core.fork_format(self.fork) {
@@ -91,7 +91,7 @@ impl ForkOf {
     }
 
     /// Looks at the node in `block`, or at the root.
-    pub fn look<R>(
+    pub(super) fn look<R>(
         self,
         tx: &Tx<'_>,
         block: Option<FsBlock>,
@@ -110,14 +110,14 @@ impl ForkOf {
     }
 
     /// The block, held for change.
-    pub fn hold(self, tx: &mut Tx<'_>, block: FsBlock) -> Result<Handle> {
+    pub(super) fn hold(self, tx: &mut Tx<'_>, block: FsBlock) -> Result<Handle> {
         let at = bmbt::location(tx.volume().geo(), block).ino(self.inode.ino).fork(self.fork);
         let fork = self.fork;
         tx.read_buf(at, &move |bytes, ctx| BmbtBlock::verify(bytes, ctx, fork).map(drop))
     }
 
     /// Changes the node in `block`, or the root.
-    pub fn edit<R>(
+    pub(super) fn edit<R>(
         self,
         tx: &mut Tx<'_>,
         block: Option<FsBlock>,
@@ -134,7 +134,7 @@ impl ForkOf {
     }
 
     /// The left and the right neighbour of a block.
-    pub fn siblings(
+    pub(super) fn siblings(
         self,
         tx: &Tx<'_>,
         block: FsBlock,
@@ -143,11 +143,11 @@ impl ForkOf {
     }
 
     /// All slots of a node.
-    pub fn slots(self, tx: &Tx<'_>, block: Option<FsBlock>) -> Result<Vec<Slot>> {
+    pub(super) fn slots(self, tx: &Tx<'_>, block: Option<FsBlock>) -> Result<Vec<Slot>> {
         self.look(tx, block, |bytes, node| node.slots(bytes, 0))
     }
 
-    pub fn set_format(self, tx: &mut Tx<'_>, format: Format) {
+    pub(super) fn set_format(self, tx: &mut Tx<'_>, format: Format) {
         let at = match self.fork {
             Fork::Data => offset_of!(Core, format),
             Fork::Attr => offset_of!(Core, aformat),
@@ -159,7 +159,7 @@ impl ForkOf {
     ///
     /// # Errors
     /// [`Error::Limit`] where the counter cannot say so many.
-    pub fn count_extents(self, tx: &mut Tx<'_>, change: i64) -> Result<()> {
+    pub(super) fn count_extents(self, tx: &mut Tx<'_>, change: i64) -> Result<()> {
         let count = self.nextents(tx).saturating_add_signed(change);
         let (small, large, limit) = match self.fork {
             Fork::Data => (SMALL_DATA, LARGE_DATA, "the file has as many extents as one can have"),

@@ -87,14 +87,14 @@ pub struct Content {
 #[derive(Debug)]
 pub(super) struct State {
     /// Bytes of content, with what is in memory only.
-    pub size: u64,
-    pub dirty: Dirty,
+    pub(super) size: u64,
+    pub(super) dirty: Dirty,
     /// Blocks promised to `dirty`.
     promised: u64,
     /// When it was written last, where the inode does not say so yet.
     written: Option<Timestamp>,
     /// The inode's size is another one.
-    pub resized: bool,
+    pub(super) resized: bool,
 }
 
 impl Volume {
@@ -557,7 +557,7 @@ impl Content {
             vol.transact(|tx| {
                 let inode = tx.iget(self.ino)?;
                 tx.set_size(inode, ByteLen(size));
-                self.touch_written(tx, inode, written);
+                touch_written(tx, inode, written);
                 Ok(())
             })?;
             state.resized = false;
@@ -566,12 +566,6 @@ impl Content {
         // What was promised and not needed.
         vol.drop_dirty(state, 0..0);
         Ok(())
-    }
-
-    fn touch_written(&self, tx: &mut Tx<'_>, inode: TxInode, written: Option<Timestamp>) {
-        if let Some(now) = written {
-            tx.touch(inode, Touch::CONTENT, now);
-        }
     }
 
     /// Gives the first of `blocks` a place on the device, as many as are good for one transaction. Answers where
@@ -596,11 +590,17 @@ impl Content {
             if reached > tx.core(inode).size().0 {
                 tx.set_size(inode, ByteLen(reached));
             }
-            self.touch_written(tx, inode, written);
+            touch_written(tx, inode, written);
             Ok((extents, tx.data_to_come()))
         })?;
         state.written = None;
         Ok(placed)
+    }
+}
+
+fn touch_written(tx: &mut Tx<'_>, inode: TxInode, written: Option<Timestamp>) {
+    if let Some(now) = written {
+        tx.touch(inode, Touch::CONTENT, now);
     }
 }
 

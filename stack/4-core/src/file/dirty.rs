@@ -21,12 +21,12 @@ pub(super) struct Dirty {
 }
 
 impl Dirty {
-    pub fn new(blocklog: u32) -> Self {
+    pub(super) fn new(blocklog: u32) -> Self {
         Self { blocklog, runs: BTreeMap::new(), blocks: 0 }
     }
 
     /// How many blocks there are.
-    pub fn blocks(&self) -> u64 {
+    pub(super) fn blocks(&self) -> u64 {
         self.blocks
     }
 
@@ -44,12 +44,12 @@ impl Dirty {
         (block < start + self.blocks_in(run)).then_some(start)
     }
 
-    pub fn has(&self, block: u64) -> bool {
+    pub(super) fn has(&self, block: u64) -> bool {
         self.run_of(block).is_some()
     }
 
     /// The runs that touch `range`, cut to it: first block and content.
-    pub fn parts(&self, range: Range<u64>) -> impl Iterator<Item = (u64, &[u8])> {
+    pub(super) fn parts(&self, range: Range<u64>) -> impl Iterator<Item = (u64, &[u8])> {
         let first = self.run_of(range.start).unwrap_or(range.start);
         self.runs.range(first..range.end.max(first)).filter_map(move |(&start, run)| {
             let from = range.start.max(start);
@@ -60,13 +60,13 @@ impl Dirty {
     }
 
     /// How many blocks of `range` are not here.
-    pub fn missing(&self, range: Range<u64>) -> u64 {
+    pub(super) fn missing(&self, range: Range<u64>) -> u64 {
         let len = range.end - range.start;
         len - self.parts(range).map(|(_, part)| self.blocks_in(part)).sum::<u64>()
     }
 
     /// The first blocks that follow each other without a gap.
-    pub fn first(&self) -> Option<Range<u64>> {
+    pub(super) fn first(&self) -> Option<Range<u64>> {
         let (&start, _) = self.runs.first_key_value()?;
         let mut end = start;
         for (&next, run) in &self.runs {
@@ -79,7 +79,7 @@ impl Dirty {
     }
 
     /// Copies what is here of the bytes from `offset` on over `buf`.
-    pub fn read(&self, offset: u64, buf: &mut [u8]) {
+    pub(super) fn read(&self, offset: u64, buf: &mut [u8]) {
         let end = offset + buf.len() as u64;
         for (block, part) in self.parts(offset >> self.blocklog..end.div_ceil(self.byte(1))) {
             let start = self.byte(block);
@@ -93,7 +93,7 @@ impl Dirty {
 
     /// Takes over `bytes` from byte `offset` on. A block that is new here and only partly among them was
     /// put here first.
-    pub fn write(&mut self, offset: u64, bytes: &[u8]) {
+    pub(super) fn write(&mut self, offset: u64, bytes: &[u8]) {
         let (mut at, mut rest) = (offset, bytes);
         while !rest.is_empty() {
             let block = at >> self.blocklog;
@@ -129,7 +129,7 @@ impl Dirty {
     }
 
     /// Forgets the blocks of `range`.
-    pub fn remove(&mut self, range: Range<u64>) {
+    pub(super) fn remove(&mut self, range: Range<u64>) {
         let first = self.run_of(range.start).unwrap_or(range.start);
         let touched: Vec<u64> =
             self.runs.range(first..range.end.max(first)).map(|(&start, _)| start).collect();

@@ -333,7 +333,11 @@ impl Content {
                         return Ok(blocks.end);
                     };
                     let part = extent.clip(FileOff(blocks.start), FileOff(blocks.end));
-                    tx.bunmap(inode, Fork::Data, part.startoff, part.blockcount.0)?;
+                    let len = tx.unmap_reach(inode, Fork::Data, &part)?;
+                    tx.bunmap(inode, Fork::Data, part.startoff, len)?;
+                    if len < part.blockcount.0 {
+                        break;
+                    }
                 }
                 Ok(blocks.start)
             })?;

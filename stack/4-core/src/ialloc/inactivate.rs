@@ -84,19 +84,9 @@ impl Tx<'_> {
                 true
             }
             Some(FileType::Directory) => self.free_metadata_some(inode, Fork::Data)?,
-            _ => self.free_extents_some(inode)?,
+            _ => self.bmap_trim(inode, Fork::Data, FileOff::ZERO, EXTENTS_AT_ONCE)?,
         };
         Ok(data_is_free && self.free_metadata_some(inode, Fork::Attr)?)
-    }
-
-    /// Frees the last extents of a file's content; `true` where none is left.
-    fn free_extents_some(&mut self, inode: TxInode) -> Result<bool> {
-        for _ in 0..EXTENTS_AT_ONCE {
-            let end = self.bmap_end(inode, Fork::Data)?;
-            let Some(last) = self.bmap_before(inode, Fork::Data, end)? else { return Ok(true) };
-            self.bunmap(inode, Fork::Data, last.startoff, last.blockcount.0)?;
-        }
-        Ok(self.core(inode).fork_nextents(Fork::Data) == 0)
     }
 
     /// Frees the last blocks of a fork of metadata, block 0 at the very end; `true` where none is left.
