@@ -178,16 +178,16 @@ mod tests {
     use super::*;
     use crate::da::testing;
 
+    /// A block between its siblings.
+    type Chained = (Option<AgBlock>, AgBlock, Option<AgBlock>);
+
     /// Everything below `agbno`, left to right; keys and siblings judged on the way.
-    fn walk<
-        'b,
-        R: Record + zerocopy::FromBytes + zerocopy::KnownLayout + zerocopy::Unaligned + Copy,
-    >(
+    fn walk<R: Record + zerocopy::FromBytes + zerocopy::KnownLayout + zerocopy::Unaligned + Copy>(
         geo: &Geometry,
         tree: Tree,
-        blocks: &'b HashMap<AgBlock, Vec<u8>>,
+        blocks: &HashMap<AgBlock, Vec<u8>>,
         agbno: AgBlock,
-        rows: &mut [Vec<(Option<AgBlock>, AgBlock, Option<AgBlock>)>],
+        rows: &mut [Vec<Chained>],
     ) -> (Vec<R>, R::Key)
     where
         R::Key: zerocopy::FromBytes + zerocopy::KnownLayout + zerocopy::Unaligned,

@@ -164,7 +164,7 @@ fn notes(tree: &Tree, plan: &Plan, totals: &Totals) -> Vec<String> {
         ));
     }
     let geo = &plan.geometry;
-    let most = geo.dblocks.0 / 100 * u64::from(geo.imax_pct) << geo.inopblog;
+    let most = (geo.dblocks.0 / 100 * u64::from(geo.imax_pct)) << geo.inopblog;
     if geo.imax_pct > 0 && totals.icount > most {
         notes.push(format!(
             "the tree's inodes take more than {} percent of the volume: Linux will add no more, \

@@ -127,7 +127,7 @@ impl Census {
             let first = agnos.partition_point(|other| *other < agno);
             let count = agnos.partition_point(|other| *other <= agno) - first;
             let chunks = take_chunks(geo, space, agno, count)
-                .ok_or_else(|| BuildError::NoSpace { more: (count as u64) << geo.inodelog })?;
+                .map_err(|NoRoom| BuildError::NoSpace { more: (count as u64) << geo.inodelog })?;
             // The inode btree has no reservation of its own.
             let records =
                 chunks.map_or(0, |chunks| chunks.len.0 << geo.inopblog) / INODES_PER_CHUNK;
@@ -207,6 +207,9 @@ fn links(tree: &Tree) -> Vec<(NodeId, NodeId)> {
     links
 }
 
+/// A group has no room for its chunks in one piece.
+struct NoRoom;
+
 /// Inodes that fit one inode chunk's blocks.
 fn chunk_inodes(geo: &Geometry) -> u32 {
     geo.chunk_blocks() << geo.inopblog
@@ -219,23 +222,24 @@ fn take_chunks(
     space: &mut Space<'_>,
     agno: AgNumber,
     count: usize,
-) -> Option<Option<Extent>> {
-    let count = u32::try_from(count).ok()?;
-    let group = space.groups.get_mut(agno.0 as usize)?;
-    let blocks = |count: u32| Some(count.div_ceil(chunk_inodes(geo)) * geo.chunk_blocks());
+) -> Result<Option<Extent>, NoRoom> {
+    let count = u32::try_from(count).map_err(|_| NoRoom)?;
+    let group = &mut space.groups[agno.0 as usize];
+    let blocks = |count: u32| count.div_ceil(chunk_inodes(geo)) * geo.chunk_blocks();
     if let Some(first) = AgLayout::of(geo, agno).chunk {
-        let all = blocks(count.checked_add(REALTIME_INODES)?)?.max(first.len.0);
+        let all = blocks(count.saturating_add(REALTIME_INODES)).max(first.len.0);
         let more = all - first.len.0;
         if more > 0 {
-            group.take_at(Extent { start: AgBlock(first.end()), len: ExtLen(more) })?;
+            let behind = Extent { start: AgBlock(first.end()), len: ExtLen(more) };
+            group.take_at(behind).ok_or(NoRoom)?;
         }
-        return Some(Some(Extent { len: ExtLen(all), ..first }));
+        return Ok(Some(Extent { len: ExtLen(all), ..first }));
     }
     if count == 0 {
-        return Some(None);
+        return Ok(None);
     }
     let align = geo.inoalignmt.max(geo.cluster_align()).max(1);
-    group.take(blocks(count)?, align).map(Some)
+    group.take(blocks(count), align).map(Some).ok_or(NoRoom)
 }
 
 /// Deals inodes out to groups.

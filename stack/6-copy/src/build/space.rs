@@ -209,7 +209,7 @@ mod tests {
         let left: u32 = space.groups.iter().flat_map(|g| &g.free).map(|free| free.len.0).sum();
         assert_eq!(left + u32::try_from(given.len()).unwrap(), free);
         let rest = space.budget();
-        assert_eq!(space.alloc(AgNumber(3), rest).is_some(), true);
+        assert!(space.alloc(AgNumber(3), rest).is_some());
         assert!(space.alloc(AgNumber(3), 1).is_none());
         // What was kept back is there for the btrees.
         assert!(space.groups.iter_mut().all(|group| group.take_kept(100).len() == 100));

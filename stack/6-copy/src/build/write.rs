@@ -82,7 +82,7 @@ fn stretches(blueprint: &Blueprint<'_>) -> Vec<Stretch> {
         let end = group.first + group.count;
         let (mut first, mut bytes) = (group.first, 0);
         for place in group.first..end {
-            let whole = blueprint.census.inos[place].0 % u64::from(geo.inopblock()) == 0;
+            let whole = blueprint.census.inos[place].0.is_multiple_of(geo.inopblock().into());
             if whole && (bytes >= STRETCH_BYTES || place - first >= STRETCH_INODES) {
                 stretches.push(Stretch { agno, places: first..place, last: false });
                 (first, bytes) = (place, 0);

@@ -12,7 +12,7 @@ use xfskit::copy::build::{self, Blueprint, BuildError, Free, WriteOptions};
 use xfskit::copy::source::{self, Labels, MapError, Owners, Source, SourceOptions, Tree};
 use xfskit::format::timestamp::Timestamp;
 use xfskit::mkfs::{self, DeviceFacts, Options, Plan, Stamp, Summary};
-use xfskit::target::{self, Target};
+use xfskit::target::Target;
 use xfskit::units::ByteLen;
 
 use super::super::open::about;
@@ -138,9 +138,10 @@ fn plan(args: &Mkfs, target: &Target, options: &Options, tree: &Tree) -> Result<
     let size = wanted_size(options);
     if is_auto(args) || (missing && size.is_none() && options.agsize.is_none()) {
         let any = facts(target, options, Some(ByteLen(u64::MAX >> 1)))?;
-        let sectors = match missing {
-            true => any,
-            false => DeviceFacts { size: any.size, ..facts(target, options, None)? },
+        let sectors = if missing {
+            any
+        } else {
+            DeviceFacts { size: any.size, ..facts(target, options, None)? }
         };
         return build::fit(tree, options, &sectors, stamp, free(&args.free)?)
             .map_err(|e| build_failure(args, &e));
