@@ -285,16 +285,15 @@ fn a_full_volume_refuses_writes_and_everything_written_before_stays() {
     let files: Vec<_> = inos.iter().map(|&ino| vol.open_content(ino).unwrap()).collect();
     let mut models = vec![vec![]; 2];
     let mut random = Random(4711);
-    let (mut refused, mut accepted) = (0, 0);
+    let (mut refused, mut accepted) = (0, 0_u8);
     while refused < 20 {
         let n = usize::try_from(random.below(2)).unwrap();
-        let piece =
-            vec![1 + (accepted % 255) as u8; usize::try_from(1 + random.below(300_000)).unwrap()];
+        let piece = vec![1 + accepted; usize::try_from(1 + random.below(300_000)).unwrap()];
         let end = models[n].len() as u64;
         match files[n].write(&vol, ByteOffset(end), &piece, NOW) {
             Ok(()) => {
                 models[n].extend(piece);
-                accepted += 1;
+                accepted = (accepted + 1) % 250;
             }
             Err(Error::NoSpace(_)) => refused += 1,
             Err(error) => panic!("{error}"),
@@ -317,4 +316,40 @@ fn a_full_volume_refuses_writes_and_everything_written_before_stays() {
     }
     vol.close().unwrap();
     judge(&scratch, &image, &models);
+}
+
+#[test]
+fn a_file_of_very_many_extents_comes_and_goes() {
+    if !needs(&[Need::Xfsprogs, Need::Mount]) {
+        return;
+    }
+    let scratch = Scratch::new("extents");
+    let count = if xfskit_test_oracle::long() { 1_000_000 } else { 20_000 };
+    let (image, inos) = made(&scratch, 256 + count * 2 / 1024, "-b size=1024 -l size=16m", 1);
+    let vol = open(&image);
+    let content = vol.open_content(inos[0]).unwrap();
+    let all = ByteOffset(0)..ByteOffset(count * 2048);
+    content.preallocate(&vol, all, false, NOW).unwrap();
+    let before = vol.iget(inos[0]).unwrap().core().nextents();
+    let started = std::time::Instant::now();
+    for n in 0..count {
+        let hole = ByteOffset(n * 2048)..ByteOffset(n * 2048 + 1024);
+        content.punch(&vol, hole, NOW).unwrap();
+        if n + 1 == 1000 || n + 1 == count {
+            eprintln!("{} extents after {:?}", n + 1, started.elapsed());
+        }
+    }
+    let extents = vol.iget(inos[0]).unwrap().core().nextents();
+    assert!(extents >= count && before < 10, "{before} extents became {extents}");
+    content.write(&vol, ByteOffset(count * 1024), b"in the middle", NOW).unwrap();
+    let started = std::time::Instant::now();
+    let size = count * 2048 / 2 + 100;
+    content.truncate(&vol, ByteLen(size), NOW).unwrap();
+    eprintln!("half of them went in {:?}", started.elapsed());
+    let mut model = vec![0; usize::try_from(size).unwrap()];
+    let at = usize::try_from(count * 1024).unwrap();
+    model[at..at + 13].copy_from_slice(b"in the middle");
+    vol.close_content(content).unwrap();
+    vol.close().unwrap();
+    judge(&scratch, &image, &[model]);
 }

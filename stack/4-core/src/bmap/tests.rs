@@ -183,3 +183,71 @@ fn the_border_between_forks_moves_and_both_keep_what_they_hold() {
         xfskit_format::inode::Dinode::verify(inode.bytes(), &ctx, ino).unwrap();
     }
 }
+
+#[test]
+fn the_small_counter_of_attribute_extents_ends_in_an_error_and_the_large_one_does_not() {
+    let scratch = Scratch::new("counter");
+    let Some((vol, ino)) = volume(&scratch) else { return };
+    let first = vol.geo().agb_to_fsb(xfskit_units::AgNumber(1), xfskit_units::AgBlock(300)).0;
+    vol.transact(|tx| tx.iget(ino).and_then(|inode| tx.set_forkoff(inode, 24))).unwrap();
+    let fill = |upto: u64| -> crate::Result<()> {
+        for from in (0..upto).step_by(500) {
+            vol.transact(|tx| {
+                let inode = tx.iget(ino)?;
+                let have = u64::from(tx.core(inode).anextents());
+                for n in have..(from + 500).min(upto) {
+                    tx.bmap_insert(
+                        inode,
+                        Fork::Attr,
+                        &extent(n * 2, first + n * 7 % 5000, 1, false),
+                    )?;
+                }
+                Ok(())
+            })?;
+        }
+        Ok(())
+    };
+    fill(32_767).unwrap();
+    let before = vol.iget(ino).unwrap();
+    let refusal = fill(32_768);
+    if vol.geo().features.nrext64() {
+        refusal.unwrap();
+    } else {
+        assert!(matches!(refusal, Err(crate::Error::Limit(_))), "{refusal:?}");
+        assert_eq!(vol.iget(ino).unwrap().bytes(), before.bytes(), "nothing has changed");
+    }
+}
+
+#[test]
+fn targets_lie_in_the_inode_or_in_blocks_and_move_out_for_attributes() {
+    let scratch = Scratch::new("targets");
+    let Some((vol, _)) = volume(&scratch) else { return };
+    let new = NewInode { mode: 0o120_777, nlink: 1, ..NewInode::default() };
+    for len in [1, 192, 193, 336, 337, 968, 969, 1023] {
+        let target: Vec<u8> = (0..len).map(|n: u32| b'a' + u8::try_from(n % 26).unwrap()).collect();
+        let ino = vol
+            .transact(|tx| {
+                let inode = tx.ialloc(tx.volume().geo().rootino, &new)?;
+                tx.write_symlink(inode, &target)?;
+                Ok(inode.ino)
+            })
+            .unwrap();
+        assert_eq!(vol.readlink(&vol.iget(ino).unwrap()).unwrap(), target);
+        vol.transact(|tx| tx.iget(ino).and_then(|inode| tx.set_forkoff(inode, 24))).unwrap();
+        let inode = vol.iget(ino).unwrap();
+        assert_eq!(vol.readlink(&inode).unwrap(), target);
+        assert_eq!(inode.core().format() == Some(Format::Local), len <= 192);
+        vol.transact(|tx| tx.iget(ino).and_then(|inode| tx.drop_target(inode))).unwrap();
+        assert_eq!(vol.iget(ino).unwrap().core().nblocks().0, 0);
+    }
+    let refuse = |target: &[u8]| {
+        vol.transact(|tx| {
+            let inode = tx.ialloc(tx.volume().geo().rootino, &new)?;
+            tx.write_symlink(inode, target)
+        })
+        .unwrap_err()
+    };
+    for target in [&b""[..], b"a\0b", &[b'x'; 1024]] {
+        assert!(matches!(refuse(target), crate::Error::Limit(_)));
+    }
+}

@@ -172,7 +172,7 @@ mod tests {
         assert_eq!(shown(&dirty, 24), "....abcdefXXxxyyYYkl....");
         assert_eq!((dirty.first(), dirty.blocks()), (Some(1..5), 4));
         dirty.remove(2..3);
-        assert_eq!(shown(&dirty, 24), "....abcd....xxyyYYkl....".replace("xxyyYYkl", "xxyyYYkl"));
+        assert_eq!(shown(&dirty, 24), "....abcd....xxyyYYkl....");
         assert_eq!((dirty.first(), dirty.blocks()), (Some(1..2), 3));
         dirty.remove(0..9);
         assert_eq!((dirty.first(), dirty.blocks()), (None, 0));
