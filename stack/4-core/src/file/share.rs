@@ -185,7 +185,8 @@ impl Content {
         vol.transact(|tx| {
             let inode = tx.iget(self.ino())?;
             let mut at = range.start;
-            while let Some(extent) = tx.bmap_next(inode, Fork::Data, FileOff(at))?
+            while at < range.end
+                && let Some(extent) = tx.bmap_next(inode, Fork::Data, FileOff(at))?
                 && extent.startoff.0 < range.end
             {
                 let part = extent.clip(FileOff(at), FileOff(range.end));
