@@ -133,7 +133,7 @@ fn a_tree_becomes_an_image_as_large_as_it_takes() {
 #[test]
 fn an_image_that_cannot_be_finished_goes_unless_it_is_to_be_kept() {
     // Files there are shorter than their size.
-    let source = "/sys/kernel/mm";
+    let source = "/sys/kernel/mm/transparent_hugepage";
     if !Path::new(source).exists() {
         eprintln!("skipped: no {source}");
         return;
@@ -142,10 +142,10 @@ fn an_image_that_cannot_be_finished_goes_unless_it_is_to_be_kept() {
     let path = bench.path("half.img");
     let image = shown(&path);
     let failed = expect(2, &["mkfs", "--from", source, "--size", "300M", &image]);
-    assert!(failed.stderr.contains(source) && !path.exists(), "{}", failed.stderr);
+    assert!(failed.stderr.contains("changed") && !path.exists(), "{}", failed.stderr);
     expect(2, &["mkfs", "--keep", "--from", source, "--size", "300M", &image]);
     let refused = expect(2, &["ls", &image]);
-    assert!(path.exists() && !refused.stderr.is_empty());
+    assert!(path.exists() && refused.stderr.contains("inprogress"), "{}", refused.stderr);
     // What was there before stays, marked as unfinished.
     expect(2, &["mkfs", "-f", "--from", source, &image]);
     assert!(path.exists());
