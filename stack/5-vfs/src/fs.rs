@@ -77,6 +77,7 @@ impl Fs {
     /// # Errors
     /// Where the volume is open for reading only, or was shut down, or is by this.
     pub fn sync(&self) -> Result<()> {
+        self.volume.flush_contents()?;
         Ok(self.volume.sync()?)
     }
 
@@ -85,6 +86,9 @@ impl Fs {
     /// # Errors
     /// As [`sync`](Self::sync).
     pub fn close(self) -> Result<()> {
+        if self.volume.engine().is_ok() {
+            self.volume.flush_contents()?;
+        }
         Ok(self.volume.close()?)
     }
 

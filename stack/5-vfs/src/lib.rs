@@ -25,6 +25,7 @@ pub mod walk;
 mod xattr;
 
 pub use change::Clock;
+pub use change::handle::Handle;
 pub use change::hold::Hold;
 pub use change::make::NewNode;
 pub use change::rename::RenameMode;
@@ -38,6 +39,7 @@ pub use sweep::{Child, Visitor};
 pub use walk::{Walk, WalkEntry, WalkFault};
 pub use xfskit_core::Inode;
 pub use xfskit_core::attr::change::SetMode;
+pub use xfskit_core::file::Seek;
 pub use xfskit_format::inode::FileType;
 pub use xfskit_format::timestamp::Timestamp;
 pub use xfskit_units::Ino;

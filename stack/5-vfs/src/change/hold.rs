@@ -69,7 +69,11 @@ impl Drop for Hold<'_> {
         if !self.fs.held.remove(self.ino) || self.fs.volume.engine().is_err() {
             return;
         }
+        // What is in memory of it is of no use to anybody any more.
         let unnamed = self.fs.volume.iget(self.ino).is_ok_and(|inode| inode.core().nlink() == 0);
+        if unnamed {
+            self.fs.volume.discard_content(self.ino);
+        }
         if unnamed && let Err(error) = self.fs.volume.inactivate(self.ino) {
             // It stays on the unlinked list; the next open for writing finishes it.
             tracing::warn!(ino = %self.ino, %error, "an unlinked file could not be given back");

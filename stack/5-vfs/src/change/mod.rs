@@ -11,8 +11,10 @@
 //! | [`remove`] | names removed; inodes given back when nobody needs them |
 //! | [`rename`] | names moved, exchanged, replaced |
 //! | [`set`] | owners, modes, times, extended attributes |
+//! | [`handle`] | files open for reading and writing at an offset |
 //! | [`hold`] | inodes held open: they outlive their names |
 
+pub mod handle;
 pub mod hold;
 pub mod make;
 pub mod remove;

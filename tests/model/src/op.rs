@@ -1,0 +1,111 @@
+//! Operations, drawn from a seed.
+//!
+//! An operation names what it works on by numbers that are taken modulo what there is: so any subsequence of
+//! a sequence is a sequence too, and can be tried when a failure is shrunk.
+
+use xfskit_vfs::RenameMode;
+
+/// One operation.
+#[derive(Clone, Debug)]
+#[allow(missing_docs)] // the names are the explanation
+pub enum Op {
+    MakeFile { dir: u32, name: u32 },
+    MakeDir { dir: u32, name: u32 },
+    Symlink { dir: u32, name: u32, len: u32 },
+    Special { dir: u32, name: u32, minor: u32 },
+    Link { node: u32, dir: u32, name: u32 },
+    Unlink { dir: u32, entry: u32 },
+    Rmdir { dir: u32, entry: u32 },
+    Rename { from: u32, entry: u32, to: u32, name: u32, mode: RenameMode },
+    SetAttr { node: u32, perm: u16, uid: u32 },
+    SetXattr { node: u32, name: u32, len: u32 },
+    RemoveXattr { node: u32, entry: u32 },
+    Write { node: u32, offset: u32, len: u32, fill: u8 },
+    Truncate { node: u32, size: u32 },
+    Sync,
+    Reopen,
+}
+
+/// A stream of numbers from a seed (splitmix64).
+#[derive(Clone, Debug)]
+pub struct Rng(pub u64);
+
+impl Rng {
+    /// The next number.
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number below `n`.
+    pub fn below(&mut self, n: u32) -> u32 {
+        u32::try_from(self.next() % u64::from(n.max(1))).unwrap_or(0)
+    }
+}
+
+/// How a sequence is drawn.
+#[derive(Clone, Copy, Debug)]
+pub struct Taste {
+    /// Different names per directory: few make collisions, many make large directories.
+    pub names: u32,
+    /// Longest content in bytes.
+    pub content: u32,
+    /// Longest xattr value in bytes.
+    pub value: u32,
+    /// How often of 100 something is removed.
+    pub removals: u32,
+}
+
+/// `count` operations from `seed`.
+pub fn draw(seed: u64, count: usize, taste: Taste) -> Vec<Op> {
+    let mut rng = Rng(seed);
+    (0..count).map(|_| one(&mut rng, taste)).collect()
+}
+
+fn one(rng: &mut Rng, taste: Taste) -> Op {
+    let any = u32::MAX;
+    let (dir, name) = (rng.below(any), rng.below(taste.names));
+    if rng.below(100) < taste.removals {
+        let entry = rng.below(any);
+        return match rng.below(10) {
+            0..6 => Op::Unlink { dir, entry },
+            6..8 => Op::Rmdir { dir, entry },
+            _ => Op::RemoveXattr { node: dir, entry },
+        };
+    }
+    let node = rng.below(any);
+    match rng.below(100) {
+        0..25 => Op::MakeFile { dir, name },
+        25..33 => Op::MakeDir { dir, name },
+        33..37 => Op::Symlink { dir, name, len: 1 + rng.below(1024) },
+        37..40 => Op::Special { dir, name, minor: rng.below(1000) },
+        40..46 => Op::Link { node, dir, name },
+        46..58 => {
+            let mode = match rng.below(6) {
+                0 => RenameMode::NoReplace,
+                1 => RenameMode::Exchange,
+                _ => RenameMode::Replace,
+            };
+            Op::Rename { from: dir, entry: node, to: rng.below(any), name, mode }
+        }
+        58..62 => {
+            Op::SetAttr { node, perm: u16::try_from(rng.below(0o10000)).unwrap_or(0), uid: name }
+        }
+        62..76 => {
+            let len = if rng.below(8) == 0 { rng.below(taste.value) } else { rng.below(60) };
+            Op::SetXattr { node, name: rng.below(40), len }
+        }
+        76..92 => Op::Write {
+            node,
+            offset: rng.below(taste.content),
+            len: rng.below(taste.content / 4),
+            fill: u8::try_from(rng.below(256)).unwrap_or(0),
+        },
+        92..97 => Op::Truncate { node, size: rng.below(taste.content) },
+        97..99 => Op::Sync,
+        _ => Op::Reopen,
+    }
+}
