@@ -9,7 +9,7 @@ use std::sync::Arc;
 use xfskit_units::{Daddr, Ino, Sectors, index};
 
 use crate::lock::{LockRank, RankedMutex};
-use crate::object::{Buf, Content, Home, Object};
+use crate::object::{Buf, Content, Home, Object, Shared};
 
 const SHARDS: usize = 64;
 
@@ -47,6 +47,12 @@ impl InodeCache {
     /// The inode, if it is in memory.
     pub fn get(&self, ino: Ino) -> Option<Arc<Object>> {
         self.shard(ino).lock().get(&ino).cloned()
+    }
+
+    /// The inode at `home` kept as it is: no transaction changes it, nor what its ILOCK covers, while the
+    /// answer lives.
+    pub fn share(&self, ino: Ino, home: &InodeHome) -> Shared {
+        self.object(ino, home).share()
     }
 
     /// The inode at `home`, read or not. Nothing about it is cached anywhere else, so whoever loads it

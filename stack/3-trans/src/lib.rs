@@ -36,5 +36,5 @@ pub use busy::BusyExtents;
 pub use checkpoint::Journal;
 pub use engine::{DataTicket, Engine, ShutDown};
 pub use icache::{InodeCache, InodeHome};
-pub use object::{Buf, Home, Object};
+pub use object::{Buf, Home, Object, Shared};
 pub use trans::{Busy, Delta, Freed, Handle, Held, Place, Trans, TransError};

@@ -20,7 +20,7 @@ use std::ops::{Deref, Range};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use parking_lot::RwLock;
+use parking_lot::{ArcRwLockReadGuard, RawRwLock, RwLock};
 use xfskit_format::log::item::buf::CHUNK;
 use xfskit_units::{Daddr, Ino, Lsn, Sectors};
 
@@ -163,6 +163,17 @@ impl Content {
     }
 }
 
+/// An object that stays as it is: [`Object::share`].
+pub struct Shared {
+    _guard: ArcRwLockReadGuard<RawRwLock, Content>,
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Shared")
+    }
+}
+
 /// One image in memory.
 pub struct Object {
     home: Home,
@@ -195,7 +206,13 @@ impl Object {
     /// The bytes as of the last commit; waits for a transaction that holds the object. `None` where
     /// they were never read.
     pub fn snapshot(&self) -> Option<Arc<Buf>> {
-        self.lock.read().bytes.clone()
+        self.lock.read_recursive().bytes.clone()
+    }
+
+    /// Keeps the object as it is: no transaction changes it while the answer lives. The caller is in no
+    /// transaction. The same thread may ask for [`snapshot`](Self::snapshot)s meanwhile.
+    pub fn share(&self) -> Shared {
+        Shared { _guard: self.lock.read_arc_recursive() }
     }
 
     /// True while a change of it is in memory only, or in the journal only.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use xfskit_format::inode::{self, Dinode};
 use xfskit_format::{Ctx, Layout, Verdict};
-use xfskit_trans::{Buf, BufMap, InodeHome};
+use xfskit_trans::{Buf, BufMap, InodeHome, Shared};
 use xfskit_units::{AgBlock, AgIno, AgNumber, Daddr, Geometry, Ino, Sectors, index};
 
 use crate::error::{Error, Result};
@@ -99,6 +99,19 @@ impl Volume {
         let ahead = agino.since(self.geo().agb_to_agino(cluster.agbno)).unwrap_or(0);
         let offset = index(u64::from(ahead) << self.geo().inodelog);
         Ok(InodeHome { cluster: self.cluster_range(cluster), offset })
+    }
+
+    /// Keeps inode `ino` as it is, its directory or attribute blocks too, while the answer lives; `None` on a volume
+    /// that is open for reading, where nothing changes. The caller is in no transaction.
+    ///
+    /// # Errors
+    /// [`Error::NoInode`] where it cannot exist.
+    pub fn share(&self, ino: Ino) -> Result<Option<Shared>> {
+        let Some(engine) = &self.engine else { return Ok(None) };
+        let home = self.inode_home(ino)?;
+        // Read it first: under the shared lock nobody can.
+        self.iget(ino)?;
+        Ok(Some(engine.inodes().share(ino, &home)))
     }
 
     /// Inode `ino` as it was committed last: from memory where a transaction knows it. `None` on a volume

@@ -1,5 +1,6 @@
 //! A volume as a filesystem: inodes, directories, links, attributes.
 
+use std::borrow::Cow;
 use std::ops::ControlFlow;
 
 use serde::Serialize;
@@ -7,6 +8,7 @@ use xfskit_core::{Inode, Volume};
 use xfskit_format::Fork;
 use xfskit_format::inode::FileType;
 use xfskit_format::timestamp::Timestamp;
+use xfskit_trans::Shared;
 use xfskit_trans::lock::{LockRank, RankedMutex};
 use xfskit_units::{Daddr, FileOff, Ino, Sectors};
 
@@ -118,6 +120,24 @@ impl Fs {
         self.volume.iget_many(inos).into_iter().map(|inode| Ok(inode?)).collect()
     }
 
+    /// `inode` as it is now, and what keeps it so while something of it is read: on a volume that is
+    /// open for writing the copy that the caller has may be old.
+    pub(crate) fn now<'i>(&self, inode: &'i Inode) -> Result<(Option<Shared>, Cow<'i, Inode>)> {
+        match self.volume.share(inode.ino())? {
+            None => Ok((None, Cow::Borrowed(inode))),
+            shared => Ok((shared, Cow::Owned(self.volume.iget(inode.ino())?))),
+        }
+    }
+
+    /// What `name` is in the directory `dir`, as it is now.
+    ///
+    /// # Errors
+    /// Where `dir` is none, or damaged.
+    pub fn lookup(&self, dir: &Inode, name: &[u8]) -> Result<Option<Ino>> {
+        let (_shared, dir) = self.now(dir)?;
+        Ok(self.volume.lookup(&dir, name)?.map(|(ino, _)| ino))
+    }
+
     /// What is known about `inode`.
     pub fn stat(&self, inode: &Inode) -> crate::Stat {
         crate::Stat::of(inode.ino(), &inode.core(), self.volume.geo())
@@ -128,13 +148,18 @@ impl Fs {
     /// # Errors
     /// Where `inode` is none, or cannot be read.
     pub fn read_link(&self, inode: &Inode) -> Result<Vec<u8>> {
-        Ok(self.volume.readlink(inode)?)
+        let (_shared, inode) = self.now(inode)?;
+        Ok(self.volume.readlink(&inode)?)
     }
 
     /// All extended attributes of `inode`, in the order of the disk, and what could not be read.
     pub fn xattrs(&self, inode: &Inode) -> (Vec<Xattr>, Vec<Error>) {
         let (mut xattrs, mut errors) = (Vec::new(), Vec::new());
-        let listed = self.volume.xattrs(inode, &mut |xattr| {
+        let (_shared, inode) = match self.now(inode) {
+            Ok(now) => now,
+            Err(error) => return (xattrs, vec![error]),
+        };
+        let listed = self.volume.xattrs(&inode, &mut |xattr| {
             match xattr {
                 Ok(xattr) => {
                     xattrs.push(Xattr { name: xattr.name, value: xattr.value.into_owned() });
@@ -155,7 +180,14 @@ impl Fs {
     /// At most `max` entries of a directory from `cookie` (0 is the beginning).
     pub fn read_dir_from(&self, dir: &Inode, cookie: u64, max: usize) -> Portion {
         let mut portion = Portion::default();
-        let listed = self.volume.readdir(dir, cookie, &mut |entry| {
+        let (_shared, dir) = match self.now(dir) {
+            Ok(now) => now,
+            Err(error) => {
+                portion.errors.push(error);
+                return portion;
+            }
+        };
+        let listed = self.volume.readdir(&dir, cookie, &mut |entry| {
             match entry {
                 Ok(entry) if matches!(entry.name, b"." | b"..") => {}
                 Ok(entry) => {

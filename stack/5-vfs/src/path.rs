@@ -133,7 +133,7 @@ impl Way<'_> {
         if name.len() > NAME_MAX {
             return Err(Error::NameTooLong { path: shown(self.given) });
         }
-        let Some((ino, _)) = self.fs.volume().lookup(self.here(), &name)? else {
+        let Some(ino) = self.fs.lookup(self.here(), &name)? else {
             return Err(Error::NotFound { path: self.path_so_far(Some(&name)) });
         };
         let inode = self.fs.inode(ino)?;
@@ -152,7 +152,7 @@ impl Way<'_> {
         if self.links > MAX_LINKS {
             return Err(Error::Loop { path: shown(self.given) });
         }
-        let target = self.fs.volume().readlink(link)?;
+        let target = self.fs.read_link(link)?;
         if target.first() == Some(&b'/') {
             self.behind.clear();
         }

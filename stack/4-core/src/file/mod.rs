@@ -12,7 +12,6 @@ mod target;
 pub(crate) use content::Contents;
 pub use content::{Content, SIZE_MAX};
 pub use reshape::Seek;
-pub use reshape::Seek;
 
 use std::ops::Range;
 

@@ -118,19 +118,19 @@ impl Fs {
     }
 
     /// `dir` and all directories above it; the caller holds the lock that keeps them where they are.
-    fn path_up(&self, dir: Ino) -> xfskit_core::Result<Vec<Ino>> {
+    fn path_up(&self, dir: Ino) -> Result<Vec<Ino>> {
         let root = self.volume.geo().rootino;
         let mut path = vec![dir];
         // No path is longer than the volume has inodes; damage must not keep us here.
         for _ in 0..u32::from(u16::MAX) {
             let at = path[path.len() - 1];
-            let above = self.volume.lookup(&self.volume.iget(at)?, b"..")?;
+            let above = self.lookup(&self.inode(at)?, b"..")?;
             match above {
-                Some((up, _)) if at != root && up != at => path.push(up),
+                Some(up) if at != root && up != at => path.push(up),
                 _ => return Ok(path),
             }
         }
-        Err(Core::Limit("directories nested too deeply"))
+        Err(Core::Limit("directories nested too deeply").into())
     }
 }
 
