@@ -177,6 +177,11 @@ impl<'e> Trans<'e> {
         Ok(handle)
     }
 
+    /// The block at `map`, where this transaction holds it.
+    pub fn held_at(&self, map: &BufMap) -> Option<Handle> {
+        self.find(&self.engine.cache().object(map))
+    }
+
     /// The block at `map` as of now: as this transaction changed it, or as it was committed last.
     /// The block is not held afterwards.
     ///

@@ -186,7 +186,14 @@ impl<'v> Tx<'v> {
     pub fn iget_any(&mut self, ino: Ino, newborn: bool) -> Result<TxInode> {
         let volume = self.volume;
         let home = volume.inode_home(ino)?;
-        let load = || volume.read_dinode(ino);
+        // A chunk that this transaction made is held by it, and known to nobody else.
+        let (daddr, len) = home.cluster;
+        let made = if newborn { self.trans.held_at(&BufMap::single(daddr, len)) } else { None };
+        let made = made.and_then(|cluster| {
+            let bytes = self.trans.bytes(cluster).get(home.offset..)?;
+            bytes.get(..volume.geo().inodesize()).map(Box::from)
+        });
+        let load = || made.map_or_else(|| volume.read_dinode(ino), Ok);
         let handle = self.trans.inode::<Error>(ino, &home, newborn, load)?;
         Ok(TxInode { ino, handle })
     }

@@ -135,10 +135,18 @@ impl Mem {
             return Err(Refusal::Exists);
         }
         let id = self.nodes.len();
-        if matches!(kind, Kind::Dir(_)) {
+        let mut node = Node::new(kind, perm, owner, dir);
+        let is_dir = matches!(node.kind, Kind::Dir(_));
+        if is_dir {
             self.nodes[dir].nlink += 1;
         }
-        self.nodes.push(Node::new(kind, perm, owner, dir));
+        // A directory with the setgid bit hands down its group, and to directories the bit.
+        let above = &self.nodes[dir];
+        if above.perm & 0o2000 != 0 {
+            node.owner.1 = above.owner.1;
+            node.perm |= if is_dir { 0o2000 } else { 0 };
+        }
+        self.nodes.push(node);
         self.entries_mut(dir).insert(name.to_vec(), id);
         Ok(())
     }
