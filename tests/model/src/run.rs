@@ -222,11 +222,11 @@ impl Pair {
             return Ok(());
         }
         if let Kind::File(content) = &mut self.mem.nodes[id].kind {
-            let end = (offset + len) as usize;
-            if len > 0 && content.len() < end {
-                content.resize(end, 0);
+            let (start, end) = (offset as usize, (offset + len) as usize);
+            if len > 0 {
+                content.resize(content.len().max(end), 0);
+                content[start..end].copy_from_slice(&bytes);
             }
-            content[offset as usize..].iter_mut().zip(&bytes).for_each(|(to, from)| *to = *from);
         }
         agree("write", &ours, Ok(()))
     }
