@@ -203,7 +203,8 @@ fn ordeal(name: &str, mib: u64, options: &str, rounds: u64) {
             .status()
             .unwrap();
         assert!(status.success());
-        models[1] = models[0].clone();
+        let [first, second, ..] = &mut models[..] else { unreachable!() };
+        second.clone_from(first);
         mount.unmount().unwrap();
     }
     judge(&image);

@@ -70,7 +70,8 @@ where
                 if was != is {
                     edits.push(Edit::Update(was, is));
                 }
-                (old.next(), new.next());
+                old.next();
+                new.next();
             }
             (Some(&&was), is) if is.is_none_or(|is| K::rec_pos(&was) < K::rec_pos(is)) => {
                 edits.push(Edit::Delete(was));

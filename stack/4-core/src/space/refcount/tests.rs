@@ -43,15 +43,17 @@ fn a_count_at_its_highest_stays_there() {
 
 #[test]
 fn staging_extents_neither_overlap_nor_vanish_twice() {
-    let at = |range: Range<u32>| plan::staged(AgBlock(range.start), ExtLen(range.len() as u32));
-    let staged = rec(COW_FLAG | 10, 4, 1);
+    let at =
+        |range: Range<u32>| plan::staged(AgBlock(range.start), ExtLen(range.end - range.start));
+    let staged_rec = |start: u32, len| rec(COW_FLAG + start, len, 1);
+    let staged = staged_rec(10, 4);
     assert_eq!(plan::stage(&[], at(10..14)), Some(vec![Edit::Insert(staged)]));
     assert_eq!(plan::stage(&[staged], at(13..15)), None);
     assert_eq!(plan::unstage(&[staged], at(13..15)), None);
     let edits = plan::unstage(&[staged], at(10..12)).unwrap();
-    assert_eq!(edits, [Edit::Delete(staged), Edit::Insert(rec(COW_FLAG | 12, 2, 1))]);
+    assert_eq!(edits, [Edit::Delete(staged), Edit::Insert(staged_rec(12, 2))]);
     let more = plan::stage(&[staged], at(14..16)).unwrap();
-    assert_eq!(more, [Edit::Update(staged, rec(COW_FLAG | 10, 6, 1))]);
+    assert_eq!(more, [Edit::Update(staged, staged_rec(10, 6))]);
 }
 
 /// Random increases and decreases against the count of each block.
@@ -79,7 +81,9 @@ fn random_changes_end_in_what_single_blocks_say() {
                 let fresh: Vec<u32> = range.clone().filter(|block| counts[block] == 1).collect();
                 if !fresh.is_empty() {
                     range.for_each(|block| *counts.get_mut(&block).unwrap() -= 1);
-                    fresh.iter().for_each(|block| *counts.get_mut(block).unwrap() = 1);
+                    for block in &fresh {
+                        counts.insert(*block, 1);
+                    }
                     continue;
                 }
                 tree.apply(&plan::increase(&touching, range));

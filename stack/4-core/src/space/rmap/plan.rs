@@ -105,7 +105,7 @@ pub(super) fn covers(whole: &Rec, part: &Rec) -> bool {
 
 /// `new` comes between `left` and `right`, which may touch it or not.
 pub(super) fn map(new: Rec, left: Option<Rec>, right: Option<Rec>) -> Edits<Rec> {
-    let old = Vec::from_iter(left.into_iter().chain(right));
+    let old: Vec<_> = left.into_iter().chain(right).collect();
     let mut joined = Joined::new();
     joined.extend(left.into_iter().chain([new]).chain(right));
     difference::<Mappings>(&old, &joined.into_vec())
@@ -113,7 +113,7 @@ pub(super) fn map(new: Rec, left: Option<Rec>, right: Option<Rec>) -> Edits<Rec>
 
 /// `gone` goes out of `whole`; `None` where it is no part of it.
 pub(super) fn unmap(gone: Rec, whole: Rec) -> Option<Edits<Rec>> {
-    let rest = Vec::from_iter(around(&whole, &gone)?.into_iter().flatten());
+    let rest: Vec<_> = around(&whole, &gone)?.into_iter().flatten().collect();
     Some(difference::<Mappings>(&[whole], &rest))
 }
 
@@ -129,7 +129,7 @@ pub(super) fn convert(
     if is_unwritten(&whole) != is_unwritten(&part) {
         return None;
     }
-    let old = Vec::from_iter(left.into_iter().chain([whole]).chain(right));
+    let old: Vec<_> = left.into_iter().chain([whole]).chain(right).collect();
     let mut joined = Joined::new();
     joined.extend(left.into_iter().chain(before).chain([flipped(part)]).chain(behind).chain(right));
     Some(difference::<Mappings>(&old, &joined.into_vec()))
