@@ -75,6 +75,10 @@ fn storm(seed: u64, steps: usize) -> Run {
         match random.below(12) {
             0 => shop.sync(),
             1 => shop.write_back(),
+            2 => {
+                shop.sync();
+                shop.write_back();
+            }
             _ => {}
         }
     }

@@ -64,6 +64,11 @@ impl Stamp {
         bytes::array(block, self.uuid) == Some(*geo.meta_uuid.as_bytes())
     }
 
+    /// True where the CRC in `block` is right.
+    pub fn is_whole(&self, block: &[u8]) -> bool {
+        xfskit_crc::verify(block, self.crc)
+    }
+
     /// Writes `lsn` and then the CRC of all of `block`.
     pub fn write(&self, block: &mut [u8], lsn: Lsn) {
         let end = self.lsn.saturating_add(8);

@@ -64,10 +64,15 @@ impl Pass<'_> {
 
     /// True where what stands on disk is as new as the transaction at work. Blocks that do not say
     /// whose and how old they are, are not.
+    ///
+    /// Nor are blocks whose CRC is wrong, though their LSN be new: power failed while the block was
+    /// written, and some of its sectors are old. All that they lack is in the journal. (Linux takes the
+    /// LSN's word and then fails the block.)
     fn is_in_place(&self, bytes: &[u8]) -> bool {
         Stamp::of(bytes, &self.geo).is_some_and(|stamp| {
             let lsn = stamp.lsn(bytes);
-            stamp.belongs(bytes, &self.geo) && !lsn.is_unset() && lsn >= self.lsn
+            let as_new = !lsn.is_unset() && lsn >= self.lsn;
+            as_new && stamp.belongs(bytes, &self.geo) && stamp.is_whole(bytes)
         })
     }
 
