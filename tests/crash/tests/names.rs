@@ -88,7 +88,7 @@ fn storm(seed: u64, steps: usize) -> Run {
 #[test]
 fn a_storm_of_names_survives_every_crash() {
     let ask_kernel = needs(&[Need::Mount, Need::Xfsprogs]);
-    let (seeds, steps) = if long() { (0..200, 400) } else { (0..4, 150) };
+    let (seeds, steps) = if long() { (0..200, 400) } else { (0..2, 100) };
     let (mut count, mut asked) = (0, 0);
     for seed in seeds {
         let run = storm(seed, steps);
