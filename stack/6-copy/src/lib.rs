@@ -9,6 +9,7 @@
 //! | [`get`](mod@get) | a tree into a directory, on several threads, in the order of the disk |
 //! | [`dest`] | the receiving side: making files and giving them what belongs to them |
 //! | [`archive`](mod@archive) | a tree as a tar stream |
+//! | [`put`](mod@put) | a tree, or a stream, into a volume that is there |
 //! | [`build`] | a whole volume from such a tree |
 //! | [`source`] | a tree to be put into a volume, read from directories and archives |
 
@@ -16,6 +17,7 @@ pub mod archive;
 pub mod build;
 pub mod dest;
 pub mod get;
+pub mod put;
 pub mod source;
 
 mod acl;
@@ -24,6 +26,8 @@ mod links;
 pub use archive::{ArchiveError, archive};
 pub use dest::SkippedCount;
 pub use get::{GetError, GetOptions, Report, get};
+
+pub use put::{Destination, PutError, PutOptions, put};
 
 use xfskit_vfs::Error;
 

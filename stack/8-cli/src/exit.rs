@@ -1,4 +1,4 @@
-//! How a command ends: three exit codes, and errors that say what to do next.
+//! How a command ends: four exit codes, and errors that say what to do next.
 
 use std::fmt;
 use std::process::ExitCode;
@@ -31,7 +31,7 @@ impl From<Answer> for ExitCode {
 /// Why a command ended before its answer was complete.
 #[derive(Debug)]
 pub(crate) struct Failure {
-    /// 1: the answer is no. 2: could not run.
+    /// 1: the answer is no. 2: could not run. 130: stopped by the user.
     pub exit: u8,
     /// What is wrong, and where.
     pub message: String,
@@ -48,6 +48,11 @@ impl Failure {
     /// The answer is no: what was asked for is not there.
     pub(crate) fn no(message: impl Into<String>) -> Self {
         Self { exit: 1, message: message.into(), hint: None }
+    }
+
+    /// The user wanted to stop.
+    pub(crate) fn stopped() -> Self {
+        Self { exit: 130, message: "stopped; what was done until then is done".into(), hint: None }
     }
 
     /// The same failure, with what to do next.

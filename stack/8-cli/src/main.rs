@@ -7,6 +7,7 @@
 //! | [`out`] | answers, faults and notes, as text or JSON |
 //! | [`show`] | sizes, modes, times and names as people read and write them |
 //! | [`progress`] | bars and lines for what takes longer than a second |
+//! | [`stop`] | Ctrl-C |
 //! | [`command`] | the commands, a module each |
 
 mod command;
@@ -15,6 +16,7 @@ mod grammar;
 mod out;
 mod progress;
 mod show;
+mod stop;
 
 use std::process::ExitCode;
 
@@ -26,7 +28,7 @@ use crate::out::Out;
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let out = Out::new(cli.voice);
-    let ended = command::run(cli.command, &out).and_then(|answer| {
+    let ended = command::run(&cli.command, &out).and_then(|answer| {
         out.flush()?;
         Ok(answer)
     });

@@ -2,6 +2,7 @@
 
 use xfskit_core::attr::change::SetMode;
 use xfskit_core::icore::Touch;
+use xfskit_format::attr::Namespace;
 use xfskit_format::timestamp::Timestamp;
 use xfskit_units::Ino;
 
@@ -72,6 +73,26 @@ impl Fs {
         Ok(self.volume.transact(|tx| {
             let [inode] = take(tx, [ino])?;
             tx.attr_set(inode, namespace, &name, &value, mode)?;
+            tx.touch(inode, Touch::INODE, now);
+            Ok(())
+        })?)
+    }
+
+    /// The same for an attribute as it is stored: an ACL in the form of the disk.
+    ///
+    /// # Errors
+    /// As [`set_xattr`](Self::set_xattr).
+    pub fn set_stored_xattr(
+        &self,
+        ino: Ino,
+        namespace: Namespace,
+        name: &[u8],
+        value: &[u8],
+    ) -> Result<()> {
+        let now = self.clock.now();
+        Ok(self.volume.transact(|tx| {
+            let [inode] = take(tx, [ino])?;
+            tx.attr_set(inode, namespace, name, value, SetMode::Any)?;
             tx.touch(inode, Touch::INODE, now);
             Ok(())
         })?)

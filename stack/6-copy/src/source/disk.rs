@@ -89,6 +89,16 @@ impl Root {
     }
 }
 
+/// The directory that names `path`, and the name.
+pub(super) fn split(path: &Path) -> Result<(&Path, &[u8]), SourceError> {
+    let Some(name) = path.file_name() else {
+        let path = path.as_os_str().as_bytes().to_vec();
+        return Err(SourceError::Unfit { path, what: "not the name of a file".into() });
+    };
+    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
+    Ok((dir.unwrap_or(Path::new(".")), name.as_bytes()))
+}
+
 /// Device and inode number of the file `path`; `None` where there is none.
 pub(super) fn identity(path: &Path) -> Option<(u64, u64)> {
     std::fs::metadata(path).ok().map(|meta| (meta.dev(), meta.ino()))

@@ -101,6 +101,16 @@ impl Labels {
         Ok(())
     }
 
+    /// The label of what is at `path`, which begins with `/`, as it is stored; `None` where it keeps
+    /// what it has.
+    ///
+    /// # Errors
+    /// Where an expression that has to be tried is none.
+    pub fn label(&self, path: &[u8], kind: &Kind) -> Result<Option<&[u8]>, SourceError> {
+        let Some(kind) = letter(kind) else { return Ok(None) };
+        Ok(self.context(path, kind)?.map(|context| &*self.contexts[context]))
+    }
+
     /// A set of attributes as `id` has it, with the label.
     fn labelled(
         &self,

@@ -44,6 +44,8 @@ pub use tree::{Kind, Meta, Node, NodeId, Tree, Xattr};
 pub enum Source {
     /// A directory, with everything below it; mounts below are entered, symbolic links are not.
     Dir(PathBuf),
+    /// One name of a directory, be it a file, a link or a tree, as the only name of the root.
+    Name(PathBuf),
     /// A tar archive: plain, or compressed with gzip, zstd or xz.
     Tar(PathBuf),
     /// A tar archive on standard input.
@@ -179,7 +181,16 @@ pub fn read_tree(
             Source::Dir(path) => {
                 let number = draft.stores.next_dir()?;
                 let root = disk::Root::open(path)?;
-                walk::walk(&mut draft, &root, number, &exclude, &mut progress, on_progress)?;
+                let walk = walk::Start { root: &root, number, only: None, exclude: &exclude };
+                walk::walk(&mut draft, &walk, &mut progress, on_progress)?;
+                draft.stores.dirs.push(root);
+            }
+            Source::Name(path) => {
+                let number = draft.stores.next_dir()?;
+                let (dir, name) = disk::split(path)?;
+                let root = disk::Root::open(dir)?;
+                let walk = walk::Start { root: &root, number, only: Some(name), exclude: &exclude };
+                walk::walk(&mut draft, &walk, &mut progress, on_progress)?;
                 draft.stores.dirs.push(root);
             }
             Source::Tar(path) => {

@@ -105,7 +105,8 @@ impl Owners {
         }
     }
 
-    fn own(&self, path: &[u8], meta: &mut Meta) {
+    /// Gives what is at `path`, which begins with `/`, its owner.
+    pub fn own(&self, path: &[u8], meta: &mut Meta) {
         meta.uid = mapped(&self.users, meta.uid);
         meta.gid = mapped(&self.groups, meta.gid);
         for rule in self.paths.iter().filter(|rule| rule.pattern.is_match(path)) {

@@ -65,27 +65,33 @@ struct Shared<'d> {
     failed: Option<SourceError>,
 }
 
-struct Walk<'w> {
-    root: &'w Root,
+/// Where a walk begins, and where it does not go.
+pub(super) struct Start<'w> {
+    pub(super) root: &'w Root,
     /// Number of the root among the stores.
-    number: u16,
+    pub(super) number: u16,
+    /// Only this name of the root, and what is below it.
+    pub(super) only: Option<&'w [u8]>,
     /// Device and inode number of files to leave out.
-    exclude: &'w [(u64, u64)],
+    pub(super) exclude: &'w [(u64, u64)],
+}
+
+struct Walk<'w> {
+    start: &'w Start<'w>,
     on_progress: OnProgress<'w>,
     shared: Mutex<Shared<'w>>,
     more: Condvar,
 }
 
-/// Lays the directory `root`, the store's directory `number`, over the draft.
+/// Lays a directory over the draft.
 pub(super) fn walk(
     draft: &mut Draft,
-    root: &Root,
-    number: u16,
-    exclude: &[(u64, u64)],
+    start: &Start<'_>,
     progress: &mut Progress,
     on_progress: OnProgress<'_>,
 ) -> Result<(), SourceError> {
     let mut rooms = Rooms::new();
+    let root = start.root;
     let failed = |error| SourceError::io(&root.shown(b""), error);
     let top = root.open_at(b"", DIRECTORY).map_err(failed)?;
     let stat =
@@ -93,7 +99,14 @@ pub(super) fn walk(
     let (xattrs, perm) = rooms.xattrs(&root.shown(b""), stat.stx_mode)?;
     let xattrs = draft.keep_xattrs(b"", xattrs)?;
     draft.set(Draft::ROOT, meta(&stat, perm), xattrs);
-    let first = Task::List { path: Vec::new(), inode: Draft::ROOT };
+    let first = match start.only {
+        None => Task::List { path: Vec::new(), inode: Draft::ROOT },
+        Some(name) => {
+            let fd = root.open_at(b"", DIRECTORY).map_err(failed)?;
+            let dir = Arc::new(Dir { fd, path: Vec::new(), inode: Draft::ROOT });
+            Task::Look { dir, names: vec![name.into()] }
+        }
+    };
     let shared = Shared {
         draft,
         tasks: vec![first],
@@ -102,14 +115,7 @@ pub(super) fn walk(
         progress,
         failed: None,
     };
-    let walk = Walk {
-        root,
-        number,
-        exclude,
-        on_progress,
-        shared: Mutex::new(shared),
-        more: Condvar::new(),
-    };
+    let walk = Walk { start, on_progress, shared: Mutex::new(shared), more: Condvar::new() };
     let threads = thread::available_parallelism().map_or(1, |n| n.get().min(THREADS));
     thread::scope(|scope| {
         for _ in 1..threads {
@@ -167,8 +173,8 @@ impl<'w> Walk<'w> {
 
     /// The names in a directory; all but the first few are left as tasks of their own.
     fn list(&self, path: Vec<u8>, inode: InodeId) -> Result<(Arc<Dir>, Vec<Name>), SourceError> {
-        let failed = |error| SourceError::io(&self.root.shown(&path), error);
-        let fd = self.root.open_at(&path, DIRECTORY).map_err(failed)?;
+        let failed = |error| SourceError::io(&self.start.root.shown(&path), error);
+        let fd = self.start.root.open_at(&path, DIRECTORY).map_err(failed)?;
         let mut names: Vec<Name> = Vec::new();
         let mut room = Vec::with_capacity(XATTR_ROOM);
         let mut listing = RawDir::new(&fd, room.spare_capacity_mut());
@@ -190,11 +196,11 @@ impl<'w> Walk<'w> {
 
     /// Looks at one name; `None` where it is to be left out.
     fn look(&self, dir: &Dir, name: Name, rooms: &mut Rooms) -> Result<Option<Found>, SourceError> {
-        let shown = || self.root.shown(&below(&dir.path, &name));
+        let shown = || self.start.root.shown(&below(&dir.path, &name));
         let failed = |error| SourceError::io(&shown(), error);
         let flags = AtFlags::SYMLINK_NOFOLLOW;
         let stat = fs::statx(&dir.fd, &*name, flags, StatxFlags::BASIC_STATS).map_err(failed)?;
-        if self.exclude.contains(&identity(&stat)) {
+        if self.start.exclude.contains(&identity(&stat)) {
             return Ok(None);
         }
         let mut target = Vec::new();
@@ -230,7 +236,7 @@ impl<'w> Walk<'w> {
             let path = below(&dir.path, &name);
             let shown = |error: SourceError| match error {
                 SourceError::Unfit { what, .. } => {
-                    SourceError::Unfit { path: self.root.shown(&path), what }
+                    SourceError::Unfit { path: self.start.root.shown(&path), what }
                 }
                 error => error,
             };
@@ -268,7 +274,7 @@ impl<'w> Walk<'w> {
             _ => {
                 let size = stat.stx_size;
                 let sparse = stat.stx_blocks.saturating_mul(512) < size;
-                let place = Place::Disk { dir: self.number, sparse };
+                let place = Place::Disk { dir: self.start.number, sparse };
                 What::File { size, content: draft.keep_place(path, place)? }
             }
         })

@@ -3,6 +3,7 @@
 use std::io;
 
 use serde_json::json;
+use xfskit::Volume;
 use xfskit::vfs::{Error, Follow, ReadError};
 
 use super::open;
@@ -12,9 +13,8 @@ use crate::out::Out;
 use crate::show;
 
 /// `xfskit cat`
-pub(crate) fn run(args: &Cat, out: &Out) -> Outcome {
-    let volume = open::volume(&args.target, out)?;
-    let inode = open::resolve(&volume, &args.path, Follow::Yes)?;
+pub(crate) fn run(volume: &Volume, args: &Cat, out: &Out) -> Outcome {
+    let inode = open::resolve(volume, &args.path, Follow::Yes)?;
     if inode.core().is_dir() {
         let path = args.path.to_string_lossy().into_owned();
         return Err(Failure::no(Error::IsDirectory { path }.to_string())

@@ -41,8 +41,8 @@ impl Usage {
 }
 
 /// `xfskit df`
-pub(crate) fn run(args: &Df, out: &Out) -> Outcome {
-    let usage = Usage::of(&open::volume(&args.target, out)?);
+pub(crate) fn run(volume: &Volume, args: &Df, out: &Out) -> Outcome {
+    let usage = Usage::of(volume);
     let name = &args.target.name;
     let size = |bytes: u64| {
         if args.human { show::human(bytes) } else { (bytes / 1024).to_string() }

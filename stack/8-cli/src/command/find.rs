@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use globset::{GlobBuilder, GlobMatcher};
 use serde::Serialize;
+use xfskit::Volume;
 use xfskit::vfs::{Child, Error, FileType, Follow, Fs, Inode, Stat, Visitor, join};
 
 use super::open;
@@ -151,10 +152,9 @@ struct Line<'a> {
 }
 
 /// `xfskit find`
-pub(crate) fn run(args: &Find, out: &Out) -> Outcome {
+pub(crate) fn run(volume: &Volume, args: &Find, out: &Out) -> Outcome {
     let conditions = Conditions::parse(args)?;
-    let volume = open::volume(&args.target, out)?;
-    let start = open::resolve(&volume, &args.path, Follow::No)?;
+    let start = open::resolve(volume, &args.path, Follow::No)?;
     let path: Arc<[u8]> = args.path.as_bytes().into();
     let search = Search {
         fs: volume.fs(),

@@ -20,11 +20,10 @@ use crate::show;
 const BUFFER: usize = 1 << 20;
 
 /// `xfskit get`
-pub(crate) fn run(args: &Get, out: &Out) -> Outcome {
-    let volume = open::volume(&args.target, out)?;
+pub(crate) fn run(volume: &Volume, args: &Get, out: &Out) -> Outcome {
     let path = args.path.as_bytes();
     // `get IMAGE /link/ …` means what the link leads to; without the slash, the link.
-    let inode = open::resolve(&volume, &args.path, Follow::No)?;
+    let inode = open::resolve(volume, &args.path, Follow::No)?;
     let to_stdout = args.dest.as_os_str() == "-";
     if to_stdout && out.json() {
         return Err(Failure::cannot("an archive and JSON cannot share standard output")
@@ -44,10 +43,10 @@ pub(crate) fn run(args: &Get, out: &Out) -> Outcome {
         }
     };
     if to_stdout {
-        archive(&volume, path, inode, out.stream()?, &events)?;
+        archive(volume, path, inode, out.stream()?, &events)?;
     } else if args.tar {
         let file = File::create_new(&args.dest).map_err(|e| dest_failure(args, &e))?;
-        archive(&volume, path, inode, BufWriter::with_capacity(BUFFER, file), &events)?;
+        archive(volume, path, inode, BufWriter::with_capacity(BUFFER, file), &events)?;
     } else {
         let options = GetOptions { threads: args.threads };
         let report = copy::get(volume.fs(), path, inode, &args.dest, options, &events)

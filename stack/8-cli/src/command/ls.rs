@@ -45,12 +45,11 @@ struct Brief {
 }
 
 /// `xfskit ls`
-pub(crate) fn run(args: &Ls, out: &Out) -> Outcome {
-    let volume = open::volume(&args.target, out)?;
+pub(crate) fn run(volume: &Volume, args: &Ls, out: &Out) -> Outcome {
     let follow = if args.long || args.directory { Follow::No } else { Follow::Yes };
-    let inode = open::resolve(&volume, &args.path, follow)?;
+    let inode = open::resolve(volume, &args.path, follow)?;
     let path = args.path.as_bytes();
-    let listing = Listing { args, out, volume: &volume, now: show::now() };
+    let listing = Listing { args, out, volume, now: show::now() };
     if !inode.core().is_dir() || args.directory {
         let name = path.to_vec();
         let file_type = inode.core().file_type().unwrap_or(FileType::Unknown);

@@ -2,6 +2,7 @@
 
 mod bulkstat;
 mod cat;
+pub(crate) mod change;
 mod check;
 mod df;
 mod find;
@@ -18,29 +19,64 @@ mod targets;
 mod tree;
 mod xattr;
 
+use xfskit::Volume;
+
 use crate::exit::Outcome;
-use crate::grammar::Command;
+use crate::grammar::look::XattrCommand;
+use crate::grammar::{Command, Target};
 use crate::out::Out;
 
 /// Carries out one command.
-pub(crate) fn run(command: Command, out: &Out) -> Outcome {
+pub(crate) fn run(command: &Command, out: &Out) -> Outcome {
+    if let Some(target) = change::target(command) {
+        return change::run(target, command, out);
+    }
+    if let Some(target) = looked_at(command) {
+        return look(&open::volume(target, out)?, command, out);
+    }
     match command {
-        Command::Mkfs(args) => mkfs::run(&args, out),
-        Command::Info(args) => info::run(&args, out),
-        Command::Ls(args) => ls::run(&args, out),
-        Command::Tree(args) => tree::run(&args, out),
-        Command::Stat(args) => stat::run(&args, out),
-        Command::Cat(args) => cat::run(&args, out),
-        Command::Xattr(args) => xattr::run(&args, out),
-        Command::Find(args) => find::run(&args, out),
-        Command::Df(args) => df::run(&args, out),
-        Command::Get(args) => get::run(&args, out),
-        Command::Bulkstat(args) => bulkstat::run(&args, out),
-        Command::Check(args) => check::run(&args, out),
-        Command::Targets(args) => targets::run(&args, out),
-        Command::Completions(args) => manual::completions(&args, out),
-        Command::Man(args) => manual::man(&args),
-        Command::Inspect(args) => inspect::run(&args, out),
-        Command::Log(args) => log::run(&args, out),
+        Command::Mkfs(args) => mkfs::run(args, out),
+        Command::Info(args) => info::run(args, out),
+        Command::Bulkstat(args) => bulkstat::run(args, out),
+        Command::Check(args) => check::run(args, out),
+        Command::Targets(args) => targets::run(args, out),
+        Command::Completions(args) => manual::completions(args, out),
+        Command::Man(args) => manual::man(args),
+        Command::Inspect(args) => inspect::run(args, out),
+        Command::Log(args) => log::run(args, out),
+        _ => unreachable!("commands on a volume are carried out above"),
+    }
+}
+
+/// The volume whose files a command looks at; `None` for all other commands.
+fn looked_at(command: &Command) -> Option<&Target> {
+    Some(match command {
+        Command::Ls(args) => &args.target,
+        Command::Tree(args) => &args.target,
+        Command::Stat(args) => &args.target,
+        Command::Cat(args) => &args.target,
+        Command::Find(args) => &args.target,
+        Command::Df(args) => &args.target,
+        Command::Get(args) => &args.target,
+        Command::Xattr(args) => match &args.what {
+            XattrCommand::List { target, .. } | XattrCommand::Get { target, .. } => target,
+            XattrCommand::Set { .. } | XattrCommand::Rm { .. } => return None,
+        },
+        _ => return None,
+    })
+}
+
+/// Carries out a command that looks at the files of `volume`.
+fn look(volume: &Volume, command: &Command, out: &Out) -> Outcome {
+    match command {
+        Command::Ls(args) => ls::run(volume, args, out),
+        Command::Tree(args) => tree::run(volume, args, out),
+        Command::Stat(args) => stat::run(volume, args, out),
+        Command::Cat(args) => cat::run(volume, args, out),
+        Command::Xattr(args) => xattr::run(volume, args, out),
+        Command::Find(args) => find::run(volume, args, out),
+        Command::Df(args) => df::run(volume, args, out),
+        Command::Get(args) => get::run(volume, args, out),
+        _ => unreachable!("not a command that looks at files"),
     }
 }

@@ -87,6 +87,23 @@ pub(crate) fn volume(target: &grammar::Target, out: &Out) -> Result<Volume, Fail
     Ok(volume)
 }
 
+/// The volume that `target` names, to be changed: a dirty journal is replayed onto it.
+pub(crate) fn volume_for_writing(
+    target: &grammar::change::Target,
+    out: &Out,
+) -> Result<Volume, Failure> {
+    let options = OpenOptions { write: true, log: target.logdev.clone(), ..OpenOptions::default() };
+    let name = target.name.as_str();
+    let volume = options.open(name).map_err(|error| match error {
+        xfskit::Error::Target(error) => target_failure(name, &error),
+        xfskit::Error::Volume(error) => open_failure(name, &error),
+    })?;
+    if let Some(replay) = volume.fs().volume().replay().filter(|replay| !replay.clean) {
+        out.note(&format!("the journal was replayed ({} transactions)", replay.transactions));
+    }
+    Ok(volume)
+}
+
 /// Says what the journal held, where it was not clean.
 fn note_replay(volume: &Volume, out: &Out) {
     let Some(replay) = volume.fs().volume().replay().filter(|replay| !replay.clean) else {
@@ -122,7 +139,7 @@ pub(crate) fn open_failure(name: &str, error: &vfs::Error) -> Failure {
         vfs::Error::Core(core::Error::Journal(_)) => failure.hint(
             "--norecovery shows the volume without the journal; --logdev names an external one.",
         ),
-        vfs::Error::Core(core::Error::Unsupported(_)) => failure,
+        vfs::Error::Core(core::Error::Unsupported(_) | core::Error::ReadOnly) => failure,
         _ => failure.hint(format!(
             "`xfskit check {name}` judges the superblock; `xfskit targets {name}` looks for \
              partitions."
@@ -140,6 +157,9 @@ pub(crate) fn failure(error: &vfs::Error) -> Failure {
         }
         vfs::Error::NotFound { .. } => {
             Failure::no(text).hint("`xfskit ls TARGET DIRECTORY` shows what is there.")
+        }
+        vfs::Error::Core(core::Error::NoSpace(_)) => {
+            Failure::no(text).hint("`xfskit df TARGET` shows how full it is.")
         }
         _ if error.fault().is_some() => {
             Failure::no(text).hint("`xfskit check TARGET` reports all that is damaged.")

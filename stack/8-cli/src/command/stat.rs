@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt;
 
 use serde::Serialize;
+use xfskit::Volume;
 use xfskit::format::Fork;
 use xfskit::vfs::{FileType, Follow, Stat, Timestamp};
 
@@ -35,11 +36,10 @@ struct Piece {
 }
 
 /// `xfskit stat`
-pub(crate) fn run(args: &look::Stat, out: &Out) -> Outcome {
-    let volume = open::volume(&args.target, out)?;
+pub(crate) fn run(volume: &Volume, args: &look::Stat, out: &Out) -> Outcome {
     let fs = volume.fs();
     let follow = if args.follow { Follow::Yes } else { Follow::No };
-    let inode = open::resolve(&volume, &args.path, follow)?;
+    let inode = open::resolve(volume, &args.path, follow)?;
     let stat = fs.stat(&inode);
     let link = match stat.file_type {
         FileType::Symlink => Some(fs.read_link(&inode).map_err(|e| open::failure(&e))?),

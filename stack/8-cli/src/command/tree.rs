@@ -3,6 +3,7 @@
 use std::os::unix::ffi::OsStrExt;
 
 use serde_json::json;
+use xfskit::Volume;
 use xfskit::vfs::Follow;
 
 use super::open;
@@ -12,10 +13,9 @@ use crate::out::Out;
 use crate::show;
 
 /// `xfskit tree`
-pub(crate) fn run(args: &Tree, out: &Out) -> Outcome {
-    let volume = open::volume(&args.target, out)?;
+pub(crate) fn run(volume: &Volume, args: &Tree, out: &Out) -> Outcome {
     let fs = volume.fs();
-    let inode = open::resolve(&volume, &args.path, Follow::Yes)?;
+    let inode = open::resolve(volume, &args.path, Follow::Yes)?;
     let path = args.path.as_bytes();
     // For each level above: whether its directory was the last of its own.
     let mut closed: Vec<bool> = Vec::new();

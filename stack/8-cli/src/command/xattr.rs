@@ -1,8 +1,9 @@
-//! `xfskit xattr`: extended attributes.
+//! `xfskit xattr list`, `xfskit xattr get`: extended attributes.
 
 use std::os::unix::ffi::OsStrExt;
 
 use serde_json::json;
+use xfskit::Volume;
 use xfskit::vfs::{Follow, Xattr};
 
 use super::open;
@@ -11,17 +12,20 @@ use crate::grammar::look::{self, XattrCommand};
 use crate::out::Out;
 use crate::show;
 
-/// `xfskit xattr`
-pub(crate) fn run(args: &look::Xattr, out: &Out) -> Outcome {
-    let (XattrCommand::List { target, path } | XattrCommand::Get { target, path, .. }) = &args.what;
-    let volume = open::volume(target, out)?;
-    let inode = open::resolve(&volume, path, Follow::No)?;
+/// `xfskit xattr list`, `xfskit xattr get`
+pub(crate) fn run(volume: &Volume, args: &look::Xattr, out: &Out) -> Outcome {
+    let (XattrCommand::List { path, .. }
+    | XattrCommand::Get { path, .. }
+    | XattrCommand::Set { path, .. }
+    | XattrCommand::Rm { path, .. }) = &args.what;
+    let inode = open::resolve(volume, path, Follow::No)?;
     let (mut xattrs, errors) = volume.fs().xattrs(&inode);
     for error in &errors {
         out.fault(path.as_bytes(), error);
     }
     xattrs.sort_unstable_by(|a, b| a.name.cmp(&b.name));
     match &args.what {
+        XattrCommand::Set { .. } | XattrCommand::Rm { .. } => {}
         XattrCommand::List { .. } => xattrs.iter().try_for_each(|xattr| print(xattr, out))?,
         XattrCommand::Get { name, .. } => {
             let found = xattrs.iter().find(|xattr| xattr.name == name.as_bytes());

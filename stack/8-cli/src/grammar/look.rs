@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::Target;
+use super::{Target, change};
 
 /// Describe a volume: geometry, features, free space, journal
 #[derive(Debug, Args)]
@@ -119,14 +119,17 @@ pub(crate) struct Cat {
     pub length: Option<u64>,
 }
 
-/// Read extended attributes
+/// Read and change extended attributes
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Names carry their namespace: user., trusted., security., system.posix_acl_access.
+Names carry their namespace: user., trusted., security., system.posix_acl_access. A value begins
+with 0x for hexadecimal, with 0s for base64. `set` and `rm` change the volume.
 
 Examples:
   xfskit xattr list disk.img /etc/passwd
-  xfskit xattr get disk.img /etc/passwd security.selinux")]
+  xfskit xattr get disk.img /etc/passwd security.selinux
+  xfskit xattr set disk.img /srv/a user.origin 'from the old server'
+  xfskit xattr rm disk.img /srv/a user.origin")]
 pub(crate) struct Xattr {
     #[command(subcommand)]
     pub what: XattrCommand,
@@ -153,6 +156,37 @@ pub(crate) enum XattrCommand {
         /// The attribute, with its namespace
         #[arg(value_name = "NAME")]
         name: OsString,
+    },
+    /// Set one value
+    Set {
+        #[command(flatten)]
+        target: change::Target,
+        /// The file; a symbolic link is not followed
+        #[arg(value_name = "PATH")]
+        path: OsString,
+        /// The attribute, with its namespace
+        #[arg(value_name = "NAME")]
+        name: OsString,
+        /// The value: text, 0xHEX or 0sBASE64
+        #[arg(value_name = "VALUE")]
+        value: OsString,
+        /// It must not be there yet
+        #[arg(long)]
+        create: bool,
+        /// It must be there already
+        #[arg(long, conflicts_with = "create")]
+        replace: bool,
+    },
+    /// Remove attributes
+    Rm {
+        #[command(flatten)]
+        target: change::Target,
+        /// The file; a symbolic link is not followed
+        #[arg(value_name = "PATH")]
+        path: OsString,
+        /// The attributes, with their namespaces
+        #[arg(value_name = "NAME", required = true)]
+        names: Vec<OsString>,
     },
 }
 

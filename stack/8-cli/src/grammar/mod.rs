@@ -8,8 +8,10 @@
 //! | --- | --- |
 //! | [`make`] | `mkfs` |
 //! | [`look`] | `info`, `ls`, `tree`, `stat`, `cat`, `xattr`, `find`, `df`, `get`, `bulkstat`, `targets` |
+//! | [`change`] | `put`, `mkdir`, `rm`, `mv`, `ln`, `mknod`, `chmod`, `chown`, `touch`, `xattr set`, `xattr rm` |
 //! | [`judge`] | `check`, `inspect`, `log` |
 
+pub(crate) mod change;
 pub(crate) mod judge;
 pub(crate) mod look;
 pub(crate) mod make;
@@ -19,7 +21,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 const ABOUT: &str =
-    "Make, read, inspect and check XFS volumes, without the kernel and without root";
+    "Make, read, change, inspect and check XFS volumes, without the kernel and without root";
 
 const TEACH: &str = "\
 A TARGET names where the volume is:
@@ -36,9 +38,11 @@ Exit codes:
   0  done, and the answer is yes
   1  the answer is no: corrupt, not found, differs
   2  could not run: bad usage, the target cannot be opened, an I/O error
+  130  stopped by Ctrl-C; a changed volume is whole and closed
 
 With --json every line of standard output is one JSON object, faults and errors included.
-Nothing but mkfs ever writes to a target.
+Only mkfs and the commands that change a volume write to a target: put, mkdir, rm, mv, ln, mknod,
+chmod, chown, touch, xattr set, xattr rm. All others read it.
 
 Examples:
   xfskit mkfs --size 1G disk.img          make a volume in a new file
@@ -46,6 +50,8 @@ Examples:
   xfskit info --compat disk.img           which kernels and boot loaders can read it
   xfskit ls -l disk.img /etc              list a directory
   xfskit get disk.img / ./copy            copy everything out
+  xfskit put disk.img ./html /srv         copy a tree in
+  xfskit rm -r disk.img /var/cache        remove one
   xfskit check disk.img                   judge every structure";
 
 /// The command line.
@@ -101,6 +107,15 @@ pub(crate) enum Command {
     Find(look::Find),
     Df(look::Df),
     Get(look::Get),
+    Put(change::Put),
+    Mkdir(change::Mkdir),
+    Rm(change::Rm),
+    Mv(change::Mv),
+    Ln(change::Ln),
+    Mknod(change::Mknod),
+    Chmod(change::Chmod),
+    Chown(change::Chown),
+    Touch(change::Touch),
     Inspect(judge::Inspect),
     Log(judge::Log),
     Bulkstat(look::Bulkstat),

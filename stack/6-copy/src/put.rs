@@ -1,0 +1,362 @@
+//! A tree, or a stream, into a volume that is there.
+//!
+//! Directories that are there are filled. A file that is there is replaced once the new one is whole: it
+//! is made under another name, and takes over the old one's. A directory never takes the place of a
+//! file, nor a file that of a directory. A copy that ends early leaves whole files only.
+
+use std::io::{self, Read};
+use std::ops::ControlFlow;
+
+use serde::Serialize;
+use xfskit_units::Ino;
+use xfskit_vfs::{Error, FileType, Fs, NewNode, RenameMode, SetAttr, join};
+
+use crate::source::{Kind, Labels, Meta, NodeId, Owners, SourceError, Tree};
+
+/// Bytes written at once.
+const PIECE: usize = 1 << 20;
+
+/// Where a tree goes.
+#[derive(Clone, Copy, Debug)]
+pub struct Destination<'d> {
+    /// The directory that becomes the tree's root.
+    pub dir: Ino,
+    /// Its path in the volume.
+    pub path: &'d [u8],
+    /// Another name for the root's only child.
+    pub name: Option<&'d [u8]>,
+    /// The directory gets mode, owner, times and attributes of the tree's root.
+    pub dress_root: bool,
+}
+
+/// What differs from the tree.
+#[derive(Clone, Debug, Default)]
+pub struct PutOptions {
+    /// Owners, by path in the volume.
+    pub owners: Option<Owners>,
+    /// SELinux labels, by path in the volume.
+    pub labels: Option<Labels>,
+}
+
+/// What was copied.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Put {
+    /// Names, directories that were there among them.
+    pub names: u64,
+    /// Bytes of content.
+    pub bytes: u64,
+}
+
+/// Why a copy ended early. What was copied before stays.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PutError {
+    /// The source cannot be read.
+    #[error(transparent)]
+    Source(#[from] SourceError),
+    /// The stream cannot be read.
+    #[error("the stream: {0}")]
+    Stream(io::Error),
+    /// The volume refused.
+    #[error("{}: {error}", String::from_utf8_lossy(path))]
+    Volume {
+        /// Where in the volume.
+        path: Vec<u8>,
+        /// Why.
+        error: Error,
+    },
+    /// A directory is where something else should go, or the other way round.
+    #[error("{}: {}", String::from_utf8_lossy(path), if *is_dir {
+        "a directory is there, and what should go there is none"
+    } else {
+        "a file is there, and a directory should go there"
+    })]
+    Clash {
+        /// Where in the volume.
+        path: Vec<u8>,
+        /// A directory is there.
+        is_dir: bool,
+    },
+    /// The caller asked to stop.
+    #[error("stopped")]
+    Stopped,
+}
+
+/// Told what was copied so far, after each name and piece; may stop the copy.
+pub type OnPut<'a> = &'a dyn Fn(Put) -> ControlFlow<()>;
+
+/// Copies `tree` into the volume.
+///
+/// # Errors
+/// [`PutError`]; what was copied before it stays.
+pub fn put(
+    fs: &Fs,
+    tree: &Tree,
+    to: &Destination<'_>,
+    options: &PutOptions,
+    on_put: OnPut<'_>,
+) -> Result<Put, PutError> {
+    let inos = vec![None; tree.len()];
+    let mut copy = Copy { fs, tree, to, options, on_put, inos, done: Put::default() };
+    copy.inos[0] = Some(to.dir);
+    for id in tree.ids().skip(1) {
+        copy.name(id)?;
+        copy.done.names += 1;
+        copy.tell()?;
+    }
+    // Behind what is in them: that changes their times.
+    for id in tree.ids().rev() {
+        let is_dir = matches!(tree.node(id).kind, Kind::Dir { .. });
+        if let Some(ino) = copy.inos[id.index()].filter(|_| is_dir)
+            && (id != NodeId::ROOT || to.dress_root)
+        {
+            copy.dress(id, ino)?;
+        }
+    }
+    Ok(copy.done)
+}
+
+/// Copies what `stream` gives into the file `name` of directory `dir`, and answers its length in bytes. A
+/// file that is there is replaced; `new` says what the new one is like.
+///
+/// # Errors
+/// [`PutError`]; nothing has changed then.
+pub fn put_stream(
+    fs: &Fs,
+    (dir, name): (Ino, &[u8]),
+    stream: &mut dyn Read,
+    new: &NewNode,
+    on_put: OnPut<'_>,
+) -> Result<u64, PutError> {
+    let at = |error| PutError::Volume { path: name.to_vec(), error };
+    let there = entry(fs, dir, name).map_err(at)?;
+    if there.is_some_and(|(_, is_dir)| is_dir) {
+        return Err(PutError::Clash { path: name.to_vec(), is_dir: true });
+    }
+    let mut at_byte = 0;
+    replace(fs, (dir, name), there.is_some(), new, at, |ino| {
+        let handle = fs.open(ino).map_err(at)?;
+        let mut piece = vec![0; PIECE];
+        loop {
+            let len = match stream.read(&mut piece) {
+                Ok(0) => break,
+                Ok(len) => len,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => 0,
+                Err(error) => return Err(PutError::Stream(error)),
+            };
+            handle.write(at_byte, &piece[..len]).map_err(at)?;
+            at_byte += len as u64;
+            if on_put(Put { names: 0, bytes: at_byte }).is_break() {
+                return Err(PutError::Stopped);
+            }
+        }
+        handle.close().map_err(at)
+    })?;
+    Ok(at_byte)
+}
+
+/// Makes what `new` says under `name`, has it filled, and only then lets it take the place of what was
+/// there. On an error all is as it was.
+fn replace(
+    fs: &Fs,
+    (dir, name): (Ino, &[u8]),
+    is_there: bool,
+    new: &NewNode,
+    at: impl Fn(Error) -> PutError,
+    fill: impl FnOnce(Ino) -> Result<(), PutError>,
+) -> Result<Ino, PutError> {
+    let aside = format!(".xfskit.{}", std::process::id()).into_bytes();
+    let first = if is_there { &aside } else { name };
+    let ino = fs.make(dir, first, new).map_err(&at)?;
+    let filled = fill(ino).and_then(|()| match is_there {
+        true => fs.rename(dir, first, dir, name, RenameMode::Replace).map_err(&at),
+        false => Ok(()),
+    });
+    if let Err(error) = filled {
+        // Where the volume is beyond even that, the first error says why.
+        let _ = fs.unlink(dir, first);
+        return Err(error);
+    }
+    Ok(ino)
+}
+
+/// What `name` in `dir` names, and whether that is a directory.
+fn entry(fs: &Fs, dir: Ino, name: &[u8]) -> xfskit_vfs::Result<Option<(Ino, bool)>> {
+    let Some((ino, _)) = fs.volume().lookup(&fs.inode(dir)?, name)? else { return Ok(None) };
+    Ok(Some((ino, fs.inode(ino)?.core().is_dir())))
+}
+
+/// A copy under way.
+struct Copy<'c> {
+    fs: &'c Fs,
+    tree: &'c Tree,
+    to: &'c Destination<'c>,
+    options: &'c PutOptions,
+    on_put: OnPut<'c>,
+    /// What each node has become.
+    inos: Vec<Option<Ino>>,
+    done: Put,
+}
+
+impl Copy<'_> {
+    fn tell(&self) -> Result<(), PutError> {
+        match (self.on_put)(self.done) {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(()) => Err(PutError::Stopped),
+        }
+    }
+
+    /// The path of a node in the volume.
+    fn path(&self, id: NodeId) -> Vec<u8> {
+        let below = self.tree.path(id);
+        match self.to.name {
+            _ if below.is_empty() => self.to.path.to_vec(),
+            Some(name) => {
+                let first = below.iter().position(|&b| b == b'/').unwrap_or(below.len());
+                [&join(self.to.path, name), &below[first..]].concat()
+            }
+            None => join(self.to.path, &below),
+        }
+    }
+
+    fn at(&self, id: NodeId) -> impl Fn(Error) -> PutError + '_ {
+        move |error| PutError::Volume { path: self.path(id), error }
+    }
+
+    /// Copies what one name names.
+    fn name(&mut self, id: NodeId) -> Result<(), PutError> {
+        let node = self.tree.node(id);
+        let Some(dir) = self.inos[node.parent.index()] else { return Ok(()) };
+        let renamed = self.to.name.filter(|_| node.parent == NodeId::ROOT);
+        let name = renamed.unwrap_or_else(|| self.tree.name(id));
+        let there = entry(self.fs, dir, name).map_err(self.at(id))?;
+        let is_dir = matches!(node.kind, Kind::Dir { .. });
+        let ino = match there {
+            Some((_, was_dir)) if was_dir != is_dir => {
+                return Err(PutError::Clash { path: self.path(id), is_dir: was_dir });
+            }
+            Some((ino, true)) => ino,
+            _ => self.make(id, dir, name, there.map(|(ino, _)| ino))?,
+        };
+        self.inos[id.index()] = Some(ino);
+        Ok(())
+    }
+
+    /// Makes a node's inode, or gives the one it has a further name.
+    fn make(
+        &mut self,
+        id: NodeId,
+        dir: Ino,
+        name: &[u8],
+        there: Option<Ino>,
+    ) -> Result<Ino, PutError> {
+        let fs = self.fs;
+        if let Kind::HardLink(target) = self.tree.node(id).kind
+            && let Some(ino) = self.inos[target.index()]
+        {
+            if there == Some(ino) {
+                return Ok(ino);
+            }
+            if there.is_some() {
+                fs.unlink(dir, name).map_err(self.at(id))?;
+            }
+            fs.link(ino, dir, name).map_err(self.at(id))?;
+            return Ok(ino);
+        }
+        let new = self.new_node(id);
+        let is_dir = matches!(self.tree.node(id).kind, Kind::Dir { .. });
+        if is_dir {
+            return fs.make(dir, name, &new).map_err(self.at(id));
+        }
+        let mut bytes = self.done.bytes;
+        let made = replace(fs, (dir, name), there.is_some(), &new, self.at(id), |ino| {
+            bytes = self.fill(id, ino)?;
+            self.dress(id, ino)
+        })?;
+        self.done.bytes = bytes;
+        Ok(made)
+    }
+
+    /// What a node is made as.
+    fn new_node(&self, id: NodeId) -> NewNode {
+        let meta = self.meta(id);
+        let (file_type, rdev) = match self.tree.node(id).kind {
+            Kind::Dir { .. } => (FileType::Directory, None),
+            Kind::Symlink { .. } => (FileType::Symlink, None),
+            Kind::Char { major, minor } => (FileType::CharDevice, Some((major, minor))),
+            Kind::Block { major, minor } => (FileType::BlockDevice, Some((major, minor))),
+            Kind::Fifo => (FileType::Fifo, None),
+            Kind::Socket => (FileType::Socket, None),
+            Kind::File { .. } | Kind::HardLink(_) => (FileType::Regular, None),
+        };
+        let target = (file_type == FileType::Symlink).then(|| self.tree.target(id).to_vec());
+        let mode = file_type.mode() | meta.perm;
+        NewNode { mode, uid: meta.uid, gid: meta.gid, rdev, target }
+    }
+
+    /// Copies the content of a node, holes left out, and answers the bytes of all so far.
+    fn fill(&self, id: NodeId, ino: Ino) -> Result<u64, PutError> {
+        let mut done = self.done;
+        let Kind::File { size, .. } = self.tree.node(id).kind else { return Ok(done.bytes) };
+        if size == 0 {
+            return Ok(done.bytes);
+        }
+        let at = self.at(id);
+        let (content, segments) = (self.tree.open(id)?, self.tree.segments(id)?);
+        let handle = self.fs.open(ino).map_err(&at)?;
+        let mut piece = Vec::new();
+        for segment in &segments {
+            let mut offset = segment.offset;
+            while offset < segment.end() {
+                let len = usize::try_from(segment.end() - offset).unwrap_or(PIECE).min(PIECE);
+                piece.resize(len, 0);
+                content.read_at(offset, &mut piece)?;
+                handle.write(offset, &piece).map_err(&at)?;
+                offset += len as u64;
+                done.bytes += len as u64;
+                if (self.on_put)(done).is_break() {
+                    return Err(PutError::Stopped);
+                }
+            }
+        }
+        if segments.last().map_or(0, |segment| segment.end()) < size {
+            handle.truncate(size).map_err(&at)?;
+        }
+        handle.close().map_err(&at)?;
+        Ok(done.bytes)
+    }
+
+    /// Mode, owner and times that a node gets.
+    fn meta(&self, id: NodeId) -> Meta {
+        let mut meta = self.tree.node(id).meta;
+        if let Some(owners) = &self.options.owners {
+            owners.own(&self.path(id), &mut meta);
+        }
+        meta
+    }
+
+    /// Gives an inode all that belongs to its node beside content. Times come last.
+    fn dress(&self, id: NodeId, ino: Ino) -> Result<(), PutError> {
+        let (node, fs) = (self.tree.node(id), self.fs);
+        for xattr in self.tree.xattrs(id) {
+            fs.set_stored_xattr(ino, xattr.namespace, &xattr.name, &xattr.value)
+                .map_err(self.at(id))?;
+        }
+        if let Some(labels) = &self.options.labels
+            && let Some(label) = labels.label(&self.path(id), &node.kind)?
+        {
+            fs.set_xattr(ino, b"security.selinux", label, xfskit_vfs::SetMode::Any)
+                .map_err(self.at(id))?;
+        }
+        let meta = self.meta(id);
+        let set = SetAttr {
+            perm: Some(meta.perm),
+            uid: Some(meta.uid),
+            gid: Some(meta.gid),
+            atime: Some(meta.atime),
+            mtime: Some(meta.mtime),
+            ..SetAttr::default()
+        };
+        fs.set_attr(ino, &set).map_err(self.at(id))
+    }
+}

@@ -1,0 +1,154 @@
+//! Commands that change a volume: one open, one close, and between them changes that each happen as a
+//! whole or not at all.
+//!
+//! | module | commands |
+//! | --- | --- |
+//! | [`names`] | `mkdir`, `rm`, `mv`, `ln`, `mknod` |
+//! | [`attributes`] | `chmod`, `chown`, `touch`, `xattr set`, `xattr rm` |
+//! | [`put`] | `put` |
+//! | [`mode`], [`words`] | permissions, owners and times as words |
+
+mod attributes;
+pub(crate) mod mode;
+mod names;
+mod put;
+pub(crate) mod words;
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+
+use xfskit::vfs::{self, Follow, Fs};
+use xfskit::{Volume, core};
+
+use super::open;
+use crate::exit::{Failure, Outcome};
+use crate::grammar::Command;
+use crate::grammar::change::Target;
+use crate::grammar::look::XattrCommand;
+use crate::out::Out;
+use crate::stop::Stop;
+
+/// A volume that is being changed.
+pub(crate) struct Session<'s> {
+    pub volume: &'s Volume,
+    pub out: &'s Out,
+    pub stop: &'s Stop,
+}
+
+/// The volume that a command changes; `None` for commands that change none.
+pub(crate) fn target(command: &Command) -> Option<&Target> {
+    Some(match command {
+        Command::Mkdir(args) => &args.target,
+        Command::Rm(args) => &args.target,
+        Command::Mv(args) => &args.target,
+        Command::Ln(args) => &args.target,
+        Command::Mknod(args) => &args.target,
+        Command::Chmod(args) => &args.target,
+        Command::Chown(args) => &args.target,
+        Command::Touch(args) => &args.target,
+        Command::Put(args) => &args.target,
+        Command::Xattr(args) => match &args.what {
+            XattrCommand::Set { target, .. } | XattrCommand::Rm { target, .. } => target,
+            XattrCommand::List { .. } | XattrCommand::Get { .. } => return None,
+        },
+        _ => return None,
+    })
+}
+
+/// Carries out a command that changes the volume `target`, and closes it.
+pub(crate) fn run(target: &Target, command: &Command, out: &Out) -> Outcome {
+    in_session(target, out, |session| session.carry_out(command))
+}
+
+/// Opens the volume `target` for `work`, and closes it whatever comes of that.
+fn in_session(
+    target: &Target,
+    out: &Out,
+    work: impl FnOnce(&Session<'_>) -> Result<(), Failure>,
+) -> Outcome {
+    let stop = Stop::on_signals()?;
+    let volume = open::volume_for_writing(target, out)?;
+    let worked = work(&Session { volume: &volume, out, stop: &stop });
+    let closed = volume.close().map_err(|error| match &error {
+        xfskit::Error::Volume(error) => open::failure(error),
+        xfskit::Error::Target(error) => open::target_failure(&target.name, error),
+    });
+    worked.and(closed)?;
+    Ok(out.verdict())
+}
+
+impl Session<'_> {
+    /// Carries out a command that changes a volume.
+    pub(crate) fn carry_out(&self, command: &Command) -> Result<(), Failure> {
+        match command {
+            Command::Mkdir(args) => names::mkdir(self, args),
+            Command::Rm(args) => names::rm(self, args),
+            Command::Mv(args) => names::mv(self, args),
+            Command::Ln(args) => names::ln(self, args),
+            Command::Mknod(args) => names::mknod(self, args),
+            Command::Chmod(args) => attributes::chmod(self, args),
+            Command::Chown(args) => attributes::chown(self, args),
+            Command::Touch(args) => attributes::touch(self, args),
+            Command::Xattr(args) => attributes::xattr(self, &args.what),
+            Command::Put(args) => put::run(self, args),
+            _ => Ok(()),
+        }
+    }
+
+    fn fs(&self) -> &Fs {
+        self.volume.fs()
+    }
+
+    /// Does `work` on each of `paths`. What fails is reported, and the others are done.
+    fn each(
+        &self,
+        paths: &[OsString],
+        mut work: impl FnMut(&[u8]) -> Result<(), Stopped>,
+    ) -> Result<(), Failure> {
+        for path in paths {
+            self.stop.check()?;
+            match work(path.as_bytes()) {
+                Ok(()) => {}
+                Err(Stopped::Failed(error)) => self.out.fault(path.as_bytes(), &error),
+                Err(Stopped::Ended(failure)) => return Err(failure),
+            }
+        }
+        Ok(())
+    }
+
+    /// True where `path` names a directory, perhaps through a symbolic link.
+    fn is_dir(&self, path: &[u8]) -> bool {
+        self.fs().resolve(path, Follow::Yes).is_ok_and(|inode| inode.core().is_dir())
+    }
+}
+
+/// Why work on one path ended.
+enum Stopped {
+    /// The path, or the volume: others may do better.
+    Failed(vfs::Error),
+    /// The whole command is over.
+    Ended(Failure),
+}
+
+impl From<vfs::Error> for Stopped {
+    fn from(error: vfs::Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl From<core::Error> for Stopped {
+    fn from(error: core::Error) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+impl From<Failure> for Stopped {
+    fn from(failure: Failure) -> Self {
+        Self::Ended(failure)
+    }
+}
+
+/// The last name of a path.
+fn last_name(path: &[u8]) -> &[u8] {
+    path.split(|&b| b == b'/').rfind(|name| !name.is_empty()).unwrap_or_default()
+}

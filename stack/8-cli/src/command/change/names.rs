@@ -1,0 +1,174 @@
+//! `mkdir`, `rm`, `mv`, `ln`, `mknod`: names made, moved and removed.
+
+use std::os::unix::ffi::OsStrExt;
+
+use xfskit::core::Error as Core;
+use xfskit::vfs::{self, Error, FileType, Follow, Ino, NewNode, RenameMode, join};
+
+use super::{Session, Stopped, last_name};
+use crate::exit::Failure;
+use crate::grammar::change::{Ln, Mkdir, Mknod, Mv, NodeKind, Rm};
+use crate::show;
+
+/// `xfskit mkdir`
+pub(super) fn mkdir(session: &Session<'_>, args: &Mkdir) -> Result<(), Failure> {
+    let (uid, gid) = (args.owner.uid, args.owner.gid);
+    let new = NewNode::directory(args.mode.of_new(true)).owner(uid, gid);
+    let between = NewNode::directory(0o755).owner(uid, gid);
+    session.each(&args.paths, |path| {
+        if args.parents {
+            make_missing(session, path, &between)?;
+            if session.is_dir(path) {
+                return Ok(());
+            }
+        }
+        make(session, path, &new)?;
+        Ok(())
+    })
+}
+
+/// Makes the directories on the way to the last name of `path`.
+fn make_missing(session: &Session<'_>, path: &[u8], new: &NewNode) -> vfs::Result<()> {
+    for (end, _) in path.iter().enumerate().filter(|&(end, &b)| b == b'/' && end > 0) {
+        let (way, rest) = path.split_at(end);
+        if rest.iter().all(|&b| b == b'/') {
+            break;
+        }
+        if !session.is_dir(way) {
+            make(session, way, new)?;
+        }
+    }
+    Ok(())
+}
+
+fn make(session: &Session<'_>, path: &[u8], new: &NewNode) -> vfs::Result<Ino> {
+    let (dir, name) = session.fs().resolve_parent(path)?;
+    session.fs().make(dir, &name, new)
+}
+
+/// `xfskit mknod`
+pub(super) fn mknod(session: &Session<'_>, args: &Mknod) -> Result<(), Failure> {
+    let is_device = matches!(args.kind, NodeKind::Block | NodeKind::Character);
+    let rdev = args.major.zip(args.minor);
+    if is_device != rdev.is_some() {
+        return Err(Failure::cannot(if is_device {
+            "a device needs its major and minor number"
+        } else {
+            "only a device has a major and a minor number"
+        })
+        .hint("Write for example: xfskit mknod TARGET /dev/null c 1 3"));
+    }
+    let file_type = match args.kind {
+        NodeKind::Block => FileType::BlockDevice,
+        NodeKind::Character => FileType::CharDevice,
+        NodeKind::Pipe => FileType::Fifo,
+        NodeKind::Socket => FileType::Socket,
+    };
+    let mode = file_type.mode() | args.mode.of_new(false);
+    let new = NewNode { mode, rdev, ..NewNode::default() }.owner(args.owner.uid, args.owner.gid);
+    session.each(std::slice::from_ref(&args.path), |path| {
+        make(session, path, &new)?;
+        Ok(())
+    })
+}
+
+/// `xfskit ln`
+pub(super) fn ln(session: &Session<'_>, args: &Ln) -> Result<(), Failure> {
+    let fs = session.fs();
+    let old = args.old.as_bytes();
+    session.each(std::slice::from_ref(&args.new), |new| {
+        let new = if session.is_dir(new) { join(new, last_name(old)) } else { new.to_vec() };
+        if args.symbolic {
+            make(session, &new, &NewNode::symlink(old).owner(args.owner.uid, args.owner.gid))?;
+            return Ok(());
+        }
+        let ino = fs.resolve(old, Follow::No)?.ino();
+        let (dir, name) = fs.resolve_parent(&new)?;
+        Ok(fs.link(ino, dir, &name)?)
+    })
+}
+
+/// `xfskit mv`
+pub(super) fn mv(session: &Session<'_>, args: &Mv) -> Result<(), Failure> {
+    let fs = session.fs();
+    let Some((to, from)) = args.paths.split_last() else { return Ok(()) };
+    let to = to.as_bytes();
+    let into = !args.exchange && session.is_dir(to);
+    if from.len() > 1 && !into {
+        return Err(Failure::no(format!("{}: not a directory", show::name(to)))
+            .hint("Several names can only be moved into a directory."));
+    }
+    let mode = match (args.exchange, args.no_replace) {
+        (true, _) => RenameMode::Exchange,
+        (_, true) => RenameMode::NoReplace,
+        _ => RenameMode::Replace,
+    };
+    session.each(from, |from| {
+        let to = if into { join(to, last_name(from)) } else { to.to_vec() };
+        let (from_dir, from_name) = fs.resolve_parent(from)?;
+        let (to_dir, to_name) = fs.resolve_parent(&to)?;
+        Ok(fs.rename(from_dir, &from_name, to_dir, &to_name, mode)?)
+    })
+}
+
+/// `xfskit rm`
+pub(super) fn rm(session: &Session<'_>, args: &Rm) -> Result<(), Failure> {
+    let fs = session.fs();
+    session.each(&args.paths, |path| {
+        let found = fs.resolve_parent(path).and_then(|(dir, name)| {
+            let inode = fs.resolve(path, Follow::No)?;
+            Ok((dir, name, inode))
+        });
+        let (dir, name, inode) = match found {
+            Err(Error::NotFound { .. }) if args.force => return Ok(()),
+            found => found?,
+        };
+        if !inode.core().is_dir() {
+            return Ok(fs.unlink(dir, &name)?);
+        }
+        if !args.recursive {
+            return Err(Error::IsDirectory { path: show::name(path) }.into());
+        }
+        remove_tree(session, Doomed { dir, name, ino: inode.ino(), is_empty: false })
+    })
+}
+
+/// A directory that is to go.
+struct Doomed {
+    /// The directory that names it.
+    dir: Ino,
+    name: Vec<u8>,
+    ino: Ino,
+    /// What was in it is gone.
+    is_empty: bool,
+}
+
+/// Removes a directory and all below it, the deepest first.
+fn remove_tree(session: &Session<'_>, top: Doomed) -> Result<(), Stopped> {
+    let fs = session.fs();
+    let mut waiting = vec![top];
+    while let Some(doomed) = waiting.pop() {
+        if doomed.is_empty {
+            fs.rmdir(doomed.dir, &doomed.name)?;
+            continue;
+        }
+        let dir = doomed.ino;
+        let listing = fs.read_dir(&fs.inode(dir)?);
+        if let Some(error) = listing.errors.into_iter().next() {
+            return Err(error.into());
+        }
+        waiting.push(Doomed { is_empty: true, ..doomed });
+        for entry in listing.entries {
+            session.stop.check()?;
+            match fs.unlink(dir, &entry.name) {
+                // Not every volume says in the entry what it names.
+                Err(Error::Core(Core::NotFile(_))) => {
+                    let (name, ino) = (entry.name, entry.ino);
+                    waiting.push(Doomed { dir, name, ino, is_empty: false });
+                }
+                other => other?,
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,187 @@
+//! `xfskit put`: files, trees and archives into a volume.
+
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use xfskit::copy::put::{Put as Done, put_stream};
+use xfskit::copy::source::{self, Labels, Owners, Source, SourceError, SourceOptions};
+use xfskit::copy::{self, Destination, PutError, PutOptions};
+use xfskit::target::{Base, Target};
+use xfskit::vfs::{self, Follow, Ino, NewNode};
+
+use super::{Session, last_name};
+use crate::command::open;
+use crate::exit::Failure;
+use crate::grammar::change::Put;
+use crate::progress::Progress;
+use crate::show;
+
+/// `xfskit put`
+pub(super) fn run(session: &Session<'_>, args: &Put) -> Result<(), Failure> {
+    let Some((dest, sources)) = args.paths.split_last() else { return Ok(()) };
+    let dest = dest.as_os_str().as_bytes();
+    let options = options(args)?;
+    if sources.len() > 1 && !session.is_dir(dest) {
+        return Err(Failure::no(format!("{}: not a directory", show::name(dest)))
+            .hint("Several sources can only go into a directory."));
+    }
+    let progress = Progress::new(session.out, "put", "names");
+    let mut all = Done::default();
+    for source in sources {
+        session.stop.check()?;
+        let done = one(session, args, source, dest, &options, &progress)?;
+        all.names += done.names;
+        all.bytes += done.bytes;
+    }
+    progress.finish();
+    if session.out.json() {
+        session.out.object(&all)?;
+    }
+    Ok(())
+}
+
+/// Owners and labels, from the options.
+fn options(args: &Put) -> Result<PutOptions, Failure> {
+    let bad = |path: &Path, error: &dyn std::fmt::Display| {
+        Failure::cannot(format!("{}: {error}", path.display()))
+    };
+    let read = |path: &PathBuf| fs::read(path).map_err(|e| bad(path, &e));
+    let mut options = PutOptions::default();
+    if let Some(owner) = args.owner {
+        options.owners = Some(Owners::all(owner.uid, owner.gid));
+    }
+    if let Some(path) = &args.owner_map {
+        options.owners = Some(Owners::parse(&read(path)?).map_err(|e| bad(path, &e))?);
+    }
+    if let Some(path) = &args.selinux_contexts {
+        options.labels = Some(Labels::parse(&read(path)?).map_err(|e| bad(path, &e))?);
+    }
+    Ok(options)
+}
+
+/// Copies one source.
+fn one(
+    session: &Session<'_>,
+    args: &Put,
+    source: &Path,
+    dest: &[u8],
+    options: &PutOptions,
+    progress: &Progress,
+) -> Result<Done, Failure> {
+    let is_stdin = source.as_os_str() == "-";
+    if is_stdin && !args.tar {
+        return stdin(session, args, dest, progress);
+    }
+    let layer = match (args.tar, is_stdin, names_inside(source)) {
+        (true, true, _) => Source::Stdin,
+        (true, false, _) => Source::Tar(source.to_path_buf()),
+        (false, _, true) => Source::Dir(source.to_path_buf()),
+        (false, _, false) => Source::Name(source.to_path_buf()),
+    };
+    let is_inside = !matches!(layer, Source::Name(_));
+    let dress_root = matches!(layer, Source::Dir(_));
+    let tree = {
+        let told = |done: source::Progress| {
+            progress.set(done.names, 0);
+            session.stop.flow()
+        };
+        let options = SourceOptions {
+            whiteouts: args.whiteouts,
+            exclude: image(args).into_iter().collect(),
+            ..SourceOptions::default()
+        };
+        source::read_tree(&[layer], &options, &told).map_err(|e| failure(PutError::Source(e)))?
+    };
+    let (dir, path, name) = if session.is_dir(dest) {
+        (ino(session, dest)?, dest.to_vec(), None)
+    } else if is_inside {
+        let (parent, name) = parent(session, dest)?;
+        let new = NewNode::directory(0o755);
+        let dir = session.fs().make(parent, &name, &new).map_err(|e| open::failure(&e))?;
+        (dir, dest.to_vec(), None)
+    } else {
+        let (dir, name) = parent(session, dest)?;
+        (dir, above(dest).to_vec(), Some(name))
+    };
+    let to = Destination { dir, path: &path, name: name.as_deref(), dress_root };
+    let total = tree.len() as u64;
+    let told = |done: Done| {
+        progress.set(done.names, total);
+        session.stop.flow()
+    };
+    copy::put(session.fs(), &tree, &to, options, &told).map_err(failure)
+}
+
+/// Copies standard input into the file `dest`. One that is there keeps mode and owner.
+fn stdin(
+    session: &Session<'_>,
+    args: &Put,
+    dest: &[u8],
+    progress: &Progress,
+) -> Result<Done, Failure> {
+    let fs = session.fs();
+    let (dir, name) = parent(session, dest)?;
+    let mut new = NewNode::file(0o644);
+    match fs.resolve(dest, Follow::No) {
+        Ok(inode) if inode.core().file_type() == Some(vfs::FileType::Regular) => {
+            let core = inode.core();
+            new = NewNode { mode: core.mode(), ..new }.owner(core.uid(), core.gid());
+        }
+        Ok(_) | Err(vfs::Error::NotFound { .. }) => {}
+        Err(error) => return Err(open::failure(&error)),
+    }
+    if let Some(owner) = args.owner {
+        new = new.owner(owner.uid, owner.gid);
+    }
+    let told = |_: Done| session.stop.flow();
+    let mut stream = std::io::stdin().lock();
+    let bytes = put_stream(fs, (dir, &name), &mut stream, &new, &told).map_err(failure)?;
+    progress.add(1);
+    Ok(Done { names: 1, bytes })
+}
+
+/// True for `DIR/.` and the like: what is in the directory is meant, not its name.
+fn names_inside(source: &Path) -> bool {
+    let path = source.as_os_str().as_bytes();
+    let last = path.rsplit(|&b| b == b'/').next().unwrap_or_default();
+    matches!(last, b"." | b"..") || path.iter().all(|&b| b == b'/')
+}
+
+/// The file of the volume itself, which is no part of any tree.
+fn image(args: &Put) -> Option<PathBuf> {
+    match Target::parse(&args.target.name).ok()?.base {
+        Base::File(path) => Some(path),
+        _ => None,
+    }
+}
+
+/// The path of the directory that `path` is in.
+fn above(path: &[u8]) -> &[u8] {
+    let trimmed = path.len() - path.iter().rev().take_while(|&&b| b == b'/').count();
+    &path[..trimmed - last_name(path).len()]
+}
+
+fn ino(session: &Session<'_>, path: &[u8]) -> Result<Ino, Failure> {
+    let inode = session.fs().resolve(path, Follow::Yes).map_err(|e| open::failure(&e))?;
+    Ok(inode.ino())
+}
+
+fn parent(session: &Session<'_>, path: &[u8]) -> Result<(Ino, Vec<u8>), Failure> {
+    session.fs().resolve_parent(path).map_err(|e| open::failure(&e))
+}
+
+/// Why a copy ended early, and what to do.
+fn failure(error: PutError) -> Failure {
+    match error {
+        PutError::Stopped | PutError::Source(SourceError::Stopped) => Failure::stopped(),
+        PutError::Volume { path, error } => {
+            let failure = open::failure(&error);
+            Failure { message: format!("{}: {}", show::name(&path), failure.message), ..failure }
+        }
+        PutError::Clash { .. } => {
+            Failure::no(error.to_string()).hint("Remove it first, or give another name.")
+        }
+        error => Failure::cannot(error.to_string()),
+    }
+}

@@ -1,0 +1,39 @@
+//! Ctrl-C: what is being done is finished, and nothing else begun.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use crate::exit::Failure;
+
+/// Set when the user wants to stop.
+#[derive(Debug)]
+pub(crate) struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    /// From now on SIGINT and SIGTERM ask to stop. A second one ends the program at once.
+    pub(crate) fn on_signals() -> Result<Self, Failure> {
+        let asked = Arc::new(AtomicBool::new(false));
+        for signal in [SIGINT, SIGTERM] {
+            signal_hook::flag::register_conditional_default(signal, Arc::clone(&asked))
+                .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&asked)))
+                .map_err(|e| Failure::cannot(format!("signals: {e}")))?;
+        }
+        Ok(Self(asked))
+    }
+
+    /// Fails where the user wants to stop.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        if !self.0.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        Err(Failure::stopped())
+    }
+
+    /// The same for what is told of progress.
+    pub(crate) fn flow(&self) -> ControlFlow<()> {
+        if self.check().is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    }
+}
