@@ -214,7 +214,7 @@ impl<'w> Walk<'w> {
             }
             _ => {}
         }
-        let (xattrs, perm) = rooms.xattrs_at(self.root, dir, &name, stat.stx_mode)?;
+        let (xattrs, perm) = rooms.xattrs_at(self.start.root, dir, &name, stat.stx_mode)?;
         Ok(Some(Found { name, stat, target: target.into(), xattrs, perm }))
     }
 

@@ -3,7 +3,6 @@
 use serde::Serialize;
 use xfskit::Volume;
 
-use super::open;
 use crate::exit::Outcome;
 use crate::grammar::look::Df;
 use crate::out::Out;

@@ -1,0 +1,299 @@
+//! The commands that change a volume: each done well and refused, and the volume judged afterwards.
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::PathBuf;
+use std::process::Command;
+
+use common::{Bench, expect, json, shown};
+use serde_json::Value;
+
+/// A volume that is judged at the end.
+struct Made {
+    bench: Bench,
+    path: PathBuf,
+    image: String,
+}
+
+impl Made {
+    fn new() -> Self {
+        let bench = Bench::new();
+        let path = bench.path("v.img");
+        let image = shown(&path);
+        expect(0, &["mkfs", "-q", "--size", "300M", &image]);
+        Self { bench, path, image }
+    }
+
+    /// Runs the words of `line`, the image in the place of `@`, and `more` behind them.
+    fn run_with(&self, code: i32, line: &str, more: &[&str]) -> common::Run {
+        let words =
+            line.split_whitespace().map(|word| if word == "@" { &self.image } else { word });
+        let args: Vec<&str> = words.chain(more.iter().copied()).collect();
+        expect(code, &args)
+    }
+
+    fn run(&self, code: i32, line: &str) -> common::Run {
+        self.run_with(code, line, &[])
+    }
+
+    fn stat(&self, path: &str) -> Value {
+        json(&["stat", "--json", &self.image, path]).remove(0)
+    }
+
+    fn ls(&self, path: &str) -> String {
+        expect(0, &["ls", &self.image, path]).stdout.replace('\n', " ").trim_end().to_owned()
+    }
+
+    fn cat(&self, path: &str) -> String {
+        expect(0, &["cat", &self.image, path]).stdout
+    }
+}
+
+impl Drop for Made {
+    /// `check` and `xfs_repair -n` have nothing to say.
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            return;
+        }
+        let run = expect(0, &["check", "-q", &self.image]);
+        assert_eq!(run.stdout, "");
+        match Command::new("xfs_repair").arg("-n").arg(&self.path).output() {
+            Ok(output) => assert!(
+                output.status.success(),
+                "xfs_repair: {}",
+                String::from_utf8_lossy(&output.stderr)
+            ),
+            Err(_) => eprintln!("skipped: xfs_repair is not installed"),
+        }
+    }
+}
+
+fn mode_of(stat: &Value) -> u64 {
+    stat["mode"].as_u64().unwrap() & 0o7777
+}
+
+#[test]
+fn mkdir_makes_directories_and_those_on_the_way() {
+    let v = Made::new();
+    v.run(0, "mkdir -m 1777 --owner 7:8 @ /tmp");
+    v.run(0, "mkdir -p @ /a/b/c /a/b");
+    assert_eq!(
+        (v.ls("/").as_str(), v.ls("/a").as_str(), v.ls("/a/b").as_str()),
+        ("a tmp", "b", "c")
+    );
+    let tmp = v.stat("/tmp");
+    assert_eq!((mode_of(&tmp), &tmp["uid"], &tmp["gid"]), (0o1777, &7.into(), &8.into()));
+    // One that cannot be made does not keep back the others.
+    let run = v.run(1, "mkdir @ /tmp /none/x relative /last");
+    assert_eq!(run.stderr.lines().count(), 3, "{}", run.stderr);
+    assert_eq!(v.ls("/"), "a last tmp");
+    v.run(2, "mkdir -m rwx @ /y");
+    v.run(1, &format!("mkdir @ /{}", "n".repeat(256)));
+}
+
+#[test]
+fn rm_removes_files_and_trees() {
+    let v = Made::new();
+    v.run(0, "mkdir -p @ /a/b/c /a/d /e");
+    v.run(0, "touch @ /a/f /a/b/g /h");
+    assert!(v.run(1, "rm @ /a").stderr.contains("is a directory"));
+    v.run(1, "rm @ /none");
+    v.run(0, "rm -f @ /none /h");
+    v.run(0, "rm -r @ /a");
+    assert_eq!(v.ls("/"), "e");
+    v.run(1, "rm -r @ /");
+}
+
+#[test]
+fn mv_renames_replaces_exchanges_and_moves_into_directories() {
+    let v = Made::new();
+    v.run(0, "mkdir -p @ /d /e/sub");
+    v.run(0, "touch @ /a /b /c");
+    let (a, b) = (v.stat("/a")["ino"].clone(), v.stat("/b")["ino"].clone());
+    v.run(0, "mv --exchange @ /a /b");
+    assert_eq!((&v.stat("/a")["ino"], &v.stat("/b")["ino"]), (&b, &a));
+    v.run(1, "mv --no-replace @ /a /b");
+    v.run(0, "mv @ /a /b");
+    assert_eq!(v.stat("/b")["ino"], b);
+    v.run(0, "mv @ /b /c /e /d");
+    assert_eq!((v.ls("/").as_str(), v.ls("/d").as_str()), ("d", "b c e"));
+    assert!(v.run(1, "mv @ /d /d/e/sub").stderr.contains("below itself"));
+    v.run(1, "mv @ /d/b /d/c /nowhere");
+    v.run(1, "mv @ /none /x");
+    v.run(2, "mv @ /d");
+}
+
+#[test]
+fn ln_and_mknod_make_what_they_say() {
+    let v = Made::new();
+    v.run(0, "touch @ /file");
+    v.run(0, "ln @ /file /second");
+    assert_eq!(v.stat("/second")["nlink"], 2);
+    v.run(0, "ln -s --owner 5:6 @ ../far/away /link");
+    let link = v.stat("/link");
+    assert_eq!((&link["target"], &link["uid"]), (&"../far/away".into(), &5.into()));
+    v.run(0, "mknod -m 0660 @ /null c 1 3");
+    v.run(0, "mknod @ /sda b 8 0");
+    v.run(0, "mknod @ /pipe p");
+    let null = v.stat("/null");
+    assert_eq!((null["rdev"].clone(), mode_of(&null)), (serde_json::json!([1, 3]), 0o660));
+    v.run(1, "ln @ /file /null");
+    v.run(1, "ln @ / /root");
+    v.run(2, "mknod @ /x c");
+    v.run(2, "mknod @ /x p 1 2");
+    v.run(1, "mknod @ /x c 99999 0");
+    assert_eq!(v.ls("/"), "file link null pipe sda second");
+}
+
+#[test]
+fn chmod_chown_and_touch_set_what_belongs_to_a_file() {
+    let v = Made::new();
+    v.run(0, "mkdir @ /d");
+    v.run(0, "touch -d 2001-02-03T04:05:06.000000007Z @ /d/f");
+    let f = v.stat("/d/f");
+    assert_eq!((&f["mtime"]["sec"], &f["mtime"]["nsec"]), (&981_173_106.into(), &7.into()));
+    v.run(0, "touch -c @ /none");
+    v.run(0, "touch -a -d @1 @ /d/f");
+    assert_eq!(
+        (&v.stat("/d/f")["atime"]["sec"], &v.stat("/d/f")["mtime"]["sec"]),
+        (&1.into(), &981_173_106.into())
+    );
+    v.run(0, "chmod 4755 @ /d/f");
+    v.run(0, "chmod -R u+w,go-rx @ /d");
+    assert_eq!((mode_of(&v.stat("/d")), mode_of(&v.stat("/d/f"))), (0o700, 0o4700));
+    v.run(0, "chown -R 12:34 @ /d");
+    let f = v.stat("/d/f");
+    assert_eq!((mode_of(&f), &f["uid"], &f["gid"]), (0o700, &12.into(), &34.into()));
+    v.run(0, "chown :5 @ /d/f");
+    assert_eq!((&v.stat("/d/f")["uid"], &v.stat("/d/f")["gid"]), (&12.into(), &5.into()));
+    v.run(1, "chmod 0644 @ /none");
+    v.run(2, "chmod u+q @ /d");
+    v.run(1, "chown 1 @ /none");
+    v.run(2, "chown jane @ /d");
+    v.run(2, "touch -d soon @ /d");
+    v.run(1, "touch @ /no/where");
+}
+
+#[test]
+fn xattr_sets_and_removes() {
+    let v = Made::new();
+    v.run(0, "touch @ /f");
+    v.run_with(0, "xattr set @ /f user.note", &["two words"]);
+    v.run(0, "xattr set --create @ /f trusted.bytes 0x00ff");
+    v.run_with(0, "xattr set @ /f user.big", &[&"x".repeat(5000)]);
+    assert_eq!(expect(0, &["xattr", "get", &v.image, "/f", "user.note"]).stdout, "two words");
+    assert_eq!(expect(0, &["xattr", "get", &v.image, "/f", "trusted.bytes"]).bytes, [0, 255]);
+    v.run(1, "xattr set --create @ /f user.note again");
+    v.run(1, "xattr set --replace @ /f user.other x");
+    v.run(1, "xattr set @ /f nonsense x");
+    v.run(2, "xattr set @ /f user.x 0xz");
+    v.run(0, "xattr rm @ /f user.note user.big");
+    assert!(v.run(1, "xattr rm @ /f user.note").stderr.contains("no attribute user.note"));
+    assert_eq!(expect(0, &["xattr", "list", &v.image, "/f"]).stdout, "trusted.bytes=0sAP8=\n");
+}
+
+#[test]
+fn put_copies_files_trees_and_streams() {
+    let v = Made::new();
+    let dir = v.bench.path("tree");
+    fs::create_dir_all(dir.join("sub/empty")).unwrap();
+    fs::write(dir.join("hello"), "hello\n").unwrap();
+    fs::set_permissions(dir.join("hello"), fs::Permissions::from_mode(0o640)).unwrap();
+    fs::hard_link(dir.join("hello"), dir.join("sub/again")).unwrap();
+    symlink("../hello", dir.join("sub/link")).unwrap();
+    let sparse = fs::File::create(dir.join("sparse")).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&sparse, b"end", 10 << 20).unwrap();
+    sparse.set_len(20 << 20).unwrap();
+    let tree = shown(&dir);
+
+    v.run(0, "mkdir @ /srv");
+    v.run(0, &format!("put @ {tree} /srv"));
+    v.run(0, &format!("put @ {tree} /copy"));
+    v.run(0, &format!("put @ {tree}/. /"));
+    for at in ["/srv/tree", "/copy", ""] {
+        assert_eq!(v.cat(&format!("{at}/hello")), "hello\n");
+        let hello = v.stat(&format!("{at}/hello"));
+        assert_eq!((mode_of(&hello), &hello["nlink"]), (0o640, &2.into()));
+        let mtime = fs::metadata(dir.join("hello")).unwrap().mtime();
+        assert_eq!(hello["mtime"]["sec"], mtime);
+        assert_eq!(v.stat(&format!("{at}/sub/link"))["target"], "../hello");
+        let sparse = v.stat(&format!("{at}/sparse"));
+        assert_eq!(sparse["size"], 20 << 20);
+        assert!(sparse["blocks"].as_u64().unwrap() < 64, "{sparse}");
+        assert_eq!(v.ls(&format!("{at}/sub")), "again empty link");
+    }
+    // The same again replaces, and under another name.
+    v.run(0, &format!("put --owner 3:4 @ {tree}/hello {tree}/sparse /srv"));
+    v.run(0, &format!("put --owner 3:4 @ {tree}/hello /srv/sparse"));
+    assert_eq!(
+        (v.cat("/srv/sparse").as_str(), &v.stat("/srv/sparse")["uid"]),
+        ("hello\n", &3.into())
+    );
+    assert_eq!(v.ls("/srv"), "hello sparse tree");
+
+    v.run(1, &format!("put @ {tree}/hello {tree}/sparse /srv/none"));
+    v.run(1, &format!("put @ {tree} /hello/x"));
+    v.run(2, "put @ /no/such/file /srv");
+    // A directory does not take the place of a file, nor the other way round.
+    v.run(1, &format!("put @ {tree} /srv/hello"));
+    fs::create_dir_all(v.bench.path("clash/sub")).unwrap();
+    fs::rename(dir.join("hello"), v.bench.path("sub")).unwrap();
+    assert!(
+        v.run(1, &format!("put @ {} /copy", shown(&v.bench.path("sub"))))
+            .stderr
+            .contains("is there")
+    );
+}
+
+#[test]
+fn put_reads_standard_input_and_archives() {
+    let v = Made::new();
+    let put = |args: &[&str], input: &[u8]| {
+        use std::io::Write as _;
+        let mut command = Command::new(env!("CARGO_BIN_EXE_xfskit"));
+        let mut child =
+            command.arg("put").args(args).stdin(std::process::Stdio::piped()).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(input).unwrap();
+        child.wait().unwrap().code().unwrap()
+    };
+    let big = vec![7; 3_000_001];
+    assert_eq!(put(&[&v.image, "-", "/built"], b"today\n"), 0);
+    v.run(0, "chmod 0600 @ /built");
+    assert_eq!(put(&[&v.image, "-", "/built"], &big), 0);
+    assert_eq!(expect(0, &["cat", &v.image, "/built"]).bytes, big);
+    assert_eq!(mode_of(&v.stat("/built")), 0o600);
+    let _ = put(&[&v.image, "-", "/"], b"x") != 0 || panic!("the root is no file");
+
+    let tar = v.bench.path("a.tar");
+    let dir = v.bench.path("d");
+    fs::create_dir_all(dir.join("in")).unwrap();
+    fs::write(dir.join("in/file"), "from tar").unwrap();
+    let made = Command::new("tar").arg("-cf").arg(&tar).arg("-C").arg(&dir).arg("in").status();
+    if !made.is_ok_and(|status| status.success()) {
+        eprintln!("skipped: tar is not installed");
+        return;
+    }
+    v.run(0, "mkdir @ /opt");
+    v.run(0, &format!("put --tar @ {} /opt", shown(&tar)));
+    assert_eq!(put(&["--tar", &v.image, "-", "/new"], &fs::read(&tar).unwrap()), 0);
+    assert_eq!(
+        (v.cat("/opt/in/file"), v.cat("/new/in/file")),
+        ("from tar".into(), "from tar".into())
+    );
+    v.run(2, &format!("put --tar @ {} /opt", shown(&dir.join("in/file"))));
+}
+
+#[test]
+fn what_cannot_be_written_is_refused_untouched() {
+    let bench = Bench::new();
+    let v4 = bench.kept("v4");
+    let before = fs::read(&v4).unwrap();
+    let run = expect(2, &["mkdir", &shown(&v4), "/x"]);
+    assert!(run.stderr.contains("version 4"), "{}", run.stderr);
+    assert!(fs::read(&v4).unwrap() == before);
+    expect(2, &["mkdir", &shown(&bench.path("none.img")), "/x"]);
+    let junk = bench.file("junk.img", &[1; 1 << 20]);
+    expect(2, &["rm", &shown(&junk), "/x"]);
+}
