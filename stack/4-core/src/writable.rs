@@ -20,6 +20,9 @@ use crate::volume::{OpenOptions, Volume};
 /// Memory that a cached inode takes, in bytes, roughly: a part of the cache's limit goes to inodes.
 const INODE_COST: usize = 4096;
 
+/// Longest label in bytes.
+const LABEL_MAX: usize = 12;
+
 /// Refuses, by name, what this code does not write.
 ///
 /// # Errors
@@ -115,14 +118,43 @@ pub(crate) fn log_counters(volume: &Volume) -> Result<()> {
     })
 }
 
+impl Volume {
+    /// Sets the label, at most 12 bytes, in all superblocks.
+    ///
+    /// # Errors
+    /// [`Error::Limit`] for a longer one or one with zeroes in it, and as [`Volume::transact`].
+    pub fn set_label(&self, label: &[u8]) -> Result<()> {
+        let mut fname = [0; LABEL_MAX];
+        match fname.get_mut(..label.len()) {
+            Some(room) if !label.contains(&0) => room.copy_from_slice(label),
+            _ => return Err(Error::Limit("a label has at most 12 bytes, none of them zero")),
+        }
+        for agno in self.geo().ags() {
+            edit_superblock_of(self, agno, |image| {
+                image.put(offset_of!(Superblock, fname), &fname);
+            })?;
+        }
+        Ok(())
+    }
+}
+
 /// Changes the primary superblock in a transaction of its own.
 pub(crate) fn edit_superblock(volume: &Volume, edit: impl Fn(&mut Held<'_, '_>)) -> Result<()> {
+    edit_superblock_of(volume, AgNumber(0), edit)
+}
+
+/// The same for the copy in group `agno`.
+fn edit_superblock_of(
+    volume: &Volume,
+    agno: AgNumber,
+    edit: impl Fn(&mut Held<'_, '_>),
+) -> Result<()> {
     volume.transact(|tx| {
-        let judge = |bytes: &[u8], _: &Ctx<'_>| match Superblock::verify(bytes, AgNumber(0)) {
+        let judge = |bytes: &[u8], _: &Ctx<'_>| match Superblock::verify(bytes, agno) {
             Err(SbError::Corrupt(fault)) => Err(fault),
             _ => Ok(()),
         };
-        let handle = tx.read_buf(sb::location(volume.geo(), AgNumber(0)), &judge)?;
+        let handle = tx.read_buf(sb::location(volume.geo(), agno), &judge)?;
         edit(&mut tx.image(handle));
         Ok(())
     })

@@ -10,6 +10,7 @@
 //! | [`dest`] | the receiving side: making files and giving them what belongs to them |
 //! | [`archive`](mod@archive) | a tree as a tar stream |
 //! | [`put`](mod@put) | a tree, or a stream, into a volume that is there |
+//! | [`within`] | a file or a tree within a volume |
 //! | [`build`] | a whole volume from such a tree |
 //! | [`source`] | a tree to be put into a volume, read from directories and archives |
 
@@ -19,6 +20,7 @@ pub mod dest;
 pub mod get;
 pub mod put;
 pub mod source;
+pub mod within;
 
 mod acl;
 mod links;
@@ -28,6 +30,7 @@ pub use dest::SkippedCount;
 pub use get::{GetError, GetOptions, Report, get};
 
 pub use put::{Destination, PutError, PutOptions, put};
+pub use within::copy_within;
 
 use xfskit_vfs::Error;
 

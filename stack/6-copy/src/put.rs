@@ -157,7 +157,7 @@ pub fn put_stream(
 
 /// Makes what `new` says under `name`, has it filled, and only then lets it take the place of what was
 /// there. On an error all is as it was.
-fn replace(
+pub(crate) fn replace(
     fs: &Fs,
     (dir, name): (Ino, &[u8]),
     is_there: bool,
@@ -181,7 +181,7 @@ fn replace(
 }
 
 /// What `name` in `dir` names, and whether that is a directory.
-fn entry(fs: &Fs, dir: Ino, name: &[u8]) -> xfskit_vfs::Result<Option<(Ino, bool)>> {
+pub(crate) fn entry(fs: &Fs, dir: Ino, name: &[u8]) -> xfskit_vfs::Result<Option<(Ino, bool)>> {
     let Some((ino, _)) = fs.volume().lookup(&fs.inode(dir)?, name)? else { return Ok(None) };
     Ok(Some((ino, fs.inode(ino)?.core().is_dir())))
 }

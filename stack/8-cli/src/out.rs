@@ -120,9 +120,14 @@ impl Out {
         }
     }
 
+    /// How many faults there were.
+    pub(crate) fn faults(&self) -> u64 {
+        self.lock().faults
+    }
+
     /// Yes, unless there were faults.
     pub(crate) fn verdict(&self) -> Answer {
-        Answer::of(self.lock().faults == 0)
+        Answer::of(self.faults() == 0)
     }
 
     /// The run failed: the last words.

@@ -67,6 +67,10 @@ impl Fs {
 
 impl Handle<'_> {
     fn content(&self) -> &Content {
+        self.shared_content()
+    }
+
+    fn shared_content(&self) -> &Arc<Content> {
         self.content.as_ref().expect("open until it is closed")
     }
 
@@ -150,6 +154,18 @@ impl Handle<'_> {
     pub fn insert(&self, range: Range<u64>) -> Result<()> {
         let now = self.fs.clock.now();
         Ok(self.content().insert(&self.fs.volume, bytes(&range), now)?)
+    }
+
+    /// Makes the bytes from `offset` on those of `source` in the file `from`: both files have the same blocks
+    /// then, until one of them is written to.
+    ///
+    /// # Errors
+    /// Where the volume has no reflink or the ranges do not consist of whole blocks, and as
+    /// [`write`](Self::write).
+    pub fn share(&self, offset: u64, from: &Handle<'_>, source: Range<u64>) -> Result<()> {
+        let now = self.fs.clock.now();
+        let (to, from) = (self.shared_content(), from.shared_content());
+        Ok(to.share(&self.fs.volume, ByteOffset(offset), from, bytes(&source), now)?)
     }
 
     /// The next data, or hole, from byte `offset` on; `None` where there is none before the end.

@@ -49,7 +49,7 @@ pub(crate) fn run(command: &Command, out: &Out) -> Outcome {
 }
 
 /// The volume whose files a command looks at; `None` for all other commands.
-fn looked_at(command: &Command) -> Option<&Target> {
+pub(crate) fn looked_at(command: &Command) -> Option<&Target> {
     Some(match command {
         Command::Ls(args) => &args.target,
         Command::Tree(args) => &args.target,
@@ -67,7 +67,7 @@ fn looked_at(command: &Command) -> Option<&Target> {
 }
 
 /// Carries out a command that looks at the files of `volume`.
-fn look(volume: &Volume, command: &Command, out: &Out) -> Outcome {
+pub(crate) fn look(volume: &Volume, command: &Command, out: &Out) -> Outcome {
     match command {
         Command::Ls(args) => ls::run(volume, args, out),
         Command::Tree(args) => tree::run(volume, args, out),

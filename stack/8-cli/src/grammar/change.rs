@@ -295,3 +295,127 @@ pub(crate) struct Put {
     #[arg(long, value_name = "FILE")]
     pub selinux_contexts: Option<PathBuf>,
 }
+
+/// Copy files and trees within a volume
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Where TO is a directory, FROM goes into it under its own name. Modes, owners, times, extended
+attributes, hard links and holes come along; symbolic links are copied as such.
+
+Examples:
+  xfskit cp disk.img /etc/app.conf /etc/app.conf.bak
+  xfskit cp -r disk.img /srv/html /srv/html.old
+  xfskit cp --reflink disk.img /var/vm.raw /var/vm-2.raw   shares the blocks until one is written")]
+pub(crate) struct Cp {
+    #[command(flatten)]
+    pub target: Target,
+    /// What is copied
+    #[arg(value_name = "FROM")]
+    pub from: OsString,
+    /// Where the copy goes
+    #[arg(value_name = "TO")]
+    pub to: OsString,
+    /// Directories with all that is in them
+    #[arg(short, long)]
+    pub recursive: bool,
+    /// Share the blocks instead of copying them
+    #[arg(long)]
+    pub reflink: bool,
+}
+
+/// Set the size of files
+#[derive(Debug, Args)]
+#[command(after_help = "\
+What is behind the new end is gone; what is missing before it reads as zeroes and takes no space.
+
+Examples:
+  xfskit truncate -s 0 disk.img /var/log/messages
+  xfskit truncate -s 10G disk.img /var/vm.raw")]
+pub(crate) struct Truncate {
+    #[command(flatten)]
+    pub target: Target,
+    /// The files; missing ones are made
+    #[arg(value_name = "PATH", required = true)]
+    pub paths: Vec<OsString>,
+    /// The new size, in bytes
+    #[arg(short, long, value_name = "SIZE", value_parser = crate::show::parse_size)]
+    pub size: u64,
+}
+
+/// Give a range of a file blocks, or take them away
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Without further options the range gets blocks that read as zeroes. Ranges of --collapse-range and
+--insert-range consist of whole filesystem blocks.
+
+Examples:
+  xfskit fallocate -l 1G disk.img /var/db/journal
+  xfskit fallocate --punch-hole -o 4k -l 64k disk.img /var/vm.raw
+  xfskit fallocate --collapse-range -o 0 -l 1M disk.img /var/log/ring")]
+pub(crate) struct Fallocate {
+    #[command(flatten)]
+    pub target: Target,
+    /// The file
+    #[arg(value_name = "PATH")]
+    pub path: OsString,
+    /// Where the range begins, in bytes
+    #[arg(short, long, value_name = "SIZE", default_value = "0", value_parser = crate::show::parse_size)]
+    pub offset: u64,
+    /// Its length, in bytes
+    #[arg(short, long, value_name = "SIZE", value_parser = crate::show::parse_size)]
+    pub length: u64,
+    /// The file does not grow, though the range may reach beyond its end
+    #[arg(short = 'n', long)]
+    pub keep_size: bool,
+    /// Make a hole: blocks are given back
+    #[arg(short, long, group = "what")]
+    pub punch_hole: bool,
+    /// Make the range read as zeroes, with blocks
+    #[arg(short, long, group = "what")]
+    pub zero_range: bool,
+    /// Take the range out: what is behind moves forward
+    #[arg(short, long, group = "what")]
+    pub collapse_range: bool,
+    /// Make a hole: what is there and behind moves back
+    #[arg(short, long, group = "what")]
+    pub insert_range: bool,
+}
+
+/// Show or set the label of a volume
+#[derive(Debug, Args)]
+#[command(after_help = "\
+At most 12 bytes; '' takes the label away.
+
+Examples:
+  xfskit label disk.img
+  xfskit label disk.img root")]
+pub(crate) struct Label {
+    #[command(flatten)]
+    pub target: Target,
+    /// The new label
+    #[arg(value_name = "LABEL")]
+    pub label: Option<OsString>,
+}
+
+/// Run many commands on one open volume, from standard input or a file
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Each line is a command of xfskit without TARGET: `mkdir -p /srv`, `ls -l /`, `put ./html /srv`.
+Words are split at blanks; quotes and backslashes keep them together. `#` begins a comment. `sync`
+makes all changes so far durable, `quit` ends, `help` lists the commands. A command that fails does
+not end the shell, but its exit code is then 1.
+
+Examples:
+  xfskit shell disk.img
+  xfskit shell disk.img < changes.txt
+  xfskit shell --strict --file changes.txt disk.img      the first failure ends it")]
+pub(crate) struct Shell {
+    #[command(flatten)]
+    pub target: Target,
+    /// Commands from this file instead of standard input
+    #[arg(long, value_name = "FILE")]
+    pub file: Option<PathBuf>,
+    /// The first failure ends the shell
+    #[arg(long)]
+    pub strict: bool,
+}

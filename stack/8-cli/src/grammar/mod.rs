@@ -8,7 +8,7 @@
 //! | --- | --- |
 //! | [`make`] | `mkfs` |
 //! | [`look`] | `info`, `ls`, `tree`, `stat`, `cat`, `xattr`, `find`, `df`, `get`, `bulkstat`, `targets` |
-//! | [`change`] | `put`, `mkdir`, `rm`, `mv`, `ln`, `mknod`, `chmod`, `chown`, `touch`, `xattr set`, `xattr rm` |
+//! | [`change`] | `put`, `mkdir`, `rm`, `mv`, `ln`, `mknod`, `chmod`, `chown`, `touch`, `cp`, `truncate`, `fallocate`, `label`, `shell`, `xattr set`, `xattr rm` |
 //! | [`judge`] | `check`, `inspect`, `log` |
 
 pub(crate) mod change;
@@ -41,8 +41,8 @@ Exit codes:
   130  stopped by Ctrl-C; a changed volume is whole and closed
 
 With --json every line of standard output is one JSON object, faults and errors included.
-Only mkfs and the commands that change a volume write to a target: put, mkdir, rm, mv, ln, mknod,
-chmod, chown, touch, xattr set, xattr rm. All others read it.
+These commands write to a target: mkfs, put, mkdir, rm, mv, cp, ln, mknod, chmod, chown, touch,
+truncate, fallocate, label, xattr set, xattr rm, shell. All others only read it.
 
 Examples:
   xfskit mkfs --size 1G disk.img          make a volume in a new file
@@ -116,6 +116,11 @@ pub(crate) enum Command {
     Chmod(change::Chmod),
     Chown(change::Chown),
     Touch(change::Touch),
+    Cp(change::Cp),
+    Truncate(change::Truncate),
+    Fallocate(change::Fallocate),
+    Label(change::Label),
+    Shell(change::Shell),
     Inspect(judge::Inspect),
     Log(judge::Log),
     Bulkstat(look::Bulkstat),

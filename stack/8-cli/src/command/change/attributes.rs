@@ -8,8 +8,9 @@ use xfskit::core::Error as Core;
 use xfskit::vfs::{Error, FileType, Follow, Ino, NewNode, SetAttr, SetMode, Stat, Timestamp};
 
 use super::{Session, Stopped};
+use crate::command::open;
 use crate::exit::Failure;
-use crate::grammar::change::{Chmod, Chown, Touch};
+use crate::grammar::change::{Chmod, Chown, Label, Touch};
 use crate::grammar::look::XattrCommand;
 use crate::show;
 
@@ -130,6 +131,19 @@ pub(super) fn xattr(session: &Session<'_>, what: &XattrCommand) -> Result<(), Fa
             Ok(())
         }),
         XattrCommand::List { .. } | XattrCommand::Get { .. } => Ok(()),
+    }
+}
+
+/// `xfskit label`
+pub(super) fn label(session: &Session<'_>, args: &Label) -> Result<(), Failure> {
+    let volume = session.fs().volume();
+    match &args.label {
+        Some(label) => volume.set_label(label.as_bytes()).map_err(|e| open::failure(&e.into())),
+        None => {
+            let fname = volume.superblock().fname;
+            let label = fname.split(|&b| b == 0).next().unwrap_or_default();
+            session.out.line(session.out.name(label))
+        }
     }
 }
 

@@ -4,14 +4,18 @@
 //! | module | commands |
 //! | --- | --- |
 //! | [`names`] | `mkdir`, `rm`, `mv`, `ln`, `mknod` |
-//! | [`attributes`] | `chmod`, `chown`, `touch`, `xattr set`, `xattr rm` |
-//! | [`put`] | `put` |
+//! | [`attributes`] | `chmod`, `chown`, `touch`, `xattr set`, `xattr rm`, `label` |
+//! | [`put`] | `put`, `cp` |
+//! | [`content`] | `truncate`, `fallocate` |
+//! | [`shell`] | `shell` |
 //! | [`mode`], [`words`] | permissions, owners and times as words |
 
 mod attributes;
+mod content;
 pub(crate) mod mode;
 mod names;
 mod put;
+mod shell;
 pub(crate) mod words;
 
 use std::ffi::OsString;
@@ -47,6 +51,11 @@ pub(crate) fn target(command: &Command) -> Option<&Target> {
         Command::Chown(args) => &args.target,
         Command::Touch(args) => &args.target,
         Command::Put(args) => &args.target,
+        Command::Cp(args) => &args.target,
+        Command::Truncate(args) => &args.target,
+        Command::Fallocate(args) => &args.target,
+        Command::Label(args) => &args.target,
+        Command::Shell(args) => &args.target,
         Command::Xattr(args) => match &args.what {
             XattrCommand::Set { target, .. } | XattrCommand::Rm { target, .. } => target,
             XattrCommand::List { .. } | XattrCommand::Get { .. } => return None,
@@ -91,6 +100,11 @@ impl Session<'_> {
             Command::Touch(args) => attributes::touch(self, args),
             Command::Xattr(args) => attributes::xattr(self, &args.what),
             Command::Put(args) => put::run(self, args),
+            Command::Cp(args) => put::cp(self, args),
+            Command::Truncate(args) => content::truncate(self, args),
+            Command::Fallocate(args) => content::fallocate(self, args),
+            Command::Label(args) => attributes::label(self, args),
+            Command::Shell(args) => shell::run(self, args),
             _ => Ok(()),
         }
     }

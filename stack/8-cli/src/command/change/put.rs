@@ -1,4 +1,4 @@
-//! `xfskit put`: files, trees and archives into a volume.
+//! `xfskit put`: files, trees and archives into a volume; `xfskit cp`: within one.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -13,7 +13,7 @@ use xfskit::vfs::{self, Follow, Ino, NewNode};
 use super::{Session, last_name};
 use crate::command::open;
 use crate::exit::Failure;
-use crate::grammar::change::Put;
+use crate::grammar::change::{Cp, Put};
 use crate::progress::Progress;
 use crate::show;
 
@@ -139,6 +139,38 @@ fn stdin(
     let bytes = put_stream(fs, (dir, &name), &mut stream, &new, &told).map_err(failure)?;
     progress.add(1);
     Ok(Done { names: 1, bytes })
+}
+
+/// `xfskit cp`
+pub(super) fn cp(session: &Session<'_>, args: &Cp) -> Result<(), Failure> {
+    let fs = session.fs();
+    let (from, to) = (args.from.as_bytes(), args.to.as_bytes());
+    let source = fs.resolve(from, Follow::No).map_err(|e| open::failure(&e))?;
+    if source.core().is_dir() && !args.recursive {
+        let path = show::name(from);
+        return Err(Failure::no(vfs::Error::IsDirectory { path }.to_string())
+            .hint("-r copies a directory with all that is in it."));
+    }
+    if args.reflink && !fs.volume().geo().features.reflink() {
+        return Err(Failure::cannot("--reflink on a volume without reflink is not supported")
+            .hint("Without --reflink the content is copied."));
+    }
+    let to = if session.is_dir(to) { vfs::join(to, last_name(from)) } else { to.to_vec() };
+    let (dir, name) = parent(session, &to)?;
+    if fs.resolve(&to, Follow::No).is_ok_and(|there| there.ino() == source.ino()) {
+        return Err(Failure::no(format!(
+            "{} and {} are the same",
+            show::name(from),
+            show::name(&to)
+        )));
+    }
+    let progress = Progress::new(session.out, "cp", "names");
+    let told = |done: Done| {
+        progress.set(done.names, 0);
+        session.stop.flow()
+    };
+    copy::copy_within(fs, source.ino(), (dir, &name), &to, args.reflink, &told).map_err(failure)?;
+    Ok(())
 }
 
 /// True for `DIR/.` and the like: what is in the directory is meant, not its name.

@@ -1,0 +1,188 @@
+//! A file or a tree of a volume, copied within it.
+//!
+//! The same promises as [`put`](mod@crate::put): directories that are there are filled, files are
+//! replaced once the new one is whole. What is copied is listed before it is made, so that a tree can be
+//! copied below itself.
+
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+
+use xfskit_core::file::Seek;
+use xfskit_units::Ino;
+use xfskit_vfs::{Error, FileType, Fs, NewNode, SetAttr, SetMode, Stat, join};
+
+use crate::put::{OnPut, Put, PutError, entry, replace};
+
+/// Bytes copied at once.
+const PIECE: usize = 1 << 20;
+
+/// One name to be copied.
+struct Item {
+    ino: Ino,
+    /// Where it goes: the item that is its directory; `None` for the first.
+    parent: Option<usize>,
+    name: Vec<u8>,
+    /// Its path in the copy, for messages.
+    path: Vec<u8>,
+}
+
+/// Copies inode `from`, with all below it where it is a directory, to `name` in directory `dir`; `path` is
+/// that name's path. `reflink`: content is shared instead of copied.
+///
+/// # Errors
+/// [`PutError`]; what was copied before stays.
+pub fn copy_within(
+    fs: &Fs,
+    from: Ino,
+    (dir, name): (Ino, &[u8]),
+    path: &[u8],
+    reflink: bool,
+    on_put: OnPut<'_>,
+) -> Result<Put, PutError> {
+    let items = list(fs, Item { ino: from, parent: None, name: name.into(), path: path.into() })?;
+    let mut made: Vec<Ino> = Vec::with_capacity(items.len());
+    let mut links: HashMap<Ino, Ino> = HashMap::new();
+    let mut done = Put::default();
+    for item in &items {
+        let parent = item.parent.map_or(dir, |parent| made[parent]);
+        let at = |error| PutError::Volume { path: item.path.clone(), error };
+        let stat = stat(fs, item.ino).map_err(at)?;
+        let is_dir = stat.file_type == FileType::Directory;
+        let there = entry(fs, parent, &item.name).map_err(at)?;
+        let ino = match (there, links.get(&item.ino)) {
+            (Some((_, was_dir)), _) if was_dir != is_dir => {
+                return Err(PutError::Clash { path: item.path.clone(), is_dir: was_dir });
+            }
+            (Some((ino, true)), _) => ino,
+            (None, Some(&ino)) => {
+                fs.link(ino, parent, &item.name).map_err(at)?;
+                ino
+            }
+            (None, None) if is_dir => {
+                fs.make(parent, &item.name, &like(fs, &stat).map_err(at)?).map_err(at)?
+            }
+            _ => {
+                let new = like(fs, &stat).map_err(at)?;
+                replace(fs, (parent, &item.name), there.is_some(), &new, at, |ino| {
+                    if stat.file_type == FileType::Regular {
+                        content(fs, item.ino, ino, reflink).map_err(at)?;
+                    }
+                    dress(fs, &stat, ino).map_err(at)
+                })?
+            }
+        };
+        if stat.nlink > 1 && !is_dir {
+            links.insert(item.ino, ino);
+        }
+        made.push(ino);
+        done.names += 1;
+        done.bytes += if stat.file_type == FileType::Regular { stat.size } else { 0 };
+        if let ControlFlow::Break(()) = on_put(done) {
+            return Err(PutError::Stopped);
+        }
+    }
+    // Behind what is in them: that changes their times.
+    for (item, &ino) in items.iter().zip(&made).rev() {
+        let at = |error| PutError::Volume { path: item.path.clone(), error };
+        let stat = stat(fs, item.ino).map_err(at)?;
+        if stat.file_type == FileType::Directory {
+            dress(fs, &stat, ino).map_err(at)?;
+        }
+    }
+    Ok(done)
+}
+
+/// Everything to be copied, directories before what is in them.
+fn list(fs: &Fs, first: Item) -> Result<Vec<Item>, PutError> {
+    let mut items = vec![first];
+    let mut at = 0;
+    while let Some(Item { ino, path, .. }) = items.get(at) {
+        let (ino, path) = (*ino, path.clone());
+        let failed = |error| PutError::Volume { path: path.clone(), error };
+        let inode = fs.inode(ino).map_err(failed)?;
+        if inode.core().is_dir() {
+            let listing = fs.read_dir(&inode);
+            if let Some(error) = listing.errors.into_iter().next() {
+                return Err(failed(error));
+            }
+            items.extend(listing.entries.into_iter().map(|entry| Item {
+                ino: entry.ino,
+                parent: Some(at),
+                path: join(&path, &entry.name),
+                name: entry.name,
+            }));
+        }
+        at += 1;
+    }
+    Ok(items)
+}
+
+fn stat(fs: &Fs, ino: Ino) -> Result<Stat, Error> {
+    Ok(fs.stat(&fs.inode(ino)?))
+}
+
+/// What a copy is made as.
+fn like(fs: &Fs, stat: &Stat) -> Result<NewNode, Error> {
+    let target = match stat.file_type {
+        FileType::Symlink => Some(fs.read_link(&fs.inode(stat.ino)?)?),
+        _ => None,
+    };
+    Ok(NewNode { mode: stat.mode, uid: stat.uid, gid: stat.gid, rdev: stat.rdev, target })
+}
+
+/// Copies, or shares, the content of `from`; holes stay holes.
+fn content(fs: &Fs, from: Ino, to: Ino, reflink: bool) -> Result<(), Error> {
+    let (source, copy) = (fs.open(from)?, fs.open(to)?);
+    let size = source.size();
+    if reflink {
+        if size > 0 {
+            copy.share(0, &source, 0..size)?;
+        }
+        source.close()?;
+        return copy.close();
+    }
+    let mut piece = vec![0; PIECE];
+    let mut at = 0;
+    while let Some(data) = source.seek(at, Seek::Data)? {
+        let end = source.seek(data, Seek::Hole)?.unwrap_or(size).min(size);
+        at = data;
+        while at < end {
+            let len = usize::try_from(end - at).unwrap_or(PIECE).min(PIECE);
+            let read = source.read(at, &mut piece[..len])?;
+            if read == 0 {
+                break;
+            }
+            copy.write(at, &piece[..read])?;
+            at += read as u64;
+        }
+        if at >= size {
+            break;
+        }
+        at = at.max(end);
+    }
+    if copy.size() < size {
+        copy.truncate(size)?;
+    }
+    source.close()?;
+    copy.close()
+}
+
+/// Gives a copy all that belongs to the file beside its content. Times come last.
+fn dress(fs: &Fs, stat: &Stat, ino: Ino) -> Result<(), Error> {
+    let (xattrs, errors) = fs.xattrs(&fs.inode(stat.ino)?);
+    if let Some(error) = errors.into_iter().next() {
+        return Err(error);
+    }
+    for xattr in xattrs {
+        fs.set_xattr(ino, &xattr.name, &xattr.value, SetMode::Any)?;
+    }
+    let set = SetAttr {
+        perm: Some(stat.mode),
+        uid: Some(stat.uid),
+        gid: Some(stat.gid),
+        atime: Some(stat.atime),
+        mtime: Some(stat.mtime),
+        ..SetAttr::default()
+    };
+    fs.set_attr(ino, &set)
+}

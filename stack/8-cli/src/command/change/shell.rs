@@ -1,0 +1,175 @@
+//! `xfskit shell`: many commands in one open.
+//!
+//! A line is read by the grammar of the whole program, with the target put where a command has it: so
+//! every command means here what it means outside.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, IsTerminal, Write};
+use std::os::unix::ffi::OsStringExt;
+
+use clap::{CommandFactory, Parser};
+
+use super::Session;
+use crate::command::{self, open};
+use crate::exit::{Answer, Failure};
+use crate::grammar::change::Shell;
+use crate::grammar::{Cli, Command};
+
+/// `xfskit shell`
+pub(super) fn run(session: &Session<'_>, args: &Shell) -> Result<(), Failure> {
+    let mut input: Box<dyn BufRead> = match &args.file {
+        Some(path) => {
+            let file = File::open(path)
+                .map_err(|e| Failure::cannot(format!("{}: {e}", path.display())))?;
+            Box::new(BufReader::new(file))
+        }
+        None => Box::new(BufReader::new(io::stdin())),
+    };
+    let prompt = args.file.is_none() && io::stdin().is_terminal() && !session.out.quiet();
+    let (mut number, mut failed) = (0_u64, false);
+    loop {
+        session.stop.check()?;
+        if prompt {
+            let _ = io::stderr().write_all(b"xfskit> ");
+        }
+        let mut line = Vec::new();
+        let read = input.read_until(b'\n', &mut line);
+        if read.map_err(|e| Failure::cannot(format!("the commands: {e}")))? == 0 {
+            break;
+        }
+        number += 1;
+        let ended = match words(&line).as_deref() {
+            Ok([]) => continue,
+            Ok([word]) if word == "quit" || word == "exit" => break,
+            Ok(words) => one(session, &args.target.name, words),
+            Err(failure) => Err(Failure::cannot(failure.message.clone())),
+        };
+        session.out.flush()?;
+        match ended {
+            Ok(Answer::Yes) => {}
+            Ok(Answer::No) => failed = true,
+            Err(failure) if failure.exit == Failure::stopped().exit => return Err(failure),
+            Err(failure) => {
+                session.out.failure(&failure);
+                failed = true;
+            }
+        }
+        if failed && args.strict {
+            return Err(Failure::no(format!("line {number} failed")));
+        }
+    }
+    if failed { Err(Failure::no("some commands failed")) } else { Ok(()) }
+}
+
+/// Carries out one line.
+fn one(session: &Session<'_>, target: &str, words: &[OsString]) -> Result<Answer, Failure> {
+    match words {
+        [word] if word == "sync" => {
+            session.fs().sync().map_err(|e| open::failure(&e))?;
+            return Ok(Answer::Yes);
+        }
+        [word] if word == "help" => return help(session),
+        _ => {}
+    }
+    let faults = session.out.faults();
+    let command = parse(target, words)?;
+    match &command {
+        Some(Command::Shell(_)) => return Err(Failure::cannot("shell: this is one")),
+        Some(command) if super::target(command).is_some() => session.carry_out(command)?,
+        Some(command) if command::looked_at(command).is_some() => {
+            command::look(session.volume, command, session.out)?;
+        }
+        Some(_) => {
+            return Err(Failure::cannot(format!("{}: not in the shell", words[0].display()))
+                .hint("`help` lists the commands."));
+        }
+        None => {}
+    }
+    Ok(Answer::of(session.out.faults() == faults))
+}
+
+/// The command that the words mean; `None` where they asked for help, which is printed.
+fn parse(target: &str, words: &[OsString]) -> Result<Option<Command>, Failure> {
+    // `xattr` has its target behind the second word.
+    let head = if words[0] == "xattr" { 2 } else { 1 }.min(words.len());
+    let mut line = vec![OsString::from("xfskit")];
+    line.extend_from_slice(&words[..head]);
+    line.push(target.into());
+    line.extend_from_slice(&words[head..]);
+    match Cli::try_parse_from(line) {
+        Ok(cli) => Ok(Some(cli.command)),
+        Err(error) if !error.use_stderr() => {
+            let _ = error.print();
+            Ok(None)
+        }
+        Err(error) => {
+            let text = error.to_string();
+            let text = text.trim_start_matches("error: ").trim_end();
+            Err(Failure::cannot(text.lines().next().unwrap_or(text).to_owned()))
+        }
+    }
+}
+
+fn help(session: &Session<'_>) -> Result<Answer, Failure> {
+    for command in Cli::command().get_subcommands().filter(|command| !command.is_hide_set()) {
+        let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+        if !OUTSIDE.contains(&command.get_name()) {
+            session.out.line(format!("{:<10} {about}", command.get_name()))?;
+        }
+    }
+    session.out.line("sync       All changes so far become durable")?;
+    session.out.line("quit       The end")?;
+    Ok(Answer::Yes)
+}
+
+/// Commands that are not for an open volume.
+const OUTSIDE: [&str; 9] =
+    ["mkfs", "info", "inspect", "log", "bulkstat", "check", "targets", "completions", "shell"];
+
+/// The words of a line: split at blanks; quotes and backslashes keep blanks, `#` begins a comment.
+fn words(line: &[u8]) -> Result<Vec<OsString>, Failure> {
+    let mut words = Vec::new();
+    let mut word: Option<Vec<u8>> = None;
+    let mut quote = None;
+    let mut bytes = line.iter().copied();
+    while let Some(byte) = bytes.next() {
+        match (quote, byte) {
+            (Some(end), byte) if byte == end => quote = None,
+            (None | Some(b'"'), b'\\') => {
+                word.get_or_insert_default().extend(bytes.next());
+            }
+            (Some(_), byte) => word.get_or_insert_default().push(byte),
+            (None, b'"' | b'\'') => {
+                quote = Some(byte);
+                word.get_or_insert_default();
+            }
+            (None, b' ' | b'\t' | b'\n' | b'\r') => words.extend(word.take()),
+            (None, b'#') if word.is_none() => break,
+            (None, byte) => word.get_or_insert_default().push(byte),
+        }
+    }
+    if quote.is_some() {
+        return Err(Failure::cannot("a quote is not closed"));
+    }
+    words.extend(word);
+    Ok(words.into_iter().map(OsString::from_vec).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_split_as_a_shell_does() {
+        let split = |line: &str| {
+            words(line.as_bytes())
+                .map(|w| w.iter().map(|w| w.to_string_lossy().into_owned()).collect::<Vec<_>>())
+                .unwrap_or_else(|_| vec!["bad".into()])
+        };
+        assert_eq!(split(" put a\\ b '/x y' \"q\\\"\" # rest\n"), ["put", "a b", "/x y", "q\""]);
+        assert_eq!(split("a#b '' "), ["a#b", ""]);
+        assert_eq!(split("'open"), ["bad"]);
+        assert!(split("# nothing\n").is_empty());
+    }
+}
