@@ -13,10 +13,10 @@
 //! Where a block fails its verifier, the device is asked for its alternatives (mirrors, parity);
 //! the first that passes is used, and counted in [`Stats::healed`].
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use rustc_hash::FxHashMap;
 use xfskit_block::{BlockDevice, IoRead};
 use xfskit_format::{Ctx, Fault, Verdict};
 use xfskit_units::{ByteLen, ByteOffset, Daddr, Sectors, index};
@@ -120,7 +120,7 @@ struct Slot {
 /// A part of the cache: a table into a ring that the clock hand goes around.
 #[derive(Debug, Default)]
 struct Shard {
-    table: HashMap<Key, usize>,
+    table: FxHashMap<Key, usize>,
     ring: Vec<Slot>,
     hand: usize,
     bytes: usize,

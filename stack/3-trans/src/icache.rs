@@ -3,9 +3,9 @@
 //! Inodes are read from their cluster and written back into it, but changed, locked and logged one by
 //! one, so that two writers of neighbours do not meet.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
+use rustc_hash::FxHashMap;
 use xfskit_units::{Daddr, Ino, Sectors, index};
 
 use crate::lock::{LockRank, RankedMutex};
@@ -22,31 +22,46 @@ pub struct InodeHome {
     pub offset: usize,
 }
 
+/// A part of the cache.
+#[derive(Debug)]
+struct Shard {
+    inodes: FxHashMap<Ino, Arc<Object>>,
+    /// How many there may be before those that nobody needs are dropped. Where most are needed, the next
+    /// time is when there are twice as many: looking at all of them costs.
+    sweep_at: usize,
+}
+
+impl Shard {
+    fn sweep(&mut self, limit: usize) {
+        self.inodes.retain(|_, object| Arc::strong_count(object) > 1);
+        self.sweep_at = limit.max(self.inodes.len().saturating_mul(2));
+    }
+}
+
 /// The cache. Shared by all threads.
 #[derive(Debug)]
 pub struct InodeCache {
     /// Rank [`LockRank::Leaf`].
-    shards: Vec<RankedMutex<HashMap<Ino, Arc<Object>>>>,
+    shards: Vec<RankedMutex<Shard>>,
     shard_limit: usize,
 }
 
 impl InodeCache {
     /// A cache that keeps about `limit` inodes, and all that are changed or in use.
     pub(crate) fn new(limit: usize) -> Self {
-        let shard = || RankedMutex::new(LockRank::Leaf, HashMap::new());
-        Self {
-            shards: (0..SHARDS).map(|_| shard()).collect(),
-            shard_limit: limit.div_ceil(SHARDS).max(16),
-        }
+        let shard_limit = limit.div_ceil(SHARDS).max(16);
+        let empty = || Shard { inodes: FxHashMap::default(), sweep_at: shard_limit };
+        let shard = || RankedMutex::new(LockRank::Leaf, empty());
+        Self { shards: (0..SHARDS).map(|_| shard()).collect(), shard_limit }
     }
 
-    fn shard(&self, ino: Ino) -> &RankedMutex<HashMap<Ino, Arc<Object>>> {
+    fn shard(&self, ino: Ino) -> &RankedMutex<Shard> {
         &self.shards[index(ino.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58)]
     }
 
     /// The inode, if it is in memory.
     pub fn get(&self, ino: Ino) -> Option<Arc<Object>> {
-        self.shard(ino).lock().get(&ino).cloned()
+        self.shard(ino).lock().inodes.get(&ino).cloned()
     }
 
     /// The inode at `home` kept as it is: no transaction changes it, nor what its ILOCK covers, while the
@@ -59,15 +74,15 @@ impl InodeCache {
     /// does so under its lock.
     pub(crate) fn object(&self, ino: Ino, home: &InodeHome) -> Arc<Object> {
         let mut shard = self.shard(ino).lock();
-        if let Some(found) = shard.get(&ino) {
+        if let Some(found) = shard.inodes.get(&ino) {
             return Arc::clone(found);
         }
-        if shard.len() >= self.shard_limit {
-            shard.retain(|_, object| Arc::strong_count(object) > 1);
+        if shard.inodes.len() >= shard.sweep_at {
+            shard.sweep(self.shard_limit);
         }
         let home = Home::Inode { ino, cluster: home.cluster, offset: home.offset };
         let new = Arc::new(Object::new(home, Content::new(None, false)));
-        shard.insert(ino, Arc::clone(&new));
+        shard.inodes.insert(ino, Arc::clone(&new));
         new
     }
 
