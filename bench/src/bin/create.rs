@@ -109,12 +109,10 @@ fn growth(image: &Path) -> Result<(), Box<dyn std::error::Error>> {
         done?;
         let inode = fs.inode(dir)?;
         let step = names / probes;
-        let (look, done) = time(|| {
-            (0..probes).try_for_each(|n| fs.lookup(&inode, &name(n * step)).map(drop))
-        });
+        let (look, done) =
+            time(|| (0..probes).try_for_each(|n| fs.lookup(&inode, &name(n * step)).map(drop)));
         done?;
-        let (remove, done) =
-            time(|| (0..probes).try_for_each(|n| fs.unlink(dir, &name(n * step))));
+        let (remove, done) = time(|| (0..probes).try_for_each(|n| fs.unlink(dir, &name(n * step))));
         done?;
         let (create, look, remove) = (each(create), each(look), each(remove));
         println!("{names:>43} {create:>9.2} {look:>9.2} {remove:>9.2}");
