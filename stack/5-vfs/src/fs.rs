@@ -83,6 +83,19 @@ impl Fs {
         Ok(self.volume.sync()?)
     }
 
+    /// All changes of inode `ino`, of whatever kind, become durable; those of a directory are its names.
+    ///
+    /// # Errors
+    /// As [`sync`](Self::sync).
+    pub fn fsync(&self, ino: Ino) -> Result<()> {
+        Ok(self.volume.fsync(ino)?)
+    }
+
+    /// How large the volume is, and how much of it is free.
+    pub fn statfs(&self) -> crate::Statfs {
+        crate::Statfs::of(&self.volume)
+    }
+
     /// All changes become durable and go in place, and the journal is marked clean.
     ///
     /// # Errors

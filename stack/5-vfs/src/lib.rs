@@ -7,6 +7,7 @@
 //! | --- | --- |
 //! | [`fs`] | [`Fs`]: inodes, directories, links, attributes |
 //! | [`stat`] | [`Stat`]: what is known about one file |
+//! | [`statfs`] | [`Statfs`]: what is known about all of it |
 //! | [`path`] | from a path to an inode, symbolic links followed or not |
 //! | [`walk`] | a tree entry by entry, sorted |
 //! | [`sweep`] | a tree as fast as the device gives it, in the order of the disk |
@@ -20,6 +21,7 @@ pub mod error;
 pub mod fs;
 pub mod path;
 pub mod stat;
+pub mod statfs;
 pub mod sweep;
 pub mod walk;
 mod xattr;
@@ -35,6 +37,7 @@ pub use error::{Error, Result};
 pub use fs::{Entry, Fs, Xattr};
 pub use path::{Follow, join};
 pub use stat::Stat;
+pub use statfs::Statfs;
 pub use sweep::{Child, Visitor};
 pub use walk::{Walk, WalkEntry, WalkFault};
 pub use xfskit_core::Inode;

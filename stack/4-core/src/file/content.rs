@@ -169,6 +169,34 @@ impl Volume {
         answers.fold(Ok(()), Result::and)
     }
 
+    /// All that was changed of inode `ino`, of whatever kind, is durable afterwards.
+    ///
+    /// # Errors
+    /// As [`Content::fsync`].
+    pub fn fsync(&self, ino: Ino) -> Result<()> {
+        let open = self.contents.open.lock().get(&ino).cloned();
+        open.map_or(Ok(()), |content| self.close_content(content))?;
+        self.force(ino)
+    }
+
+    /// The journal holds all that is committed of inode `ino`. One that is not in memory is on the device.
+    fn force(&self, ino: Ino) -> Result<()> {
+        let engine = self.engine()?;
+        match engine.inodes().get(ino) {
+            Some(object) => Ok(engine.force(object.listed_in())?),
+            None => Ok(()),
+        }
+    }
+
+    /// Free blocks that content can have; what is in memory only has its blocks already.
+    pub fn blocks_available(&self) -> u64 {
+        let known = || i64::try_from(self.superblock().fdblocks.get()).unwrap_or(i64::MAX);
+        let free =
+            self.engine().map_or_else(|_| known(), |engine| engine.counters().get().fdblocks);
+        let promised = self.contents.promises.0.load(Ordering::Relaxed);
+        u64::try_from(free - self.set_aside() - promised).unwrap_or(0)
+    }
+
     /// Writes what is in memory of those files that nobody is working on.
     fn flush_idle_contents(&self) -> Result<()> {
         let open: Vec<_> = self.contents.open.lock().values().cloned().collect();
@@ -532,11 +560,7 @@ impl Content {
     /// As [`flush`](Self::flush), and where the journal cannot be written.
     pub fn fsync(&self, vol: &Volume) -> Result<()> {
         self.flush(vol)?;
-        let engine = vol.engine()?;
-        match engine.inodes().get(self.ino) {
-            Some(object) => Ok(engine.force(object.listed_in())?),
-            None => Ok(()),
-        }
+        vol.force(self.ino)
     }
 
     pub(super) fn flush_state(&self, vol: &Volume, state: &mut State) -> Result<()> {

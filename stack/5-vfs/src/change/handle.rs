@@ -15,7 +15,7 @@ use crate::{Fs, Result};
 /// A regular file, open. It outlives its name.
 #[derive(Debug)]
 pub struct Handle<'f> {
-    fs: &'f Fs,
+    pub(super) fs: &'f Fs,
     content: Option<Arc<Content>>,
     hold: Hold<'f>,
 }
@@ -66,11 +66,7 @@ impl Fs {
 }
 
 impl Handle<'_> {
-    fn content(&self) -> &Content {
-        self.shared_content()
-    }
-
-    fn shared_content(&self) -> &Arc<Content> {
+    pub(super) fn content(&self) -> &Arc<Content> {
         self.content.as_ref().expect("open until it is closed")
     }
 
@@ -156,18 +152,6 @@ impl Handle<'_> {
         Ok(self.content().insert(&self.fs.volume, bytes(&range), now)?)
     }
 
-    /// Makes the bytes from `offset` on those of `source` in the file `from`: both files have the same blocks
-    /// then, until one of them is written to.
-    ///
-    /// # Errors
-    /// Where the volume has no reflink or the ranges do not consist of whole blocks, and as
-    /// [`write`](Self::write).
-    pub fn share(&self, offset: u64, from: &Handle<'_>, source: Range<u64>) -> Result<()> {
-        let now = self.fs.clock.now();
-        let (to, from) = (self.shared_content(), from.shared_content());
-        Ok(to.share(&self.fs.volume, ByteOffset(offset), from, bytes(&source), now)?)
-    }
-
     /// The next data, or hole, from byte `offset` on; `None` where there is none before the end.
     ///
     /// # Errors
@@ -207,6 +191,6 @@ impl Drop for Handle<'_> {
     }
 }
 
-fn bytes(range: &Range<u64>) -> Range<ByteOffset> {
+pub(super) fn bytes(range: &Range<u64>) -> Range<ByteOffset> {
     ByteOffset(range.start)..ByteOffset(range.end)
 }

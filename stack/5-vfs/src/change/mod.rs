@@ -12,6 +12,7 @@
 //! | [`rename`] | names moved, exchanged, replaced |
 //! | [`set`] | owners, modes, times, extended attributes |
 //! | [`handle`] | files open for reading and writing at an offset |
+//! | [`share`] | content of two files shared, copied, exchanged |
 //! | [`hold`] | inodes held open: they outlive their names |
 
 pub mod handle;
@@ -20,6 +21,7 @@ pub mod make;
 pub mod remove;
 pub mod rename;
 pub mod set;
+pub mod share;
 
 use std::sync::Arc;
 

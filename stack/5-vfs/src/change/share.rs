@@ -1,0 +1,104 @@
+//! Content of two files: shared, copied by sharing, and given back its own blocks.
+
+use std::ops::Range;
+
+use xfskit_core::Error as Core;
+use xfskit_units::{ByteOffset, index};
+
+use super::handle::{Handle, bytes};
+use crate::Result;
+
+/// Bytes that are copied at once where nothing can be shared.
+const COPY_BYTES: u64 = 1 << 20;
+
+impl Handle<'_> {
+    /// Makes the bytes from `offset` on those of `source` in the file `from`, which may be this one: both map the same
+    /// blocks afterwards (`FICLONERANGE`). Whole blocks are shared; `source` may end within one where `from`
+    /// ends, if this file then ends there or before too. An empty `source` is nothing to do: to share all
+    /// of a file, say `0..from.size()`.
+    ///
+    /// # Errors
+    /// [`Core::Unsupported`] on a volume without reflink, [`Core::Limit`] for ranges that cannot be shared,
+    /// and where there is no space: a first part may be shared then.
+    pub fn share(&self, offset: u64, from: &Handle<'_>, source: Range<u64>) -> Result<()> {
+        self.same_volume(from)?;
+        if source.is_empty() {
+            return Ok(());
+        }
+        let now = self.fs.clock.now();
+        let (to, from) = (self.content(), from.content());
+        Ok(to.share(&self.fs.volume, ByteOffset(offset), from, bytes(&source), now)?)
+    }
+
+    /// Gives `range` blocks of its own where other files map them too.
+    ///
+    /// # Errors
+    /// Where there is no space: a first part may be unshared then.
+    pub fn unshare(&self, range: Range<u64>) -> Result<()> {
+        Ok(self.content().unshare(&self.fs.volume, bytes(&range))?)
+    }
+
+    /// Makes the bytes from `offset` on those of `source` in the file `from` (`copy_file_range`), by sharing blocks where
+    /// that is possible, else by copying. Answers how many bytes there were: fewer than asked for at the end of
+    /// `from`.
+    ///
+    /// # Errors
+    /// [`Core::Limit`] where `source` and its destination overlap in one file; as [`Handle::write`]: a
+    /// first part may be copied then.
+    pub fn copy_range(&self, offset: u64, from: &Handle<'_>, source: Range<u64>) -> Result<u64> {
+        self.same_volume(from)?;
+        let size = from.size();
+        let end = source.end.min(size);
+        let len = end.saturating_sub(source.start);
+        if self.ino() == from.ino() && source.start.abs_diff(offset) < len {
+            return Err(Core::Limit("a part of a file cannot be copied over itself").into());
+        }
+        let shared = self.sharable(offset, source.start..end, size);
+        self.copy_bytes(offset, from, source.start..shared.start)?;
+        self.share(offset + (shared.start - source.start), from, shared.clone())?;
+        self.copy_bytes(offset + (shared.end - source.start), from, shared.end..end)?;
+        Ok(len)
+    }
+
+    /// The part of `source`, of a file of `size` bytes, that can be shared from byte `offset` of this one on; an empty
+    /// one at the start of `source` where there is none.
+    fn sharable(&self, offset: u64, source: Range<u64>, size: u64) -> Range<u64> {
+        let geo = self.fs.volume.geo();
+        let blocksize = 1_u64 << geo.blocklog;
+        let nothing = source.start..source.start;
+        let apart = offset % blocksize != source.start % blocksize;
+        if apart || !geo.features.reflink() || source.end <= source.start {
+            return nothing;
+        }
+        let start = source.start.next_multiple_of(blocksize);
+        let reaches = offset.saturating_add(source.end - source.start);
+        let to_both_ends = source.end == size && reaches >= self.size();
+        let end = if to_both_ends { source.end } else { source.end / blocksize * blocksize };
+        if start < end { start..end } else { nothing }
+    }
+
+    /// Reads and writes.
+    fn copy_bytes(&self, offset: u64, from: &Handle<'_>, source: Range<u64>) -> Result<()> {
+        let mut at = source.start;
+        let mut buf = vec![0; index(COPY_BYTES.min(source.end.saturating_sub(at)))];
+        while at < source.end {
+            let len = index((source.end - at).min(COPY_BYTES));
+            let len = from.read(at, &mut buf[..len])?;
+            if len == 0 {
+                // It was cut meanwhile.
+                return Ok(());
+            }
+            let to = offset.saturating_add(at - source.start);
+            self.write(to, &buf[..len])?;
+            at += len as u64;
+        }
+        Ok(())
+    }
+
+    pub(super) fn same_volume(&self, other: &Handle<'_>) -> Result<()> {
+        if std::ptr::eq(self.fs, other.fs) {
+            return Ok(());
+        }
+        Err(Core::Limit("the files are on different volumes").into())
+    }
+}

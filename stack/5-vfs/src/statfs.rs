@@ -1,0 +1,57 @@
+//! What is known about a volume as a whole, as statfs tells it.
+
+use serde::Serialize;
+use xfskit_core::Volume;
+
+/// The size of a volume, and what is free of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Statfs {
+    /// Size of a block in bytes.
+    pub blocksize: u32,
+    /// Blocks, without those of an internal log.
+    pub blocks: u64,
+    /// Blocks that content can have now: without what the volume needs to go on, and what files in memory
+    /// were promised.
+    pub blocks_free: u64,
+    /// Inodes that there could be: those in use, and those for which there is space.
+    pub inodes: u64,
+    /// Inodes that could be made.
+    pub inodes_free: u64,
+    /// Longest name, in bytes.
+    pub name_max: u32,
+}
+
+impl Statfs {
+    /// What `volume` says now.
+    pub(crate) fn of(volume: &Volume) -> Self {
+        let (geo, sb) = (volume.geo(), volume.superblock());
+        let (icount, ifree) = volume.engine().map_or_else(
+            |_| (sb.icount.get(), sb.ifree.get()),
+            |engine| {
+                let now = engine.counters().get();
+                let counter = |value: i64| u64::try_from(value).unwrap_or(0);
+                (counter(now.icount), counter(now.ifree))
+            },
+        );
+        let blocks_free = volume.blocks_available();
+        let log = if geo.logstart.is_some() { u64::from(geo.logblocks) } else { 0 };
+        let blocks = sb.dblocks.get().saturating_sub(log);
+        let per_block = u64::from(sb.inopblock.get());
+        // `imax_pct` of the volume may be inodes; 0 is no limit.
+        let share = match u64::from(sb.imax_pct) {
+            0 => 100,
+            percent => percent.min(100),
+        };
+        let most = (sb.dblocks.get() / 100).saturating_mul(share).saturating_mul(per_block);
+        let room = blocks_free.saturating_mul(per_block);
+        let inodes = icount.saturating_add(room).min(most.max(icount));
+        Self {
+            blocksize: sb.blocksize.get(),
+            blocks,
+            blocks_free,
+            inodes,
+            inodes_free: inodes.saturating_sub(icount.saturating_sub(ifree)),
+            name_max: 255,
+        }
+    }
+}
