@@ -223,10 +223,6 @@ impl Engine {
         Ok(Trans::new(self, GateGuard { _shard: shard, _alone: alone }))
     }
 
-    pub(crate) fn cil_shard(&self) -> usize {
-        shard_of_thread()
-    }
-
     pub(crate) fn checkpoint_number(&self) -> u64 {
         self.number.load(Ordering::Relaxed)
     }
@@ -238,14 +234,8 @@ impl Engine {
     }
 
     /// Takes committed objects into the list. The caller holds the gate.
-    pub(crate) fn list(
-        &self,
-        shard: usize,
-        objects: Vec<Arc<Object>>,
-        icreates: Vec<Icreate>,
-        bytes: usize,
-    ) {
-        let mut list = self.shards[shard].list.lock();
+    pub(crate) fn list(&self, objects: Vec<Arc<Object>>, icreates: Vec<Icreate>, bytes: usize) {
+        let mut list = self.shards[shard_of_thread()].list.lock();
         list.objects.extend(objects);
         list.icreates.extend(icreates);
         list.bytes += bytes;

@@ -76,9 +76,12 @@ struct Joined {
     unlinked: bool,
     ordered: bool,
     stale: bool,
-    /// What stood in a block that was taken over as fresh: undo for all of it.
-    before: Option<Option<Arc<Buf>>>,
+    /// Undo for all of a block that was taken over as fresh.
+    before: Option<Before>,
 }
+
+/// What stood in a block before it was taken over as fresh; `None` where it had not been read.
+struct Before(Option<Arc<Buf>>);
 
 /// Bytes that stood in an object before an edit.
 struct Undo {
@@ -219,7 +222,7 @@ impl<'e> Trans<'e> {
         let held = self.held_mut(handle);
         held.dirty.mark(&(0..bytes.len()));
         let old = held.guard.bytes.replace(Arc::new(Buf { bytes }));
-        held.before.get_or_insert(old);
+        held.before.get_or_insert(Before(old));
         held.guard.verified = true;
         held.stale = false;
     }
@@ -467,7 +470,6 @@ impl<'e> Trans<'e> {
 
     /// Makes the changes visible, and lists them for the next checkpoint.
     pub fn commit(mut self) {
-        let shard = self.engine.cil_shard();
         let seq = self.engine.checkpoint_number();
         let mut added = 0;
         let mut list = Vec::new();
@@ -492,7 +494,7 @@ impl<'e> Trans<'e> {
             }
             held.object.listed_in.store(seq, Ordering::Release);
         }
-        self.engine.list(shard, list, std::mem::take(&mut self.icreates), added);
+        self.engine.list(list, std::mem::take(&mut self.icreates), added);
         self.engine.apply(self.delta);
         self.engine.busy().add(&self.freed, seq);
         self.undo.clear();
@@ -505,7 +507,7 @@ impl Drop for Trans<'_> {
     /// stood there, then every edit before that is taken back.
     fn drop(&mut self) {
         for held in self.joined.iter_mut().flatten() {
-            if let Some(before) = held.before.take() {
+            if let Some(Before(before)) = held.before.take() {
                 held.guard.verified = held.guard.verified && before.is_some();
                 held.guard.bytes = before;
             }

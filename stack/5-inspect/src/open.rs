@@ -52,7 +52,7 @@ pub fn inspect(volume: &Volume, what: What) -> Result<Dump> {
         What::AgBlock(agno, agbno) => inspect(volume, What::Block(geo.agb_to_fsb(agno, agbno))),
         What::Block(fsbno) => {
             let daddr = geo.fsb_to_daddr(fsbno);
-            inspect(volume, What::Daddr(daddr.ok_or_else(|| Error::Missing("such block"))?))
+            inspect(volume, What::Daddr(daddr.ok_or(Error::Missing("such block"))?))
         }
         What::Daddr(daddr) => guess(volume, daddr),
     }
@@ -69,7 +69,7 @@ fn read(volume: &Volume, daddr: Daddr, len: usize) -> Result<Vec<u8>> {
 }
 
 fn inode_bytes(volume: &Volume, ino: Ino) -> Result<Vec<u8>> {
-    let at = volume.geo().ino_to_byte(ino).ok_or_else(|| Error::Missing("such inode"))?;
+    let at = volume.geo().ino_to_byte(ino).ok_or(Error::Missing("such inode"))?;
     let mut bytes = vec![0; volume.geo().inodesize()];
     volume.device().read_at(at, &mut bytes)?;
     Ok(bytes)
@@ -124,7 +124,7 @@ fn fork_block(
         let at = FileOff(fileoff.0 + i);
         let fsbno = extents.lookup(at).and_then(|extent| extent.block_at(at));
         let daddr = fsbno.and_then(|fsbno| geo.fsb_to_daddr(fsbno));
-        let daddr = daddr.ok_or_else(|| Error::Missing("piece of this block"))?;
+        let daddr = daddr.ok_or(Error::Missing("piece of this block"))?;
         volume.device().read_at(daddr.byte_offset(), piece)?;
     }
     Ok(block)

@@ -256,7 +256,8 @@ impl Volume {
     pub fn remove(&self, path: impl AsRef<[u8]>) -> Result<()> {
         let (dir, name) = self.fs.resolve_parent(path.as_ref())?;
         let is_dir = self.fs.resolve(path.as_ref(), Follow::No)?.core().is_dir();
-        Ok(if is_dir { self.fs.rmdir(dir, &name)? } else { self.fs.unlink(dir, &name)? })
+        let removed = if is_dir { self.fs.rmdir(dir, &name) } else { self.fs.unlink(dir, &name) };
+        Ok(removed?)
     }
 
     /// Gives what is at `from` the name `to`; what is there is replaced.

@@ -29,9 +29,8 @@ fn differs(shape: Shape, ops: &[Op]) -> Option<String> {
 fn agree(shape: Shape, taste: Taste, seed: u64, count: usize) {
     let ops = op::draw(seed, count, taste);
     let Some(first) = differs(shape, &ops) else { return };
-    if std::env::var_os("XFSKIT_SHRINK").is_none() {
-        panic!("seed {seed}: {first}; XFSKIT_SHRINK=1 looks for the shortest sequence");
-    }
+    let shrinks = std::env::var_os("XFSKIT_SHRINK").is_some();
+    assert!(shrinks, "seed {seed}: {first}; XFSKIT_SHRINK=1 looks for the shortest sequence");
     let short = shrink(&ops, |ops| differs(shape, ops).is_some());
     panic!("seed {seed}: {first}\nshrunk: {short:#?}\n{:?}", differs(shape, &short));
 }

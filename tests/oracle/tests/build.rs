@@ -123,7 +123,7 @@ fn work(root: &Path, shape: &Shape) -> std::io::Result<()> {
             count += 1;
             if kind.is_dir() {
                 dirs.push(path);
-            } else if count % 3 == 0 {
+            } else if count.is_multiple_of(3) {
                 // Those that forbid it stay.
                 let _ = fs::remove_file(path);
             } else if count % 3 == 1 && kind.is_file() {

@@ -46,13 +46,13 @@ impl Group {
         Ok(Self { agno, agi: tx.agi(agno)? })
     }
 
-    fn header<'t>(&self, tx: &'t Tx<'_>) -> Result<&'t Agi> {
+    fn header<'t>(self, tx: &'t Tx<'_>) -> Result<&'t Agi> {
         let header = Agi::ref_from_prefix(tx.bytes(self.agi)).ok().map(|(agi, _)| agi);
         header.ok_or_else(|| Error::Unsupported("a short AGI".into()))
     }
 
     /// Adds to the group's counters, and to the superblock's.
-    fn count(&self, tx: &mut Tx<'_>, inodes: i64, free: i64) -> Result<()> {
+    fn count(self, tx: &mut Tx<'_>, inodes: i64, free: i64) -> Result<()> {
         let agi = self.header(tx)?;
         let add = |old: u32, more: i64| u32::try_from(i64::from(old).saturating_add(more));
         let (Ok(count), Ok(freecount)) =

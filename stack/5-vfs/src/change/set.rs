@@ -35,7 +35,7 @@ impl Fs {
     /// Sets what `set` names on inode `ino`; its ctime becomes now.
     ///
     /// # Errors
-    /// [`Core::NoInode`], device failures, corruption.
+    /// [`NoInode`](xfskit_core::Error::NoInode), device failures, corruption.
     pub fn set_attr(&self, ino: Ino, set: &SetAttr) -> Result<()> {
         let now = self.clock.now();
         Ok(self.volume.transact(|tx| {
@@ -65,8 +65,9 @@ impl Fs {
     /// Sets an extended attribute, by the name that programs use (`user.`, `trusted.`, `security.`, `system.posix_acl_`).
     ///
     /// # Errors
-    /// [`Core::Exists`] and [`Core::NoEntry`] where `mode` asks for the other; [`Core::Limit`] for a
-    /// name of more than 255 bytes or a value of more than 64 KiB; [`Core::NoSpace`].
+    /// [`Exists`](xfskit_core::Error::Exists) and [`NoEntry`](xfskit_core::Error::NoEntry) where `mode` asks
+    /// for the other; [`Limit`](xfskit_core::Error::Limit) for a name of more than 255 bytes or a value of
+    /// more than 64 KiB; [`NoSpace`](xfskit_core::Error::NoSpace).
     pub fn set_xattr(&self, ino: Ino, name: &[u8], value: &[u8], mode: SetMode) -> Result<()> {
         let (namespace, name, value) = crate::xattr::to_disk(name, value)?;
         let now = self.clock.now();
@@ -101,7 +102,7 @@ impl Fs {
     /// Removes an extended attribute.
     ///
     /// # Errors
-    /// [`Core::NoEntry`] where there is none of this name.
+    /// [`NoEntry`](xfskit_core::Error::NoEntry) where there is none of this name.
     pub fn remove_xattr(&self, ino: Ino, name: &[u8]) -> Result<()> {
         let (namespace, name, _) = crate::xattr::to_disk(name, &[])?;
         let now = self.clock.now();
