@@ -2,7 +2,7 @@
 
 use xfskit_format::Fork;
 use xfskit_format::bmbt::{Extent, MAX_BLOCKCOUNT};
-use xfskit_units::{ExtLen, FilBlks, FileOff, FsBlock};
+use xfskit_units::{ExtLen, FilBlks, FsBlock};
 
 use super::node::ForkOf;
 use crate::error::Result;
@@ -57,12 +57,16 @@ pub(super) fn convert(tx: &mut Tx<'_>, of: ForkOf, extent: &Extent) {
     tx.defer(Deferred::RmapConvert { start, len, owner: owner(of, extent) });
 }
 
-/// The fork maps `extent` from `startoff` on now.
-pub(super) fn moved(tx: &mut Tx<'_>, of: ForkOf, extent: &Extent, startoff: FileOff) {
+/// The fork does not map `extent` any more; its blocks go to another place or fork.
+pub(super) fn unmapped(tx: &mut Tx<'_>, of: ForkOf, extent: &Extent) {
     let (start, len) = (extent.startblock, extlen(extent.blockcount.0));
     tx.defer(Deferred::RmapUnmap { start, len, owner: owner(of, extent) });
-    let owner = owner(of, &Extent { startoff, ..*extent });
-    tx.defer(Deferred::RmapMap { start, len, owner });
+}
+
+/// The fork maps `extent` now, whose blocks come from another place or fork.
+pub(super) fn mapped(tx: &mut Tx<'_>, of: ForkOf, extent: &Extent) {
+    let (start, len) = (extent.startblock, extlen(extent.blockcount.0));
+    tx.defer(Deferred::RmapMap { start, len, owner: owner(of, extent) });
 }
 
 /// The fork maps `extent`, which other files map too.

@@ -1,5 +1,7 @@
 //! What other rooms ask of extent maps inside a transaction: look up, allocate and map, unmap and free.
 
+use std::ops::Range;
+
 use xfskit_format::Fork;
 use xfskit_format::bmbt::Extent;
 use xfskit_format::inode::Format;
@@ -329,9 +331,28 @@ impl Tx<'_> {
         extent: &Extent,
         startoff: FileOff,
     ) -> Result<()> {
-        self.bmap_remove(inode, Fork::Data, extent.startoff, extent.end())?;
-        self.bmap_insert(inode, Fork::Data, &Extent { startoff, ..*extent })?;
-        blocks::moved(self, ForkOf { inode, fork: Fork::Data }, extent, startoff);
+        self.bmap_take(inode, extent.startoff..extent.end())?;
+        self.bmap_give(inode, &Extent { startoff, ..*extent })
+    }
+
+    /// Unmaps what is mapped of `range` of the data fork, and answers what that was: for [`bmap_give`](Self::bmap_give) to
+    /// map it elsewhere in the same transaction.
+    pub(crate) fn bmap_take(
+        &mut self,
+        inode: TxInode,
+        range: Range<FileOff>,
+    ) -> Result<Vec<Extent>> {
+        let taken = self.bmap_remove(inode, Fork::Data, range.start, range.end)?;
+        for extent in &taken {
+            blocks::unmapped(self, ForkOf { inode, fork: Fork::Data }, extent);
+        }
+        Ok(taken)
+    }
+
+    /// Maps, where there is a hole in the data fork, what was taken from another place or file.
+    pub(crate) fn bmap_give(&mut self, inode: TxInode, extent: &Extent) -> Result<()> {
+        self.bmap_insert(inode, Fork::Data, extent)?;
+        blocks::mapped(self, ForkOf { inode, fork: Fork::Data }, extent);
         Ok(())
     }
 }

@@ -5,6 +5,7 @@
 
 mod content;
 mod dirty;
+mod exchange;
 mod reshape;
 mod share;
 mod target;

@@ -8,11 +8,12 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use parking_lot::RwLockWriteGuard;
 use xfskit_format::Fork;
 use xfskit_format::bmbt::Extent;
 use xfskit_format::inode::flags2;
 use xfskit_format::timestamp::Timestamp;
-use xfskit_units::{ByteLen, ByteOffset, ExtLen, FilBlks, FileOff};
+use xfskit_units::{ByteLen, ByteOffset, ExtLen, FilBlks, FileOff, Ino};
 
 use super::content::{Content, SIZE_MAX, State, segment_at};
 use crate::bmap::{BUNMAP_MAX, Backing};
@@ -49,7 +50,7 @@ impl Tx<'_> {
     }
 
     /// Says that a file has blocks that others may map too.
-    fn set_reflink(&mut self, inode: TxInode) {
+    pub(super) fn set_reflink(&mut self, inode: TxInode) {
         let flags2 = self.core(inode).flags2();
         if flags2 & flags2::REFLINK == 0 {
             self.set_flags2(inode, flags2 | flags2::REFLINK);
@@ -81,18 +82,35 @@ impl Content {
             let size = state.size;
             return self.share_held(vol, &mut state, (offset.0, now), from.ino(), (source, size));
         }
-        // Two files: in the order of their numbers, as everywhere.
-        let (mut state, mut other);
-        if self.ino() < from.ino() {
-            state = self.state.write();
-            other = from.state.write();
-        } else {
-            other = from.state.write();
-            state = self.state.write();
-        }
+        let (mut state, mut other) = self.lock_both(from);
         from.flush_state(vol, &mut other)?;
         let size = other.size;
         self.share_held(vol, &mut state, (offset.0, now), from.ino(), (source, size))
+    }
+
+    /// Locks both files, which are two: in the order of their numbers.
+    pub(super) fn lock_both<'c>(
+        &'c self,
+        other: &'c Self,
+    ) -> (RwLockWriteGuard<'c, State>, RwLockWriteGuard<'c, State>) {
+        if self.ino() < other.ino() {
+            let state = self.state.write();
+            (state, other.state.write())
+        } else {
+            let other = other.state.write();
+            (self.state.write(), other)
+        }
+    }
+
+    /// Takes this inode and another one, or the same, in the order of their numbers.
+    pub(super) fn take_both(&self, tx: &mut Tx<'_>, other: Ino) -> Result<(TxInode, TxInode)> {
+        if self.ino() < other {
+            let inode = tx.iget(self.ino())?;
+            Ok((inode, tx.iget(other)?))
+        } else {
+            let other = tx.iget(other)?;
+            Ok((tx.iget(self.ino())?, other))
+        }
     }
 
     /// The same with both files locked; the other one has nothing in memory, and ends at `source.1`.
@@ -101,7 +119,7 @@ impl Content {
         vol: &Volume,
         state: &mut State,
         (offset, now): (u64, Timestamp),
-        from: xfskit_units::Ino,
+        from: Ino,
         (source, size): (Range<ByteOffset>, u64),
     ) -> Result<()> {
         let job = plan(vol, offset, &source, size, state.size, from == self.ino())?;
@@ -123,21 +141,8 @@ impl Content {
     }
 
     /// Shares what is good for one transaction; `done` blocks were shared before. Answers how many are now.
-    fn share_some(
-        &self,
-        tx: &mut Tx<'_>,
-        from: xfskit_units::Ino,
-        job: &Job,
-        done: u64,
-    ) -> Result<u64> {
-        // In the order of their numbers.
-        let (inode, source) = if self.ino() < from {
-            let inode = tx.iget(self.ino())?;
-            (inode, tx.iget(from)?)
-        } else {
-            let source = tx.iget(from)?;
-            (tx.iget(self.ino())?, source)
-        };
+    fn share_some(&self, tx: &mut Tx<'_>, from: Ino, job: &Job, done: u64) -> Result<u64> {
+        let (inode, source) = self.take_both(tx, from)?;
         tx.set_reflink(inode);
         tx.set_reflink(source);
         let segment = segment_at(tx, source, job.from + done..job.from + job.blocks)?;

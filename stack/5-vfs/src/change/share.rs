@@ -1,4 +1,4 @@
-//! Content of two files: shared, copied by sharing, and given back its own blocks.
+//! Content of two files: shared, copied by sharing, exchanged; and given blocks of its own again.
 
 use std::ops::Range;
 
@@ -58,6 +58,29 @@ impl Handle<'_> {
         self.share(offset + (shared.start - source.start), from, shared.clone())?;
         self.copy_bytes(offset + (shared.end - source.start), from, shared.end..end)?;
         Ok(len)
+    }
+
+    /// Exchanges the bytes of `range` with those from `offset` on of `other`, at once: whole blocks, or up to where both
+    /// files end.
+    ///
+    /// # Errors
+    /// [`Core::Unsupported`] on a volume without the exchange feature, [`Core::Limit`] for other ranges and
+    /// for more extents than can change places at once. Nothing has changed then.
+    pub fn exchange_range(&self, range: Range<u64>, other: &Handle<'_>, offset: u64) -> Result<()> {
+        self.same_volume(other)?;
+        let (now, ours, theirs) = (self.fs.clock.now(), self.content(), other.content());
+        let offset = ByteOffset(offset);
+        Ok(ours.exchange_range(&self.fs.volume, bytes(&range), theirs, offset, now)?)
+    }
+
+    /// Exchanges all of the content with that of `other`, at once, sizes included.
+    ///
+    /// # Errors
+    /// As [`exchange_range`](Self::exchange_range).
+    pub fn exchange(&self, other: &Handle<'_>) -> Result<()> {
+        self.same_volume(other)?;
+        let now = self.fs.clock.now();
+        Ok(self.content().exchange(&self.fs.volume, other.content(), now)?)
     }
 
     /// The part of `source`, of a file of `size` bytes, that can be shared from byte `offset` of this one on; an empty

@@ -1,0 +1,56 @@
+//! A volume in memory to try on, and its judge.
+#![allow(dead_code, reason = "each test needs some of it")]
+
+use std::sync::Arc;
+
+use xfskit_block::{BlockDevice, MemDevice};
+use xfskit_core::{OpenOptions, Volume};
+use xfskit_mkfs::{DeviceFacts, Options, Stamp};
+use xfskit_units::{ByteLen, ByteOffset, Uuid};
+use xfskit_vfs::{Clock, Fs, Timestamp};
+
+/// Bytes of a volume.
+const SIZE: u64 = 64 << 20;
+
+/// A new volume, made with these options of mkfs.
+pub(crate) fn make(options: &[(&str, &str)]) -> Arc<MemDevice> {
+    let dev = Arc::new(MemDevice::new(ByteLen(SIZE)));
+    let mut asked = Options::default();
+    for (option, argument) in options {
+        asked.sub(option, argument).unwrap();
+    }
+    let stamp =
+        Stamp { uuid: Uuid::from_u128(7), seconds: 1_600_000_000, nanoseconds: 0, generation: 9 };
+    let plan = xfskit_mkfs::plan(&asked, &DeviceFacts::of(&*dev, None), stamp).unwrap();
+    xfskit_mkfs::make(&*dev, None, &plan).unwrap();
+    dev
+}
+
+/// The volume, open.
+pub(crate) fn open(dev: &Arc<MemDevice>, write: bool) -> Fs {
+    let options = OpenOptions { write, cache_bytes: 4 << 20, ..OpenOptions::default() };
+    let volume = Volume::open(Arc::clone(dev) as Arc<dyn BlockDevice>, &options).unwrap();
+    Fs::with_clock(volume, Clock::fixed(Timestamp { sec: 1_700_000_000, nsec: 5 }))
+}
+
+/// The device as it is now.
+pub(crate) fn snapshot(dev: &MemDevice) -> Arc<MemDevice> {
+    let copy = Arc::new(MemDevice::new(ByteLen(SIZE)));
+    let mut piece = vec![0; 1 << 20];
+    for offset in (0..SIZE).step_by(piece.len()) {
+        dev.read_at(ByteOffset(offset), &mut piece).unwrap();
+        if piece.iter().any(|&byte| byte != 0) {
+            copy.write_at(ByteOffset(offset), &piece).unwrap();
+        }
+    }
+    copy
+}
+
+/// Fails unless the judge is silent.
+pub(crate) fn judge(dev: &Arc<MemDevice>) {
+    let mut found = Vec::new();
+    let options = xfskit_check::Options::default();
+    xfskit_check::check(&**dev, None, &options, &mut |finding| found.push(finding.to_string()))
+        .unwrap();
+    assert!(found.is_empty(), "{found:#?}");
+}
