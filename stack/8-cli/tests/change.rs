@@ -160,18 +160,18 @@ fn chmod_chown_and_touch_set_what_belongs_to_a_file() {
         (&v.stat("/d/f")["atime"]["sec"], &v.stat("/d/f")["mtime"]["sec"]),
         (&1.into(), &981_173_106.into())
     );
-    v.run(0, "chmod 4755 @ /d/f");
-    v.run(0, "chmod -R u+w,go-rx @ /d");
+    v.run(0, "chmod @ 4755 /d/f");
+    v.run(0, "chmod -R @ u+w,go-rx /d");
     assert_eq!((mode_of(&v.stat("/d")), mode_of(&v.stat("/d/f"))), (0o700, 0o4700));
-    v.run(0, "chown -R 12:34 @ /d");
+    v.run(0, "chown -R @ 12:34 /d");
     let f = v.stat("/d/f");
     assert_eq!((mode_of(&f), &f["uid"], &f["gid"]), (0o700, &12.into(), &34.into()));
-    v.run(0, "chown :5 @ /d/f");
+    v.run(0, "chown @ :5 /d/f");
     assert_eq!((&v.stat("/d/f")["uid"], &v.stat("/d/f")["gid"]), (&12.into(), &5.into()));
-    v.run(1, "chmod 0644 @ /none");
-    v.run(2, "chmod u+q @ /d");
-    v.run(1, "chown 1 @ /none");
-    v.run(2, "chown jane @ /d");
+    v.run(1, "chmod @ 0644 /none");
+    v.run(2, "chmod @ u+q /d");
+    v.run(1, "chown @ 1 /none");
+    v.run(2, "chown @ jane /d");
     v.run(2, "touch -d soon @ /d");
     v.run(1, "touch @ /no/where");
 }
@@ -260,7 +260,7 @@ fn put_reads_standard_input_and_archives() {
     };
     let big = vec![7; 3_000_001];
     assert_eq!(put(&[&v.image, "-", "/built"], b"today\n"), 0);
-    v.run(0, "chmod 0600 @ /built");
+    v.run(0, "chmod @ 0600 /built");
     assert_eq!(put(&[&v.image, "-", "/built"], &big), 0);
     assert_eq!(expect(0, &["cat", &v.image, "/built"]).bytes, big);
     assert_eq!(mode_of(&v.stat("/built")), 0o600);
@@ -296,4 +296,87 @@ fn what_cannot_be_written_is_refused_untouched() {
     expect(2, &["mkdir", &shown(&bench.path("none.img")), "/x"]);
     let junk = bench.file("junk.img", &[1; 1 << 20]);
     expect(2, &["rm", &shown(&junk), "/x"]);
+}
+
+#[test]
+fn truncate_and_fallocate_shape_content() {
+    let v = Made::new();
+    v.run(0, "truncate -s 1M @ /f");
+    assert_eq!((&v.stat("/f")["size"], &v.stat("/f")["blocks"]), (&(1 << 20).into(), &0.into()));
+    v.run(0, "fallocate -o 4k -l 64k @ /f");
+    assert_eq!(v.stat("/f")["blocks"], 128);
+    v.run(0, "fallocate --punch-hole -o 8k -l 8k @ /f");
+    assert_eq!(v.stat("/f")["blocks"], 112);
+    v.run(0, "fallocate --keep-size -o 1M -l 4k @ /f");
+    v.run(0, "fallocate --zero-range -l 4k @ /f");
+    v.run(0, "fallocate --insert-range -l 4k @ /f");
+    assert_eq!(v.stat("/f")["size"], (1 << 20) + 4096);
+    v.run(0, "fallocate --collapse-range -l 8k @ /f");
+    assert_eq!(v.stat("/f")["size"], (1 << 20) - 4096);
+    v.run(1, "fallocate --collapse-range -o 1 -l 4k @ /f");
+    v.run(1, "fallocate -l 0 @ /f");
+    v.run(1, "fallocate -l 400M @ /f");
+    v.run(2, "fallocate --punch-hole --zero-range -l 4k @ /f");
+    v.run(1, "truncate -s 0 @ /none/f");
+    v.run(0, "truncate -s 0 @ /f");
+    assert_eq!(v.stat("/f")["blocks"], 0);
+}
+
+#[test]
+fn cp_copies_and_shares() {
+    let v = Made::new();
+    let big = v.bench.file("big", &vec![9; 1 << 20]);
+    v.run(0, "mkdir -p -m 0700 @ /d/sub");
+    v.run(0, &format!("put @ {} /d/big", shown(&big)));
+    v.run(0, "ln @ /d/big /d/sub/again");
+    v.run(0, "xattr set @ /d/big user.k v");
+    v.run(0, "cp -r @ /d /e");
+    v.run(0, "cp -r @ /d /d/sub");
+    v.run(0, "cp --reflink @ /d/big /shared");
+    assert_eq!(v.ls("/d/sub/d/sub"), "again");
+    for copy in ["/e/big", "/e/sub/again", "/d/sub/d/big", "/shared"] {
+        assert_eq!(expect(0, &["cat", &v.image, copy]).bytes, vec![9; 1 << 20]);
+        assert_eq!(expect(0, &["xattr", "get", &v.image, copy, "user.k"]).stdout, "v");
+    }
+    assert_eq!((&v.stat("/e/big")["nlink"], mode_of(&v.stat("/e/sub"))), (&2.into(), 0o700));
+    let at = |path: &str| {
+        json(&["stat", "--json", "--extents", &v.image, path])[0]["extents"][0]["startblock"]
+            .clone()
+    };
+    assert_eq!(at("/shared"), at("/d/big"));
+    assert_ne!(at("/e/big"), at("/d/big"));
+    v.run(1, "cp @ /d /f");
+    v.run(1, "cp @ /none /f");
+    v.run(1, "cp @ /shared /shared");
+}
+
+#[test]
+fn label_stands_in_all_superblocks() {
+    let v = Made::new();
+    v.run(0, "label @ data");
+    assert_eq!(v.run(0, "label @").stdout, "data\n");
+    for agno in ["0", "1", "3"] {
+        let sb = expect(0, &["inspect", &v.image, "sb", agno]).stdout;
+        assert!(sb.contains("data"), "{sb}");
+    }
+    v.run(1, "label @ thirteenbytes");
+    v.run_with(0, "label @", &[""]);
+    assert_eq!(v.run(0, "label @").stdout, "\n");
+}
+
+#[test]
+fn shell_runs_many_commands_in_one_open() {
+    let v = Made::new();
+    let script = |text: &str| shown(&v.bench.file("script", text.as_bytes()));
+    let lines = "# a comment\nmkdir -p /a/b\n\ntouch '/a/two words' /a/x\nsync\nls /a\n\
+                 xattr set /a/x user.k v\nxattr get /a/x user.k\nmv /a/x /a/y\nstat /a/y\nquit\nnonsense\n";
+    let run = v.run(0, &format!("shell --file {} @", script(lines)));
+    assert!(run.stdout.starts_with("b\ntwo words\nx\nv"), "{}", run.stdout);
+    assert_eq!(v.ls("/a"), "b two words y");
+    let lines = "rm /none\nmkdir /after\nmkfs\nlabel 'open\n";
+    let run = v.run(1, &format!("shell --file {} @", script(lines)));
+    assert!(run.stderr.contains("/none") && run.stderr.contains("mkfs"), "{}", run.stderr);
+    v.run(1, &format!("shell --strict --file {} @", script("rm /none\nmkdir /never\n")));
+    assert_eq!(v.ls("/"), "a after");
+    v.run(2, "shell --file /no/such/file @");
 }
