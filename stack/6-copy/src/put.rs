@@ -168,9 +168,11 @@ pub(crate) fn replace(
     let aside = format!(".xfskit.{}", std::process::id()).into_bytes();
     let first = if is_there { &aside } else { name };
     let ino = fs.make(dir, first, new).map_err(&at)?;
-    let filled = fill(ino).and_then(|()| match is_there {
-        true => fs.rename(dir, first, dir, name, RenameMode::Replace).map_err(&at),
-        false => Ok(()),
+    let filled = fill(ino).and_then(|()| {
+        if !is_there {
+            return Ok(());
+        }
+        fs.rename(dir, first, dir, name, RenameMode::Replace).map_err(&at)
     });
     if let Err(error) = filled {
         // Where the volume is beyond even that, the first error says why.

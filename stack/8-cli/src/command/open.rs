@@ -152,9 +152,8 @@ pub(crate) fn failure(error: &vfs::Error) -> Failure {
     let text = chain(error);
     match error {
         vfs::Error::Core(core::Error::Device(error)) => device_hint(Failure::cannot(text), error),
-        vfs::Error::Core(core::Error::Unsupported(_)) | vfs::Error::NotAbsolute { .. } => {
-            Failure::cannot(text)
-        }
+        vfs::Error::Core(core::Error::Unsupported(_) | core::Error::Missing(_))
+        | vfs::Error::NotAbsolute { .. } => Failure::cannot(text),
         vfs::Error::NotFound { .. } => {
             Failure::no(text).hint("`xfskit ls TARGET DIRECTORY` shows what is there.")
         }

@@ -137,14 +137,12 @@ pub(super) fn xattr(session: &Session<'_>, what: &XattrCommand) -> Result<(), Fa
 /// `xfskit label`
 pub(super) fn label(session: &Session<'_>, args: &Label) -> Result<(), Failure> {
     let volume = session.fs().volume();
-    match &args.label {
-        Some(label) => volume.set_label(label.as_bytes()).map_err(|e| open::failure(&e.into())),
-        None => {
-            let fname = volume.superblock().fname;
-            let label = fname.split(|&b| b == 0).next().unwrap_or_default();
-            session.out.line(session.out.name(label))
-        }
+    if let Some(label) = &args.label {
+        return volume.set_label(label.as_bytes()).map_err(|e| open::failure(&e.into()));
     }
+    let fname = volume.superblock().fname;
+    let label = fname.split(|&b| b == 0).next().unwrap_or_default();
+    session.out.line(session.out.name(label))
 }
 
 /// Says which attribute is missing, or is there.

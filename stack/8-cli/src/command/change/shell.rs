@@ -139,14 +139,13 @@ fn words(line: &[u8]) -> Result<Vec<OsString>, Failure> {
             (None | Some(b'"'), b'\\') => {
                 word.get_or_insert_default().extend(bytes.next());
             }
-            (Some(_), byte) => word.get_or_insert_default().push(byte),
             (None, b'"' | b'\'') => {
                 quote = Some(byte);
                 word.get_or_insert_default();
             }
             (None, b' ' | b'\t' | b'\n' | b'\r') => words.extend(word.take()),
             (None, b'#') if word.is_none() => break,
-            (None, byte) => word.get_or_insert_default().push(byte),
+            (_, byte) => word.get_or_insert_default().push(byte),
         }
     }
     if quote.is_some() {
@@ -163,9 +162,8 @@ mod tests {
     #[test]
     fn words_are_split_as_a_shell_does() {
         let split = |line: &str| {
-            words(line.as_bytes())
-                .map(|w| w.iter().map(|w| w.to_string_lossy().into_owned()).collect::<Vec<_>>())
-                .unwrap_or_else(|_| vec!["bad".into()])
+            let Ok(words) = words(line.as_bytes()) else { return vec!["bad".to_owned()] };
+            words.iter().map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>()
         };
         assert_eq!(split(" put a\\ b '/x y' \"q\\\"\" # rest\n"), ["put", "a b", "/x y", "q\""]);
         assert_eq!(split("a#b '' "), ["a#b", ""]);
