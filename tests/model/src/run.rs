@@ -29,7 +29,7 @@ pub struct Shape {
 #[derive(Debug)]
 pub struct Pair {
     dev: Arc<MemDevice>,
-    fs: Option<Fs>,
+    fs: Option<Arc<Fs>>,
     mem: Mem,
     /// Inode numbers of the model's nodes.
     inos: HashMap<Id, Ino>,
@@ -69,8 +69,14 @@ impl Pair {
     pub fn new(shape: Shape) -> Self {
         let dev = make(shape);
         let fs = open(&dev);
-        let inos = HashMap::from([(0, fs.volume().geo().rootino)]);
-        Self { dev, fs: Some(fs), mem: Mem::default(), inos }
+        let root = fs.volume().geo().rootino;
+        Self::below(dev, Arc::new(fs), root)
+    }
+
+    /// The model of the empty directory `root`: mode 0755, owner and group 0. Others may have the volume open, too,
+    /// and change it outside of that directory; then [`Op::Reopen`] must not be asked for.
+    pub fn below(dev: Arc<MemDevice>, fs: Arc<Fs>, root: Ino) -> Self {
+        Self { dev, fs: Some(fs), mem: Mem::default(), inos: HashMap::from([(0, root)]) }
     }
 
     fn fs(&self) -> &Fs {
@@ -248,7 +254,7 @@ impl Pair {
     /// Closes, lets the judge look, and opens again.
     fn reopen(&mut self) -> Result<(), Difference> {
         self.close()?;
-        self.fs = Some(open(&self.dev));
+        self.fs = Some(Arc::new(open(&self.dev)));
         self.compare()
     }
 
@@ -258,6 +264,7 @@ impl Pair {
     /// What the judge finds.
     pub fn close(&mut self) -> Result<(), Difference> {
         if let Some(fs) = self.fs.take() {
+            let fs = Arc::into_inner(fs).ok_or("close: others have the volume open")?;
             fs.close().map_err(|error| format!("close: {error}"))?;
         }
         judge(&self.dev)
