@@ -80,7 +80,7 @@ fn one(rng: &mut Rng, taste: Taste) -> Op {
     match rng.below(100) {
         0..25 => Op::MakeFile { dir, name },
         25..33 => Op::MakeDir { dir, name },
-        33..37 => Op::Symlink { dir, name, len: 1 + rng.below(1024) },
+        33..37 => Op::Symlink { dir, name, len: 1 + rng.below(1023) },
         37..40 => Op::Special { dir, name, minor: rng.below(1000) },
         40..46 => Op::Link { node, dir, name },
         46..58 => {

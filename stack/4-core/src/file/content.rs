@@ -151,12 +151,20 @@ impl Volume {
         }
     }
 
+    /// Whether content of inode `ino` may be in memory. Says yes where it cannot know at once: it is asked inside of
+    /// transactions, which the holder of the table may wait for.
+    pub fn may_have_content(&self, ino: Ino) -> bool {
+        self.contents.open.try_lock().is_none_or(|open| open.contains_key(&ino))
+    }
+
     fn forget_if_last(&self, content: Arc<Content>) {
         let mut open = self.contents.open.lock();
         // One reference is the table's, one ours.
         if Arc::strong_count(&content) == 2 && content.state.read().is_clean() {
             open.remove(&content.ino);
         }
+        // Under the lock: else two who close at the same time each take the other for a user.
+        drop(content);
     }
 
     /// Writes what is in memory of all files. Their changes become durable with the next checkpoint.
@@ -165,7 +173,7 @@ impl Volume {
     /// As [`Content::flush`]: the first one; the other files are written all the same.
     pub fn flush_contents(&self) -> Result<()> {
         let open: Vec<_> = self.contents.open.lock().values().cloned().collect();
-        let answers = open.iter().map(|content| content.flush(self));
+        let answers = open.into_iter().map(|content| self.close_content(content));
         answers.fold(Ok(()), Result::and)
     }
 
@@ -204,6 +212,7 @@ impl Volume {
             if let Some(mut state) = content.state.try_write() {
                 content.flush_state(self, &mut state)?;
             }
+            self.forget_if_last(content);
         }
         Ok(())
     }

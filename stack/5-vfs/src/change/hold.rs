@@ -5,15 +5,23 @@ use std::collections::HashMap;
 use xfskit_trans::lock::{LockRank, RankedMutex};
 use xfskit_units::{Ino, index};
 
-use crate::Fs;
+use crate::{Fs, Result};
 
 const SHARDS: usize = 64;
 
-/// How often each inode is held.
+/// Who holds an inode.
+#[derive(Debug, Default)]
+struct Holders {
+    count: usize,
+    /// It has lost its last name meanwhile: the last holder gives it back.
+    unnamed: bool,
+}
+
+/// The inodes that are held.
 #[derive(Debug)]
 pub(crate) struct Holds {
     /// Rank [`LockRank::Leaf`].
-    shards: Vec<RankedMutex<HashMap<Ino, usize>>>,
+    shards: Vec<RankedMutex<HashMap<Ino, Holders>>>,
 }
 
 impl Default for Holds {
@@ -24,7 +32,7 @@ impl Default for Holds {
 }
 
 impl Holds {
-    fn shard(&self, ino: Ino) -> &RankedMutex<HashMap<Ino, usize>> {
+    fn shard(&self, ino: Ino) -> &RankedMutex<HashMap<Ino, Holders>> {
         &self.shards[index(ino.0 % SHARDS as u64)]
     }
 
@@ -33,20 +41,22 @@ impl Holds {
     }
 
     fn add(&self, ino: Ino) {
-        *self.shard(ino).lock().entry(ino).or_insert(0) += 1;
+        self.shard(ino).lock().entry(ino).or_default().count += 1;
     }
 
-    /// One holder less; true where it was the last.
+    /// One holder less; false where it is the last one of an inode without a name. That one still holds it, gives it
+    /// back, and tries again: so it is done by one only, and before the number is another file's.
     fn remove(&self, ino: Ino) -> bool {
         let mut shard = self.shard(ino).lock();
-        let count = shard.get_mut(&ino).map_or(0, |count| {
-            *count -= 1;
-            *count
-        });
-        if count == 0 {
-            shard.remove(&ino);
+        match shard.get_mut(&ino) {
+            Some(holders) if holders.count > 1 => holders.count -= 1,
+            Some(Holders { unnamed, .. }) if *unnamed => {
+                *unnamed = false;
+                return false;
+            }
+            _ => drop(shard.remove(&ino)),
         }
-        count == 0
+        true
     }
 }
 
@@ -62,21 +72,22 @@ impl Hold<'_> {
     pub fn ino(&self) -> Ino {
         self.ino
     }
+
+    /// A transaction that took the inode's last name is committed.
+    pub(crate) fn is_unnamed(&self) {
+        if let Some(holders) = self.fs.held.shard(self.ino).lock().get_mut(&self.ino) {
+            holders.unnamed = true;
+        }
+    }
 }
 
 impl Drop for Hold<'_> {
     fn drop(&mut self) {
-        if !self.fs.held.remove(self.ino) || self.fs.volume.engine().is_err() {
-            return;
-        }
-        // What is in memory of it is of no use to anybody any more.
-        let unnamed = self.fs.volume.iget(self.ino).is_ok_and(|inode| inode.core().nlink() == 0);
-        if unnamed {
-            self.fs.volume.discard_content(self.ino);
-        }
-        if unnamed && let Err(error) = self.fs.volume.inactivate(self.ino) {
-            // It stays on the unlinked list; the next open for writing finishes it.
-            tracing::warn!(ino = %self.ino, %error, "an unlinked file could not be given back");
+        while !self.fs.held.remove(self.ino) {
+            if let Err(error) = self.fs.give_back(self.ino) {
+                // It stays on the unlinked list; the next open for writing finishes it.
+                tracing::warn!(ino = %self.ino, %error, "an unlinked file could not be given back");
+            }
         }
     }
 }
@@ -86,5 +97,16 @@ impl Fs {
     pub fn hold(&self, ino: Ino) -> Hold<'_> {
         self.held.add(ino);
         Hold { fs: self, ino }
+    }
+
+    /// Gives back all that an inode without a name has, and itself.
+    fn give_back(&self, ino: Ino) -> Result<()> {
+        let unnamed = self.volume.iget(ino).is_ok_and(|inode| inode.core().nlink() == 0);
+        if unnamed {
+            // What is in memory of it is of no use to anybody any more.
+            self.volume.discard_content(ino);
+            self.volume.inactivate(ino)?;
+        }
+        Ok(())
     }
 }

@@ -5,7 +5,7 @@ use xfskit_core::{Error as Core, Tx, TxInode};
 use xfskit_format::inode::{FileType, flags};
 use xfskit_units::Ino;
 
-use super::{check_name, named, take};
+use super::{check_name, check_place, named, take};
 use crate::{Error, Fs, Result};
 
 /// The setgid bit: in a directory, what is made gets the directory's group.
@@ -65,13 +65,7 @@ impl Fs {
         let now = self.clock.now();
         Ok(self.volume.transact(|tx| {
             let [parent] = take(tx, [dir])?;
-            let core = tx.core(parent);
-            if !core.is_dir() {
-                return Err(Core::NotDirectory(dir));
-            }
-            if core.nlink() == 0 {
-                return Err(Core::NoInode(dir));
-            }
+            check_place(tx, parent)?;
             let nlink = if file_type == FileType::Directory { 2 } else { 1 };
             let inode = tx.ialloc(dir, &core_of(tx, parent, new, file_type, nlink, now))?;
             fill(tx, parent, inode, new, file_type)?;
@@ -104,10 +98,13 @@ impl Fs {
             hold.set(Some(self.hold(inode.ino)));
             Ok(())
         })?;
-        hold.into_inner().ok_or(Error::Core(Core::NoInode(near)))
+        let hold = hold.into_inner().ok_or(Error::Core(Core::NoInode(near)))?;
+        hold.is_unnamed();
+        Ok(hold)
     }
 
-    /// Gives inode `ino`, which is no directory, the further name `name` in directory `dir`.
+    /// Gives inode `ino`, which is no directory, the further name `name` in directory `dir`. One that has no name
+    /// at all is held by the caller.
     ///
     /// # Errors
     /// [`Core::Exists`], [`Core::NoSpace`], [`Core::Limit`] where it has as many links as can be.
@@ -120,9 +117,7 @@ impl Fs {
             if file_type == FileType::Directory {
                 return Err(Core::Limit("a directory has one name only"));
             }
-            if !tx.core(parent).is_dir() {
-                return Err(Core::NotDirectory(dir));
-            }
+            check_place(tx, parent)?;
             let nlink = tx.core(inode).nlink();
             if nlink == 0 {
                 tx.remove_unlinked(inode)?;
@@ -144,8 +139,8 @@ fn judge(new: &NewNode) -> Result<FileType> {
     if (file_type == FileType::Symlink) != new.target.is_some() {
         return no("symbolic links have a target, and nothing else has");
     }
-    if new.target.as_ref().is_some_and(|target| target.is_empty() || target.len() > 1024) {
-        return no("the target of a symbolic link is 1 to 1024 bytes long");
+    if new.target.as_ref().is_some_and(|target| target.is_empty() || target.len() > 1023) {
+        return no("the target of a symbolic link is 1 to 1023 bytes long");
     }
     if new.rdev.is_some_and(|(major, minor)| major >= 1 << 14 || minor >= 1 << 18) {
         return no("a device number beyond 14 bits of major and 18 bits of minor");

@@ -91,6 +91,18 @@ pub(crate) fn check_name(name: &[u8]) -> Result<()> {
     Ok(())
 }
 
+/// Fails where `dir` is no directory that can take a name: a removed one cannot, though somebody may hold it.
+pub(crate) fn check_place(tx: &Tx<'_>, dir: TxInode) -> xfskit_core::Result<()> {
+    let core = tx.core(dir);
+    if !core.is_dir() {
+        return Err(xfskit_core::Error::NotDirectory(dir.ino));
+    }
+    if core.nlink() == 0 {
+        return Err(xfskit_core::Error::NoInode(dir.ino));
+    }
+    Ok(())
+}
+
 /// The entry `name` of directory `dir`, as the inode that it names remembers it; `None` on a volume
 /// without parent pointers.
 fn entry_of<'n>(tx: &Tx<'_>, dir: TxInode, name: &'n [u8]) -> Option<ParentName<'n>> {

@@ -8,6 +8,7 @@ use xfskit_core::icore::Touch;
 use xfskit_core::{Error as Core, Tx, TxInode};
 use xfskit_units::Ino;
 
+use super::hold::Hold;
 use super::{take, unnamed};
 use crate::{Fs, Result};
 
@@ -28,7 +29,8 @@ impl Fs {
             tx.touch(inode, Touch::INODE, now);
             self.drop_link(tx, inode, 1)
         })?;
-        self.finish(left)
+        Self::finish(left);
+        Ok(())
     }
 
     /// Removes the empty directory `name` from directory `dir`.
@@ -52,7 +54,8 @@ impl Fs {
             tx.touch(inode, Touch::INODE, now);
             self.drop_link(tx, inode, 2)
         })?;
-        self.finish(left)
+        Self::finish(left);
+        Ok(())
     }
 
     /// Runs `change` with directory `dir` and the inode that `name` in it names, both locked. The inode is
@@ -75,14 +78,14 @@ impl Fs {
         })?)
     }
 
-    /// One name less, in a transaction that holds the inode. Answers the inode where something of it is left
+    /// One name less, in a transaction that holds the inode. Answers a hold on the inode where something of it is left
     /// to be given back.
     pub(crate) fn drop_link(
         &self,
         tx: &mut Tx<'_>,
         inode: TxInode,
         links: u32,
-    ) -> xfskit_core::Result<Option<Ino>> {
+    ) -> xfskit_core::Result<Option<Hold<'_>>> {
         let nlink = tx.core(inode).nlink().saturating_sub(links);
         tx.set_nlink(inode, nlink)?;
         if nlink > 0 {
@@ -90,19 +93,19 @@ impl Fs {
         }
         let core = tx.core(inode);
         let nothing_left = core.nblocks().0 == 0 && core.anextents() == 0;
-        if nothing_left && !self.held.is_held(inode.ino) {
+        let ino = inode.ino;
+        if nothing_left && !self.held.is_held(ino) && !self.volume.may_have_content(ino) {
             tx.ifree(inode)?;
             return Ok(None);
         }
         tx.add_unlinked(inode)?;
-        Ok(Some(inode.ino))
+        Ok(Some(self.hold(ino)))
     }
 
-    /// Gives back what is left of an inode without a name, unless somebody holds it.
-    pub(crate) fn finish(&self, left: Option<Ino>) -> Result<()> {
-        match left {
-            Some(ino) if !self.held.is_held(ino) => Ok(self.volume.inactivate(ino)?),
-            _ => Ok(()),
+    /// Gives back what is left of an inode without a name, unless somebody else holds it.
+    pub(crate) fn finish(left: Option<Hold<'_>>) {
+        if let Some(hold) = left {
+            hold.is_unnamed();
         }
     }
 }

@@ -6,7 +6,8 @@ use xfskit_format::inode::FileType;
 use xfskit_format::timestamp::Timestamp;
 use xfskit_units::Ino;
 
-use super::{check_name, renamed, take, unnamed};
+use super::hold::Hold;
+use super::{check_name, check_place, renamed, take, unnamed};
 use crate::{Fs, Result};
 
 /// What may be at the new name.
@@ -53,9 +54,7 @@ impl Fs {
         let left = self.volume.transact(|tx| {
             let [from_dir, to_dir] = take(tx, [from, to])?;
             for dir in [from_dir, to_dir] {
-                if !tx.core(dir).is_dir() {
-                    return Err(Core::NotDirectory(dir.ino));
-                }
+                check_place(tx, dir)?;
             }
             let source = End { dir: from_dir, name: from_name };
             let target = End { dir: to_dir, name: to_name };
@@ -86,7 +85,8 @@ impl Fs {
                 }
             }
         })?;
-        self.finish(left)
+        Self::finish(left);
+        Ok(())
     }
 
     /// What is at the target loses its name, and the source takes it.
@@ -98,7 +98,7 @@ impl Fs {
         target: End<'_>,
         other: TxInode,
         now: Timestamp,
-    ) -> xfskit_core::Result<Option<Ino>> {
+    ) -> xfskit_core::Result<Option<Hold<'_>>> {
         let (is_dir, was_dir) = (tx.core(inode).is_dir(), tx.core(other).is_dir());
         match (is_dir, was_dir) {
             (true, false) => return Err(Core::NotDirectory(other.ino)),
