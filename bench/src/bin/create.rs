@@ -5,6 +5,8 @@
 //! mkfs.xfs with the same options; the kernel's is mounted through a loop device with direct I/O. Then a
 //! table: what a create, a look-up and a remove cost in directories of 10^3 to 10^6 names.
 
+#![allow(clippy::cast_precision_loss)] // of rates
+
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
