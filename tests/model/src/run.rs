@@ -33,6 +33,7 @@ pub struct Pair {
     mem: Mem,
     /// Inode numbers of the model's nodes.
     inos: HashMap<Id, Ino>,
+    refused: usize,
 }
 
 /// A new volume of this shape.
@@ -76,7 +77,13 @@ impl Pair {
     /// The model of the empty directory `root`: mode 0755, owner and group 0. Others may have the volume open, too,
     /// and change it outside of that directory; then [`Op::Reopen`] must not be asked for.
     pub fn below(dev: Arc<MemDevice>, fs: Arc<Fs>, root: Ino) -> Self {
-        Self { dev, fs: Some(fs), mem: Mem::default(), inos: HashMap::from([(0, root)]) }
+        Self {
+            dev,
+            fs: Some(fs),
+            mem: Mem::default(),
+            inos: HashMap::from([(0, root)]),
+            refused: 0,
+        }
     }
 
     fn fs(&self) -> &Fs {
@@ -132,6 +139,17 @@ impl Pair {
         }
     }
 
+    /// Operations that found no space, and changed nothing.
+    pub fn refused(&self) -> usize {
+        self.refused
+    }
+
+    fn is_full<T>(&mut self, answer: &Result<T, Error>) -> bool {
+        let full = matches!(answer, Err(Error::Core(Core::NoSpace(_))));
+        self.refused += usize::from(full);
+        full
+    }
+
     fn ino(&self, id: Id) -> Ino {
         self.inos[&id]
     }
@@ -139,7 +157,7 @@ impl Pair {
     fn make_node(&mut self, dir: Id, n: u32, kind: Kind, new: &NewNode) -> Result<(), Difference> {
         let name = name_of(n);
         let ours = self.fs().make(self.ino(dir), &name, new);
-        if is_full(&ours) {
+        if self.is_full(&ours) {
             return Ok(());
         }
         let id = self.mem.nodes.len();
@@ -153,7 +171,7 @@ impl Pair {
     fn link(&mut self, id: Id, dir: Id, n: u32) -> Result<(), Difference> {
         let name = name_of(n);
         let ours = self.fs().link(self.ino(id), self.ino(dir), &name);
-        if is_full(&ours) {
+        if self.is_full(&ours) {
             return Ok(());
         }
         agree("link", &ours, self.mem.link(id, dir, &name))
@@ -185,7 +203,7 @@ impl Pair {
     ) -> Result<(), Difference> {
         let (old, new) = (self.entry(from, n), name_of(name));
         let ours = self.fs().rename(self.ino(from), &old, self.ino(to), &new, mode);
-        if is_full(&ours) {
+        if self.is_full(&ours) {
             return Ok(());
         }
         agree("rename", &ours, self.mem.rename((from, &old), (to, &new), mode))
@@ -203,7 +221,7 @@ impl Pair {
         let name = format!("user.x{n}{}", "y".repeat(n as usize * 5)).into_bytes();
         let value = vec![n.to_be_bytes()[3]; len as usize];
         let ours = self.fs().set_xattr(self.ino(id), &name, &value, SetMode::Any);
-        if is_full(&ours) {
+        if self.is_full(&ours) {
             return Ok(());
         }
         self.mem.nodes[id].xattrs.insert(name, value);
@@ -224,7 +242,7 @@ impl Pair {
         }
         let bytes: Vec<u8> = (0..len).map(|i| fill.wrapping_add(i.to_be_bytes()[3])).collect();
         let ours = self.fs().write(self.ino(id), offset.into(), &bytes);
-        if is_full(&ours) {
+        if self.is_full(&ours) {
             return Ok(());
         }
         if let Kind::File(content) = &mut self.mem.nodes[id].kind {
@@ -242,7 +260,7 @@ impl Pair {
             return Ok(());
         }
         let ours = self.fs().truncate(self.ino(id), size.into());
-        if is_full(&ours) {
+        if self.is_full(&ours) {
             return Ok(());
         }
         if let Kind::File(content) = &mut self.mem.nodes[id].kind {
@@ -351,10 +369,6 @@ fn name_of(n: u32) -> Vec<u8> {
     let mut name = format!("n{n}").into_bytes();
     name.resize(name.len() + (n as usize * 37) % 90, b'x');
     name
-}
-
-fn is_full<T>(answer: &Result<T, Error>) -> bool {
-    matches!(answer, Err(Error::Core(Core::NoSpace(_))))
 }
 
 fn same<T: PartialEq + Debug>(what: &str, ours: &T, theirs: &T) -> Result<(), Difference> {

@@ -18,8 +18,8 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::{Mutex, RwLock};
 use xfskit_block::IoRead;
@@ -33,6 +33,7 @@ use super::dirty::Dirty;
 use crate::bmap::{BUNMAP_MAX, Backing, Segment};
 use crate::error::{Error, Result};
 use crate::icore::Touch;
+use crate::space::reserve::held_back;
 use crate::tx::{Tx, TxInode};
 use crate::volume::Volume;
 
@@ -51,6 +52,8 @@ pub(crate) struct Contents {
     open: Mutex<HashMap<Ino, Arc<Content>>>,
     dirty_bytes: AtomicU64,
     promises: Promises,
+    /// See [`Volume::set_aside`].
+    set_aside: OnceLock<i64>,
 }
 
 /// Free blocks that are spoken for, and not allocated yet.
@@ -219,7 +222,8 @@ impl Volume {
 
     /// Free blocks that content cannot have: what each group's own trees need to go on.
     fn set_aside(&self) -> i64 {
-        i64::from(self.geo().agcount) * 16
+        let of_group = |agno| 16 + i64::from(held_back(self.geo(), agno, &[]));
+        *self.contents.set_aside.get_or_init(|| self.geo().ags().map(of_group).sum())
     }
 
     /// Blocks of `range` are no longer in memory.

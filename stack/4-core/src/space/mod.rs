@@ -10,7 +10,7 @@ mod defer;
 mod edits;
 mod group;
 mod refcount;
-mod reserve;
+pub(crate) mod reserve;
 pub(crate) mod rmap;
 
 pub(crate) use alloc::Hints;

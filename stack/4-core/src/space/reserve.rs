@@ -11,7 +11,8 @@ use xfskit_format::agf::Agf;
 use xfskit_format::bytes::be32;
 use xfskit_units::{AgNumber, Geometry};
 
-/// Blocks of group `agno` that only its own trees may take now, as its AGF says.
+/// Blocks of group `agno` that only its own trees may take now, as its AGF says; without one (no bytes), the most that
+/// may be.
 ///
 /// Linux also counts what the finobt has already; that would need the AGI here, and it is little.
 pub(crate) fn held_back(geo: &Geometry, agno: AgNumber, agf: &[u8]) -> u32 {

@@ -1,0 +1,104 @@
+//! Volumes that are full all the time: what cannot be done changes nothing and leaks nothing.
+
+use std::sync::Arc;
+
+use xfskit_core::Error as Core;
+use xfskit_test_model::op::{self, Op, Taste};
+use xfskit_test_model::run::{self, Pair, Shape};
+use xfskit_units::Ino;
+use xfskit_vfs::{Error, Fs, NewNode};
+
+const TASTE: Taste = Taste { names: 200, content: 200_000, value: 8000, removals: 25 };
+
+/// Fills what is free but some, with a file of many pieces: the volume is fragmented, too.
+fn fill(fs: &Fs, leave: u64) {
+    let root = fs.volume().geo().rootino;
+    let blocksize = 1_u64 << fs.volume().geo().blocklog;
+    let file = fs.make(root, b"ballast", &NewNode::file(0o600)).unwrap();
+    let handle = fs.open(file).unwrap();
+    let piece = vec![0xbb; 64 << 10];
+    let mut at = 0;
+    while fs.volume().blocks_available() > leave {
+        match handle.write(at, &piece) {
+            Ok(()) => at += piece.len() as u64,
+            Err(Error::Core(Core::NoSpace(_))) => break,
+            Err(error) => panic!("{error}"),
+        }
+        handle.fsync().unwrap();
+    }
+    let mut hole = 0;
+    while hole + blocksize <= at / 8 {
+        handle.punch(hole..hole + blocksize).unwrap();
+        hole += 16 * blocksize;
+    }
+    handle.close().unwrap();
+}
+
+/// Removes all below `dir`.
+fn clear(fs: &Fs, dir: Ino) {
+    for entry in fs.read_dir(&fs.inode(dir).unwrap()).entries {
+        let is_dir = fs.inode(entry.ino).unwrap().core().is_dir();
+        if is_dir {
+            clear(fs, entry.ino);
+            fs.rmdir(dir, &entry.name).unwrap();
+        } else {
+            fs.unlink(dir, &entry.name).unwrap();
+        }
+    }
+}
+
+fn crowd(shape: Shape, leave: u64, seed: u64, count: usize) {
+    let dev = run::make(shape);
+    let fs = Arc::new(run::open(&dev));
+    fs.sync().unwrap();
+    let root = fs.volume().geo().rootino;
+    let free = fs.volume().engine().unwrap().counters().get();
+    fill(&fs, leave);
+    let home = fs.make(root, b"home", &NewNode::directory(0o755)).unwrap();
+    let mut pair = Pair::below(Arc::clone(&dev), Arc::clone(&fs), home);
+    for (n, op) in op::draw(seed, count, TASTE).iter().enumerate() {
+        if matches!(op, Op::Reopen) {
+            continue;
+        }
+        pair.step(op).unwrap_or_else(|what| panic!("seed {seed}, {n} {op:?}: {what}"));
+    }
+    pair.compare().unwrap_or_else(|what| panic!("seed {seed}: at the end: {what}"));
+    assert!(pair.refused() > count / 200, "seed {seed}: {} refused only", pair.refused());
+    drop(pair);
+    fs.sync().unwrap();
+    clear(&fs, home);
+    fs.rmdir(root, b"home").unwrap();
+    fs.unlink(root, b"ballast").unwrap();
+    fs.sync().unwrap();
+    let after = fs.volume().engine().unwrap().counters().get();
+    assert_eq!(after, free, "seed {seed}: space is lost, or too much of it is back");
+    Arc::into_inner(fs).expect("nobody else").close().unwrap();
+    run::judge(&dev).unwrap_or_else(|what| panic!("seed {seed}: {what}"));
+}
+
+/// Some seeds, many more in the long run.
+fn seeds(first: u64) -> std::ops::Range<u64> {
+    let long = std::env::var_os("XFSKIT_LONG").is_some_and(|value| value == "1");
+    first..first + if long { 40 } else { 3 }
+}
+
+#[test]
+fn a_full_default_volume_loses_nothing() {
+    let shape = Shape { options: &[], size: 64 << 20 };
+    seeds(1).for_each(|seed| crowd(shape, 60, seed, 1200));
+}
+
+#[test]
+fn a_full_volume_of_small_blocks_with_parent_pointers_loses_nothing() {
+    let shape = Shape { options: &[("-b", "size=1024"), ("-n", "parent=1")], size: 64 << 20 };
+    seeds(100).for_each(|seed| crowd(shape, 200, seed, 1200));
+}
+
+#[test]
+fn a_full_plain_volume_loses_nothing() {
+    let shape = Shape {
+        options: &[("-m", "rmapbt=0,reflink=0,finobt=0"), ("-i", "sparse=0,nrext64=0")],
+        size: 64 << 20,
+    };
+    seeds(200).for_each(|seed| crowd(shape, 60, seed, 1200));
+}
