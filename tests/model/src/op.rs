@@ -44,6 +44,11 @@ impl Rng {
     pub fn below(&mut self, n: u32) -> u32 {
         u32::try_from(self.draw() % u64::from(n.max(1))).unwrap_or(0)
     }
+
+    /// A place in a row of `len`.
+    pub fn place(&mut self, len: usize) -> usize {
+        self.below(u32::try_from(len).unwrap_or(u32::MAX)) as usize
+    }
 }
 
 /// How a sequence is drawn.

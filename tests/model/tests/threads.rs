@@ -2,7 +2,7 @@
 //! checked to the byte; and all of them between times where they meet: in two directories in which each
 //! has names of its own (accounted for at the end), and in a third where every name is everybody's.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -18,22 +18,20 @@ const THREADS: u64 = 8;
 const TASTE: Taste = Taste { names: 80, content: 30_000, value: 2000, removals: 30 };
 
 /// How long nothing may happen before it is a deadlock.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(90);
 
 /// What each thread does right now, for the one who looks after a deadlock.
 #[derive(Default)]
 struct Watch {
     steps: AtomicU64,
     done: AtomicBool,
-    doing: Mutex<Vec<String>>,
+    doing: Mutex<BTreeMap<u64, String>>,
 }
 
 impl Watch {
     fn note(&self, thread: u64, what: String) {
         self.steps.fetch_add(1, Ordering::Relaxed);
-        let mut doing = self.doing.lock().unwrap();
-        doing.resize(THREADS as usize, String::new());
-        doing[thread as usize] = what;
+        self.doing.lock().unwrap().insert(thread, what);
     }
 
     /// Ends the process once nothing has happened for too long: threads that wait for each other cannot be
@@ -92,7 +90,7 @@ impl Worker<'_> {
         let side = self.rng.below(2) as usize;
         let (dir, other) = (self.shared.own[side], self.shared.own[1 - side]);
         let new = format!("thread{}-{}", self.number, self.rng.below(100_000)).into_bytes();
-        let pick = self.rng.below(self.names[side].len() as u32) as usize;
+        let pick = self.rng.place(self.names[side].len());
         let old = self.names[side].iter().nth(pick).cloned();
         let taken = self.names.iter().any(|names| names.contains(&new));
         self.watch.note(self.number, format!("own names in {dir} and {other}, {new:?}, {old:?}"));
@@ -129,8 +127,8 @@ impl Worker<'_> {
             .filter_map(|name| held(fs, common, *name))
             .chain([fs.hold(common)])
             .collect();
-        let dir = dirs[self.rng.below(dirs.len() as u32) as usize].ino();
-        let to = dirs[self.rng.below(dirs.len() as u32) as usize].ino();
+        let dir = dirs[self.rng.place(dirs.len())].ino();
+        let to = dirs[self.rng.place(dirs.len())].ino();
         let mut draw = |of: &str| format!("{of}{}", self.rng.below(3)).into_bytes();
         let (file, other, below) = (draw("f"), draw("f"), draw("d"));
         let kind = self.rng.below(9);
