@@ -212,7 +212,7 @@ fn a_structure_that_the_volume_does_not_have_is_answered_with_no() {
     let bench = Bench::new();
     let image = shown(&bench.kept("v5-plain"));
     for what in [["agf", "9"], ["rmapbt", "0"], ["inode", "99999999999"], ["block", "9/1"]] {
-        let run = expect(1, &["inspect", &image, what[0], what[1]]);
+        let run = expect(2, &["inspect", &image, what[0], what[1]]);
         assert!(run.stderr.contains("this volume has no "), "{what:?}: {}", run.stderr);
     }
 }
