@@ -20,7 +20,7 @@ doc:
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps
 
 unit:
-	$(CARGO) test --workspace
+	$(CARGO) test --workspace --no-fail-fast
 
 demo: all
 	@bash demo/run.sh

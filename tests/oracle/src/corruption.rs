@@ -51,10 +51,26 @@ impl Fault {
 
     /// Writes the fault.
     pub fn write(&self, tools: &Xfsprogs, image: &Image, commands: &[String]) {
-        let commands: Vec<&str> = commands.iter().map(String::as_str).collect();
+        let (write, path) = commands.split_last().expect("at least one command");
+        let write = differing(tools, image, path, write);
+        let commands: Vec<&str> = path.iter().chain([&write]).map(String::as_str).collect();
         let said = tools.db(image, true, &commands).expect(self.name);
         // xfs_db exits with 0 whatever happens, but repeats what it has written.
         assert!(said.contains(" = "), "{}: xfs_db wrote nothing: {said}", self.name);
+    }
+}
+
+/// `write`, with the next number where the field at `path` holds the given one already: the kernel
+/// places trees where it likes, and what is wrong on one volume is right on another.
+fn differing(tools: &Xfsprogs, image: &Image, path: &[String], write: &str) -> String {
+    let (rest, value) = write.rsplit_once(' ').expect("a value");
+    let field = rest.rsplit(' ').next().expect("a field");
+    let print = format!("print {field}");
+    let commands: Vec<&str> = path.iter().map(String::as_str).chain([print.as_str()]).collect();
+    let present = tools.db(image, false, &commands).expect(&print);
+    match (present.trim().rsplit_once(" = "), value.parse::<u64>()) {
+        (Some((_, same)), Ok(number)) if same == value => format!("{rest} {}", number + 1),
+        _ => write.to_owned(),
     }
 }
 
