@@ -21,7 +21,7 @@ pub use features::{Features, Version};
 pub use geometry::{Geometry, ValidInos};
 pub use lsn::Lsn;
 pub use number::{
-    AgBlock, AgIno, AgNumber, ByteLen, ByteOffset, DaBlock, Daddr, ExtLen, FilBlks, FileOff,
-    FsBlock, Ino, LogBlock, RfsBlock, Sectors, index,
+    AgBlock, AgIno, AgNumber, ArraySector, ByteLen, ByteOffset, DaBlock, Daddr, ExtLen, FilBlks,
+    FileOff, FsBlock, Ino, LogBlock, MemberSector, RfsBlock, Sectors, index,
 };
 pub use uuid::Uuid;

@@ -134,6 +134,15 @@ unit! {
     /// A 512-byte block within the journal, from its start.
     LogBlock(u32)
 }
+unit! {
+    /// An address in units of 512 bytes from the start of an md array.
+    ArraySector(u64)
+}
+unit! {
+    /// An address in units of 512 bytes on one member of an md array, from the member's
+    /// `data_offset`.
+    MemberSector(u64)
+}
 
 /// Size of the basic block in which [`Daddr`], [`Sectors`] and [`LogBlock`] count, in bytes.
 pub const BASIC_BLOCK: u64 = 512;
