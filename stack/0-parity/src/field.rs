@@ -1,0 +1,94 @@
+//! The field of 256 elements that Q is computed in, from its definition.
+//!
+//! Addition is exclusive or. Twice a is a shifted left, less the polynomial where a bit fell out.
+//! Two is a generator g: its powers are all elements but zero, and repeat after 255.
+
+/// The polynomial x^8+x^4+x^3+x^2+1 without its x^8.
+pub const POLY: u8 = 0x1d;
+
+/// Twice `a`.
+pub const fn double(a: u8) -> u8 {
+    (a << 1) ^ if a & 0x80 != 0 { POLY } else { 0 }
+}
+
+/// `a` times `b`.
+pub const fn product(a: u8, b: u8) -> u8 {
+    let (mut sum, mut a, mut b) = (0, a, b);
+    while b != 0 {
+        if b & 1 != 0 {
+            sum ^= a;
+        }
+        a = double(a);
+        b >>= 1;
+    }
+    sum
+}
+
+const POWERS: [u8; 255] = {
+    let mut powers = [1; 255];
+    let mut i = 1;
+    while i < powers.len() {
+        powers[i] = double(powers[i - 1]);
+        i += 1;
+    }
+    powers
+};
+
+const LOGS: [u8; 256] = {
+    let mut logs = [0; 256];
+    let mut i = 0u8;
+    while i < 255 {
+        logs[POWERS[i as usize] as usize] = i;
+        i += 1;
+    }
+    logs
+};
+
+/// g to the power `n`.
+pub const fn power(n: usize) -> u8 {
+    POWERS[n % 255]
+}
+
+/// The `n` below 255 with g^`n` = `a`.
+///
+/// # Panics
+/// For zero, which is no power of g.
+pub fn log(a: u8) -> usize {
+    assert_ne!(a, 0, "zero is no power");
+    usize::from(LOGS[usize::from(a)])
+}
+
+/// The element whose product with `a` is one.
+///
+/// # Panics
+/// For zero, which has none.
+pub fn inverse(a: u8) -> u8 {
+    power(255 - log(a))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn powers_of_two_are_all_elements_but_zero() {
+        let first = [1, 2, 4, 8, 16, 32, 64, 128, 29, 58, 116, 232, 205, 135, 19, 38];
+        assert_eq!(POWERS[..16], first);
+        let mut all = POWERS;
+        all.sort_unstable();
+        assert!(all.iter().copied().eq(1..=255));
+        assert_eq!(double(POWERS[254]), 1);
+    }
+
+    #[test]
+    fn products_agree_with_sums_of_logarithms_and_inverses_undo_them() {
+        for a in 1..=255u8 {
+            assert_eq!(power(log(a)), a);
+            assert_eq!(product(a, inverse(a)), 1);
+            for b in 1..=255u8 {
+                assert_eq!(product(a, b), power(log(a) + log(b)));
+            }
+            assert_eq!(product(a, 0) | product(0, a), 0);
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! The routines there are, and the choice among them.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::portable;
+use crate::row::{Row, Want, checked_len};
+
+/// One way to compute parity.
+///
+/// The functions do as many bytes from the beginning as fill their registers, and answer how many; the
+/// portable routine does the rest. They rely on all lengths being equal.
+#[derive(Debug)]
+pub struct Routine {
+    /// What it is called: `portable`, `avx2`, …
+    pub name: &'static str,
+    /// Asks the processor for what the functions need, which are called only after a yes.
+    detect: fn() -> bool,
+    /// Sums over the row, and what is wanted of them.
+    run: fn(&Row, &mut Want) -> usize,
+    /// The sum of the sources.
+    xor: fn(&[&[u8]], &mut [u8]) -> usize,
+    /// Adds the difference to P, and so many times the difference to Q.
+    update: fn(u8, &[u8], &mut [u8], &mut [u8]) -> usize,
+}
+
+/// All routines, the best first. The portable one is last, and always there.
+static ROUTINES: &[Routine] = &[Routine {
+    name: "portable",
+    detect: || true,
+    run: |_, _| 0,
+    xor: |_, _| 0,
+    update: |_, _, _, _| 0,
+}];
+
+/// Index of the routine in use; [`UNCHOSEN`] before the first call.
+static CHOSEN: AtomicUsize = AtomicUsize::new(UNCHOSEN);
+const UNCHOSEN: usize = usize::MAX;
+
+impl Routine {
+    /// True where this processor has what the routine needs.
+    pub fn available(&self) -> bool {
+        (self.detect)()
+    }
+
+    pub(crate) fn run(&self, row: &Row, mut want: Want) {
+        let len = checked_len(row, &want);
+        let done = (self.run)(row, &mut want);
+        portable::run(row, &mut want, done, len);
+    }
+
+    pub(crate) fn xor(&self, sources: &[&[u8]], out: &mut [u8]) {
+        assert!(sources.iter().all(|s| s.len() == out.len()), "sources differ in length");
+        let done = (self.xor)(sources, out);
+        portable::xor(sources, out, done);
+    }
+
+    pub(crate) fn update(&self, c: u8, difference: &[u8], p: &mut [u8], q: &mut [u8]) {
+        let len = difference.len();
+        assert!(p.len() == len && q.len() == len, "P, Q and the difference differ in length");
+        let done = (self.update)(c, difference, p, q);
+        portable::update(c, difference, p, q, done);
+    }
+}
+
+/// The routine in use; the first call takes the best that the processor has.
+#[inline]
+pub(crate) fn chosen() -> &'static Routine {
+    ROUTINES.get(CHOSEN.load(Ordering::Relaxed)).unwrap_or_else(choose)
+}
+
+#[cold]
+fn choose() -> &'static Routine {
+    let best = ROUTINES.iter().position(Routine::available).unwrap_or(ROUTINES.len() - 1);
+    CHOSEN.store(best, Ordering::Relaxed);
+    &ROUTINES[best]
+}
+
+/// All routines of this architecture, the best first, the portable one last.
+pub fn routines() -> &'static [Routine] {
+    ROUTINES
+}
+
+/// The name of the routine in use.
+pub fn selected() -> &'static str {
+    chosen().name
+}
+
+/// Uses the routine called `name` from now on, in all threads. False, and nothing changes, where
+/// there is none of that name or the processor lacks what it needs.
+pub fn select(name: &str) -> bool {
+    let found = ROUTINES.iter().position(|r| r.name == name && r.available());
+    if let Some(i) = found {
+        CHOSEN.store(i, Ordering::Relaxed);
+    }
+    found.is_some()
+}

@@ -1,0 +1,69 @@
+//! What a routine is asked for: the sums over one row, and what to make of them.
+
+use crate::PLACES_MAX;
+
+/// The sources of one row. With A and B the sums
+///
+/// ```text
+/// A = P + sum of D_i          B = Q + sum of g^i · D_i          (what is not given counts as zeroes)
+/// ```
+pub(crate) struct Row<'a> {
+    /// The chunks by exponent.
+    pub(crate) data: &'a [Option<&'a [u8]>],
+    pub(crate) p: Option<&'a [u8]>,
+    pub(crate) q: Option<&'a [u8]>,
+}
+
+impl<'a> Row<'a> {
+    /// A row of chunks alone.
+    pub(crate) fn new(data: &'a [Option<&'a [u8]>]) -> Self {
+        Self::with(data, None, None)
+    }
+
+    pub(crate) fn with(
+        data: &'a [Option<&'a [u8]>],
+        p: Option<&'a [u8]>,
+        q: Option<&'a [u8]>,
+    ) -> Self {
+        Self { data, p, q }
+    }
+}
+
+/// What to make of the sums A and B, and where to store it.
+pub(crate) enum Want<'a> {
+    /// p = A
+    P { p: &'a mut [u8] },
+    /// p = A, q = B
+    Sums { p: &'a mut [u8], q: &'a mut [u8] },
+    /// d = b·B
+    Scaled { b: u8, d: &'a mut [u8] },
+    /// d = b·B, p = A + d
+    DataP { b: u8, d: &'a mut [u8], p: &'a mut [u8] },
+    /// d = A, q = B + c·d
+    DataQ { c: u8, d: &'a mut [u8], q: &'a mut [u8] },
+    /// x = a·A + b·B, y = A + x
+    DataData { a: u8, b: u8, x: &'a mut [u8], y: &'a mut [u8] },
+}
+
+impl Want<'_> {
+    /// Lengths of the results, in bytes.
+    fn lens(&self) -> (usize, usize) {
+        match self {
+            Want::P { p: only } | Want::Scaled { d: only, .. } => (only.len(), only.len()),
+            Want::Sums { p: one, q: two }
+            | Want::DataP { d: one, p: two, .. }
+            | Want::DataQ { d: one, q: two, .. }
+            | Want::DataData { x: one, y: two, .. } => (one.len(), two.len()),
+        }
+    }
+}
+
+/// The one length of everything, in bytes. Routines rely on it.
+pub(crate) fn checked_len(row: &Row, want: &Want) -> usize {
+    assert!(row.data.len() <= PLACES_MAX, "{} places in a row", row.data.len());
+    let (len, second) = want.lens();
+    assert_eq!(len, second, "results differ in length");
+    let sources = row.data.iter().chain([&row.p, &row.q]).flatten();
+    assert!(sources.into_iter().all(|s| s.len() == len), "chunks of a row differ in length");
+    len
+}

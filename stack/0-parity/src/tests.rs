@@ -1,0 +1,267 @@
+//! Every routine against the definition, over lengths, alignments, places and erasures.
+
+use crate::field::{POLY, inverse, power, product};
+use crate::routine::{Routine, routines};
+use crate::row::{Row, Want};
+use crate::{Located, PLACES_MAX, locate};
+
+/// Bytes without a pattern that a mistake could hide in.
+struct Noise(u64);
+
+impl Noise {
+    fn word(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 16
+    }
+
+    fn below(&mut self, n: usize) -> usize {
+        usize::try_from(self.word()).expect("48 bits") % n
+    }
+
+    fn bytes(&mut self, len: usize) -> Vec<u8> {
+        (0..len).map(|_| self.word().to_le_bytes()[2]).collect()
+    }
+}
+
+/// A row with its parity by the definition: every chunk `len` bytes at `align` behind a multiple of 64.
+struct Sample {
+    chunks: Vec<Vec<u8>>,
+    /// Places that hold no data (as P's and Q's own in DDF orders).
+    empty: Vec<bool>,
+    align: usize,
+    len: usize,
+    p: Vec<u8>,
+    q: Vec<u8>,
+}
+
+impl Sample {
+    fn new(places: usize, len: usize, align: usize, noise: &mut Noise) -> Self {
+        let empty: Vec<bool> = (0..places).map(|_| places > 3 && noise.below(8) == 0).collect();
+        let chunks: Vec<_> = (0..places).map(|_| noise.bytes(len + 128)).collect();
+        let mut sample = Self { chunks, empty, align, len, p: Vec::new(), q: Vec::new() };
+        let (mut p, mut q) = (vec![0; len], vec![0; len]);
+        for (i, data) in sample.data(&[]).into_iter().enumerate() {
+            let coefficient: Vec<u8> = (0..=255).map(|d| product(d, power(i))).collect();
+            for (at, &d) in data.into_iter().flatten().enumerate() {
+                p[at] ^= d;
+                q[at] ^= coefficient[usize::from(d)];
+            }
+        }
+        (sample.p, sample.q) = (p, q);
+        sample
+    }
+
+    /// The row without the chunks at `lost`.
+    fn data(&self, lost: &[usize]) -> Vec<Option<&[u8]>> {
+        let there = |i: usize| !self.empty[i] && !lost.contains(&i);
+        (0..self.chunks.len()).map(|i| there(i).then(|| self.chunk(i))).collect()
+    }
+
+    fn chunk(&self, i: usize) -> &[u8] {
+        let away = self.chunks[i].as_ptr().align_offset(64) + self.align;
+        &self.chunks[i][away..away + self.len]
+    }
+
+    /// Two places that hold data, the first before the second; `None` where there are not so many.
+    fn two(&self, noise: &mut Noise) -> Option<(usize, usize)> {
+        let used: Vec<usize> = (0..self.chunks.len()).filter(|&i| !self.empty[i]).collect();
+        let second = (used.len() > 1).then(|| 1 + noise.below(used.len() - 1))?;
+        Some((used[noise.below(second)], used[second]))
+    }
+}
+
+/// Buffers for results, with guards on both sides.
+struct Out {
+    bytes: Vec<u8>,
+    at: usize,
+    len: usize,
+}
+
+impl Out {
+    fn new(len: usize, align: usize) -> Self {
+        let bytes = vec![0xa5; len + 256];
+        let at = bytes.as_ptr().align_offset(64) + 64 + align;
+        Self { bytes, at, len }
+    }
+
+    fn room(&mut self) -> &mut [u8] {
+        &mut self.bytes[self.at..self.at + self.len]
+    }
+
+    #[track_caller]
+    fn is(&self, expected: &[u8], what: &str) {
+        let end = self.at + self.len;
+        assert!(self.bytes[self.at..end] == *expected, "{what}: wrong");
+        let mut guards = self.bytes[..self.at].iter().chain(&self.bytes[end..]);
+        assert!(guards.all(|&b| b == 0xa5), "{what}: wrote beyond its room");
+    }
+}
+
+/// Every operation of `routine` on one sample.
+fn judge(routine: &Routine, sample: &Sample, noise: &mut Noise) {
+    let Sample { p, q, len, align, .. } = sample;
+    let (len, align) = (*len, *align);
+    let places = sample.chunks.len();
+    let what =
+        |op: &str| format!("{}, {op}: {places} places, {len} bytes at {align}", routine.name);
+    let out = || (Out::new(len, align), Out::new(len, (align * 7 + 3) % 64));
+    let all = sample.data(&[]);
+
+    let (mut one, mut two) = out();
+    routine.run(&Row::new(&all), Want::Sums { p: one.room(), q: two.room() });
+    one.is(p, &what("P of P+Q"));
+    two.is(q, &what("Q of P+Q"));
+
+    let given: Vec<&[u8]> = all.iter().copied().flatten().collect();
+    let (mut one, _) = out();
+    routine.xor(&given, one.room());
+    one.is(p, &what("xor"));
+
+    let (mut one, mut two) = out();
+    let row = Row::with(&all, Some(p), Some(q));
+    routine.run(&row, Want::Sums { p: one.room(), q: two.room() });
+    one.is(&vec![0; len], &what("P's error"));
+    two.is(&vec![0; len], &what("Q's error"));
+
+    let place = noise.below(PLACES_MAX);
+    let difference = noise.bytes(len);
+    let plus = |a: &[u8], c: u8| -> Vec<u8> {
+        a.iter().zip(&difference).map(|(a, &d)| a ^ product(c, d)).collect()
+    };
+    let (mut one, mut two) = out();
+    one.room().copy_from_slice(p);
+    two.room().copy_from_slice(q);
+    routine.update(power(place), &difference, one.room(), two.room());
+    one.is(&plus(p, 1), &what("P of update"));
+    two.is(&plus(q, power(place)), &what("Q of update"));
+
+    let Some((x, y)) = sample.two(noise) else { return };
+    let without = sample.data(&[x]);
+    let (mut one, _) = out();
+    routine.run(&Row::with(&without, Some(p), None), Want::P { p: one.room() });
+    one.is(sample.chunk(x), &what("D from P"));
+
+    let b = inverse(power(x));
+    let (mut one, _) = out();
+    routine.run(&Row::with(&without, None, Some(q)), Want::Scaled { b, d: one.room() });
+    one.is(sample.chunk(x), &what("D from Q"));
+
+    let (mut one, mut two) = out();
+    let want = Want::DataP { b, d: one.room(), p: two.room() };
+    routine.run(&Row::with(&without, None, Some(q)), want);
+    one.is(sample.chunk(x), &what("D of D+P"));
+    two.is(p, &what("P of D+P"));
+
+    let (mut one, mut two) = out();
+    let want = Want::DataQ { c: power(x), d: one.room(), q: two.room() };
+    routine.run(&Row::with(&without, Some(p), None), want);
+    one.is(sample.chunk(x), &what("D of D+Q"));
+    two.is(q, &what("Q of D+Q"));
+
+    let without = sample.data(&[x, y]);
+    let b = inverse(power(x) ^ power(y));
+    let a = product(power(y), b);
+    let (mut one, mut two) = out();
+    let want = Want::DataData { a, b, x: one.room(), y: two.room() };
+    routine.run(&Row::with(&without, Some(p), Some(q)), want);
+    one.is(sample.chunk(x), &what("X of D+D"));
+    two.is(sample.chunk(y), &what("Y of D+D"));
+}
+
+fn available() -> impl Iterator<Item = &'static Routine> {
+    routines().iter().filter(|routine| routine.available())
+}
+
+#[test]
+fn every_routine_agrees_with_the_definition_at_every_length() {
+    let noise = &mut Noise(1);
+    for routine in available() {
+        for len in (0..=300).chain([511, 512, 513, 1000, 4095, 4096, 4097, 10_001]) {
+            let sample = Sample::new(1 + noise.below(9), len, noise.below(64), noise);
+            judge(routine, &sample, noise);
+        }
+    }
+}
+
+#[test]
+fn every_routine_agrees_with_the_definition_at_every_alignment() {
+    let noise = &mut Noise(2);
+    for routine in available() {
+        for align in 0..64 {
+            for len in [61, 512, 1531] {
+                let sample = Sample::new(6, len, align, noise);
+                judge(routine, &sample, noise);
+            }
+        }
+    }
+}
+
+#[test]
+fn every_routine_agrees_with_the_definition_at_every_number_of_places() {
+    let noise = &mut Noise(3);
+    for routine in available() {
+        for places in 0..=PLACES_MAX {
+            let sample = Sample::new(places, 560, noise.below(64), noise);
+            judge(routine, &sample, noise);
+        }
+    }
+}
+
+/// All bytes beside all coefficients: not a product is left out.
+#[test]
+fn every_routine_multiplies_every_byte_by_every_power() {
+    let bytes: Vec<u8> = (0..=255).collect();
+    for routine in available() {
+        for exponent in 0..PLACES_MAX {
+            let mut data: Vec<Option<&[u8]>> = vec![None; exponent + 1];
+            data[exponent] = Some(&bytes);
+            let (mut p, mut q) = (vec![0; 256], vec![0; 256]);
+            routine.run(&Row::new(&data), Want::Sums { p: &mut p, q: &mut q });
+            let products: Vec<u8> = (0..=255).map(|d| product(d, power(exponent))).collect();
+            assert_eq!(p, bytes);
+            assert_eq!(q, products, "{}: g^{exponent}", routine.name);
+        }
+    }
+}
+
+#[test]
+fn one_wrong_chunk_is_located_and_two_are_told_apart() {
+    let noise = &mut Noise(4);
+    let sample = Sample::new(22, 512, 0, noise);
+    let (x, y) = sample.two(noise).expect("twenty places");
+    let (mut p_error, mut q_error) = (vec![0; 512], vec![0; 512]);
+    let mut located = |wrong: &[(usize, usize, u8)], p_wrong: u8, q_wrong: u8| {
+        let mut chunks: Vec<Vec<u8>> = (0..22).map(|i| sample.chunk(i).to_vec()).collect();
+        for &(chunk, at, by) in wrong {
+            chunks[chunk][at] ^= by;
+        }
+        let (mut p, mut q) = (sample.p.clone(), sample.q.clone());
+        p[3] ^= p_wrong;
+        q[4] ^= q_wrong;
+        let data: Vec<_> =
+            chunks.iter().zip(&sample.empty).map(|(c, &e)| (!e).then_some(&c[..])).collect();
+        crate::errors(&data, &p, &q, &mut p_error, &mut q_error);
+        locate(&p_error, &q_error)
+    };
+    assert_eq!(located(&[], 0, 0), Located::Nothing);
+    assert_eq!(located(&[], 1, 0), Located::P);
+    assert_eq!(located(&[], 0, POLY), Located::Q);
+    assert_eq!(located(&[(x, 9, 0x80), (x, 500, 3)], 0, 0), Located::Data(x));
+    assert_eq!(located(&[(y, 0, 0x80)], 0, 0), Located::Data(y));
+    assert_eq!(located(&[(x, 9, 1), (y, 10, 1)], 0, 0), Located::Several);
+    assert_eq!(located(&[], 1, 1), Located::Several);
+}
+
+#[test]
+#[should_panic(expected = "differ in length")]
+fn chunks_of_different_lengths_are_refused() {
+    crate::pq(&[Some(&[0; 8]), Some(&[0; 7])], &mut [0; 8], &mut [0; 8]);
+}
+
+#[test]
+#[should_panic(expected = "is to be recovered, and given")]
+fn a_chunk_that_is_there_is_not_recovered() {
+    crate::d_from_p(&[Some(&[0; 8])], 0, &[0; 8], &mut [0; 8]);
+}
