@@ -3,12 +3,18 @@
 //! | module | what |
 //! | --- | --- |
 //! | [`named`] | RAID0's, RAID5's and RAID6's algorithms, RAID10's geometry |
+//! | [`concat`] | where linear and RAID0 keep each byte |
+//! | [`mirror`] | where RAID10 keeps the copies of each chunk |
+//! | [`parity`] | what each member holds in one row of RAID4, 5 and 6 |
 
 use std::fmt;
 
 use crate::geometry::GeometryError;
 
+pub mod concat;
+pub mod mirror;
 pub mod named;
+pub mod parity;
 
 pub use named::{Raid0Layout, Raid5Layout, Raid6Layout, Raid10Layout};
 
