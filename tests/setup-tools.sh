@@ -17,6 +17,7 @@ need xz xz-utils
 need zstd zstd
 need sfdisk fdisk
 need lvcreate lvm2
+need mdadm mdadm
 if [ -n "$missing" ]; then
     if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
         echo "make test compares with Linux' own tools; installing:$missing"

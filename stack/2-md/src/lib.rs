@@ -10,12 +10,27 @@
 //! | [`geometry`] | the numbers of one array, checked; [`Slot`]: one member's place in it |
 //! | [`array`](mod@array) | the device: reads, reconstruction, writes |
 //!
+//! What a member says, from its first bytes on:
+//!
+//! | module | what |
+//! | --- | --- |
+//! | [`superblock`] | 0.90 and 1.0 to 1.2: found, decoded, judged, encoded |
+//! | [`bitmap`] | the write-intent bitmap |
+//! | [`bad_blocks`] | the bad-block log |
+//! | [`ppl`] | the partial parity log |
+//! | [`journal`] | the journal device |
+//!
 //! `BlockDevice::alternatives` is where an array tells the buffer cache that there are other ways to
 //! obtain bytes whose checksum is wrong.
 
 pub mod array;
+pub mod bad_blocks;
+pub mod bitmap;
 pub mod geometry;
+pub mod journal;
 pub mod layout;
+pub mod ppl;
+pub mod superblock;
 
 pub use array::Array;
 pub use geometry::{Geometry, GeometryError, Slot};

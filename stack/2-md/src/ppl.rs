@@ -1,0 +1,123 @@
+//! The partial parity log of RAID5: closes the write hole without a bitmap or a journal device.
+//!
+//! Before a write that leaves some data of a stripe alone, the xor of what it leaves alone goes to a
+//! log on the member that holds the stripe's parity. After a crash parity is that xor with whatever
+//! now stands where the write went, whichever of its parts arrived. Each member has an area of its
+//! own for it, `ppl_offset` sectors from its superblock, with one log in it, or several one behind
+//! the other, of which the one with the largest generation counts. A log is a header of 4 KiB, then
+//! the partial parity of its entries in their order.
+
+use std::mem::{offset_of, size_of};
+
+use xfskit_block::BlockDevice;
+use xfskit_units::Daddr;
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::superblock::{Place, Superblock};
+
+/// Bytes of a log's header.
+pub const HEADER_BYTES: usize = 4096;
+/// Entries that a header has room for.
+pub const MAX_ENTRIES: usize = 148;
+
+/// One write in the log, 24 bytes.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct PplEntry {
+    /// Where the write began, in sectors of the array.
+    pub data_sector: U64,
+    /// Bytes of partial parity; 0 for whole stripes, whose parity is computed from the data.
+    pub pp_size: U32,
+    /// Bytes of the write.
+    pub data_size: U32,
+    /// The role that holds the stripe's parity.
+    pub parity_disk: U32,
+    /// CRC32c of the partial parity.
+    pub checksum: U32,
+}
+
+/// The head of a log, 4096 bytes.
+#[derive(Clone, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct PplHeader {
+    /// All ones.
+    pub reserved: [u8; 512],
+    /// CRC32c of the array's identity.
+    pub signature: U32,
+    /// Zero.
+    pub padding: U32,
+    /// Grows with every log written.
+    pub generation: U64,
+    /// Entries that count.
+    pub entries_count: U32,
+    /// CRC32c of this header, this field counted as zero.
+    pub checksum: U32,
+    /// The entries.
+    pub entries: [PplEntry; MAX_ENTRIES],
+    /// Zero.
+    pub tail: [u8; 8],
+}
+
+const CHECKSUM: usize = offset_of!(PplHeader, checksum);
+const _: () = assert!(size_of::<PplHeader>() == HEADER_BYTES && CHECKSUM == 532);
+const _: () = assert!(offset_of!(PplHeader, entries) == 536 && size_of::<PplEntry>() == 24);
+
+impl PplHeader {
+    /// The header in `bytes`, where it is one of this array and whole.
+    pub fn decode(bytes: &[u8], set_uuid: [u8; 16]) -> Option<Self> {
+        let (header, _) = Self::read_from_prefix(bytes).ok()?;
+        let ours = header.signature.get() == xfskit_crc::crc32c(&set_uuid);
+        let whole = xfskit_crc::verify(header.as_bytes(), CHECKSUM);
+        let count = usize::try_from(header.entries_count.get()).ok()?;
+        (ours && whole && count <= MAX_ENTRIES).then_some(header)
+    }
+
+    /// The bytes as they go to the disk, with the checksum made anew.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = self.as_bytes().to_vec();
+        xfskit_crc::update(&mut bytes, CHECKSUM);
+        bytes
+    }
+
+    /// The entries that count.
+    pub fn entries(&self) -> &[PplEntry] {
+        let count = usize::try_from(self.entries_count.get()).unwrap_or(MAX_ENTRIES);
+        &self.entries[..count.min(MAX_ENTRIES)]
+    }
+}
+
+/// A member's newest log.
+#[derive(Clone, Debug)]
+pub struct Ppl {
+    /// Where its header lies on the member; the partial parity follows.
+    pub at: Daddr,
+    /// The header.
+    pub header: PplHeader,
+}
+
+/// The newest log of the member with this superblock; `None` where it has none that is whole.
+///
+/// # Errors
+/// Where the member cannot be read.
+pub fn read(
+    device: &dyn BlockDevice,
+    superblock: &Superblock,
+) -> xfskit_block::Result<Option<Ppl>> {
+    let Some(Place { at, len }) = superblock.ppl() else { return Ok(None) };
+    let end = at.saturating_add(len.0);
+    let mut newest: Option<Ppl> = None;
+    let mut next = Some(at);
+    let mut bytes = vec![0; HEADER_BYTES];
+    while let Some(at) = next.filter(|at| at.saturating_add(8) <= end) {
+        device.read_at(at.byte_offset(), &mut bytes)?;
+        let Some(header) = PplHeader::decode(&bytes, superblock.set_uuid()) else { break };
+        let parity = header.entries().iter().map(|entry| u64::from(entry.pp_size.get()));
+        next = at.checked_add(8 + parity.sum::<u64>().div_ceil(4096) * 8);
+        let older = |newest: &Ppl| newest.header.generation.get() < header.generation.get();
+        if newest.as_ref().is_none_or(older) {
+            newest = Some(Ppl { at, header });
+        }
+    }
+    Ok(newest)
+}

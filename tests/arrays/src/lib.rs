@@ -1,0 +1,128 @@
+//! Arrays that the kernel made, kept in `tests/images/md` (its README says which), as devices in
+//! memory. The tests that assemble them live in `tests/`.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use xfskit_block::{BlockDevice, MemDevice};
+use xfskit_units::{ByteLen, ByteOffset};
+
+/// Bytes that are looked at together when zeroes are left out.
+const PIECE: usize = 64 * 1024;
+
+fn folder() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../images/md")
+}
+
+/// A line of the manifest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The array's name.
+    pub name: String,
+    /// How many members it has, with spares and the journal.
+    pub members: usize,
+    /// Bytes of the array.
+    pub bytes: u64,
+    /// SHA-256 of its content, in hexadecimal.
+    pub sha256: String,
+}
+
+/// Every array there is, by name.
+pub fn manifest() -> Vec<Entry> {
+    let text = std::fs::read_to_string(folder().join("manifest.tsv")).expect("the manifest");
+    let entry = |line: &str| {
+        let mut fields = line.split('\t').map(str::to_owned);
+        let mut field = || fields.next().expect("four fields");
+        let (name, members, bytes, sha256) = (field(), field(), field(), field());
+        let number = |text: String| text.parse().expect("a number");
+        let members = usize::try_from(number(members)).expect("a count");
+        Entry { name, members, bytes: number(bytes), sha256 }
+    };
+    text.lines().filter(|line| !line.starts_with('#')).map(entry).collect()
+}
+
+/// One array: its members, and what the tools said about them.
+#[derive(Debug)]
+pub struct Fixture {
+    /// Its line in the manifest.
+    pub entry: Entry,
+    /// `m0`, `m1`, … in order.
+    pub members: Vec<Arc<MemDevice>>,
+    texts: BTreeMap<String, String>,
+}
+
+impl Fixture {
+    /// The array called `name`.
+    pub fn open(name: &str) -> Self {
+        let entry = manifest().into_iter().find(|entry| entry.name == name).expect("a known array");
+        let packed = File::open(folder().join(format!("{name}.tar.zst"))).expect("a kept array");
+        let mut unpacked = zstd::Decoder::new(packed).expect("zstd");
+        unpacked.window_log_max(27).expect("a window of 128 MiB");
+        let mut archive = tar::Archive::new(unpacked);
+        let (mut members, mut texts) = (BTreeMap::new(), BTreeMap::new());
+        for file in archive.entries().expect("a tar archive") {
+            let mut file = file.expect("an entry");
+            let path = file.path().expect("a name").into_owned();
+            let name = path.display().to_string();
+            if path.extension().is_some_and(|kind| kind == "img") {
+                members.insert(name, Arc::new(device(&mut file)));
+            } else {
+                let mut text = String::new();
+                file.read_to_string(&mut text).expect("text");
+                texts.insert(name, text);
+            }
+        }
+        let members: Vec<_> = members.into_values().collect();
+        assert_eq!(members.len(), entry.members, "members of {name}");
+        Self { entry, members, texts }
+    }
+
+    /// What a tool said: `m0.examine`, `m0.bitmap`, `detail.txt`.
+    pub fn text(&self, name: &str) -> Option<&str> {
+        self.texts.get(name).map(String::as_str)
+    }
+
+    /// The members as devices, with their names.
+    pub fn named(&self) -> Vec<(String, Arc<dyn BlockDevice>)> {
+        let device = |member: &Arc<MemDevice>| Arc::clone(member) as Arc<dyn BlockDevice>;
+        self.members.iter().enumerate().map(|(i, m)| (format!("m{i}.img"), device(m))).collect()
+    }
+}
+
+/// A device in memory with the content of a file of the archive; what is zero takes no room.
+fn device(file: &mut tar::Entry<'_, impl Read>) -> MemDevice {
+    let device = MemDevice::new(ByteLen(file.size()));
+    let (mut offset, mut piece) = (0, vec![0; PIECE]);
+    loop {
+        let mut filled = 0;
+        while filled < PIECE {
+            match file.read(&mut piece[filled..]).expect("the archive is whole") {
+                0 => break,
+                n => filled += n,
+            }
+        }
+        if filled == 0 {
+            return device;
+        }
+        if piece[..filled].iter().any(|byte| *byte != 0) {
+            device.write_at(ByteOffset(offset), &piece[..filled]).expect("memory");
+        }
+        offset += filled as u64;
+    }
+}
+
+/// A sector of the pattern that fills most arrays: `tag` 1 at first, 2 where written later.
+pub fn pattern(tag: u64, sector: u64) -> [u8; 512] {
+    let mut x = ((tag << 40) ^ sector).wrapping_add(0x9e37_79b9_7f4a_7c15);
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^= x >> 31;
+    let mut bytes = [0; 512];
+    let (words, _) = bytes.as_chunks_mut::<8>();
+    words.fill(x.to_le_bytes());
+    words[0] = sector.to_le_bytes();
+    bytes
+}
