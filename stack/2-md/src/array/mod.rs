@@ -1,8 +1,66 @@
 //! The array as a device.
+//!
+//! A request is cut at chunks. What members can give goes straight into the caller's buffer; what they
+//! cannot is taken from another copy or computed from the rest of its row. Three things make a
+//! degraded read cost about what a healthy one does:
+//!
+//! 1. A row whose chunks are all wanted is read once, into the caller's buffer, with the parity it
+//!    takes beside it; the missing chunk is computed from there, a slice that stays in the processor's
+//!    cache at a time. Nothing is copied.
+//! 2. A sequential reader with small requests has its rows fetched whole, into the row cache
+//!    ([`cache`]), so that no member reads a byte twice.
+//! 3. Nothing is shared but what must be: rows are locked one by one (a thousand locks), the work is
+//!    done by the thread that asks, and members are asked all at once.
+//!
+//! | module | what |
+//! | --- | --- |
+//! | `member` | one member: where it is readable, what became of it |
+//! | `io` | reads and writes of several members at once |
+//! | `concat` | linear and RAID0 |
+//! | `mirror` | RAID1 and RAID10: reading and writing copies |
+//! | `rows` | RAID4, 5, 6: a row with holes, and what fills them |
+//! | `striped` | RAID4, 5, 6: requests, cut into rows |
+//! | `write` | RAID4, 5, 6: whole rows, and parts of rows |
+//! | [`cache`] | rows kept for their next reader |
+//!
+//! Promises:
+//!
+//! 1. Members are written only by writes to the array, and by the rewriting of what a member failed to
+//!    read, on members opened for writing.
+//! 2. While a row is written nobody computes from it: writers of a row hold its lock alone, those who
+//!    compute share it.
+//! 3. A member is taken out of use only where the level bears it.
 
-use xfskit_units::ByteLen;
+use std::sync::RwLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use xfskit_block::device::check_range;
+use xfskit_block::{BlockDevice, Error, IoRead, Result};
+use xfskit_units::{ByteLen, ByteOffset, Sectors};
 
 use crate::geometry::{Geometry, Slot};
+use crate::layout::concat::Concat;
+use crate::layout::mirror::Raid10;
+use crate::layout::{Layout, Level};
+
+pub mod cache;
+mod concat;
+mod io;
+mod member;
+mod mirror;
+mod rows;
+mod striped;
+mod write;
+
+use cache::RowCache;
+use io::lost;
+use member::Member;
+
+/// A member whose reads fail more often than this is taken out of use (md: `max_read_errors`).
+const READ_ERRORS_MAX: u32 = 20;
+
+/// Locks of rows. Two rows may share one.
+const ROW_LOCKS: usize = 1024;
 
 /// Why members make no array that can run.
 #[derive(Debug, thiserror::Error)]
@@ -28,21 +86,100 @@ pub enum OpenError {
         found: ByteLen,
     },
     /// More roles are missing than the level bears.
-    #[error("roles {roles:?} are missing, {level} of {raid_disks} members cannot run without them",
-        level = geometry.level(), raid_disks = geometry.raid_disks())]
+    #[error("roles {roles:?} are missing, {level} of {raid_disks} members cannot run without them")]
     TooManyMissing {
         /// The missing roles, ascending.
         roles: Vec<usize>,
-        /// The array.
-        geometry: Box<Geometry>,
+        /// The level.
+        level: Level,
+        /// How many roles there are.
+        raid_disks: u32,
     },
+}
+
+/// How an array goes about its work.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Most bytes of whole rows to keep for sequential readers of a degraded array. Memory is taken
+    /// only while it is needed. md's `stripe_cache_size` times 4096 times the number of members.
+    pub row_cache: ByteLen,
+    /// Threads that one request may use to compute several rows at once.
+    pub threads: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        Self { row_cache: ByteLen(256 << 20), threads }
+    }
+}
+
+/// What the array did so far, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Touched {
+    /// Read from members, failures included.
+    pub read: u64,
+    /// Loaded from memory by the array's own code: sources of parity, copies out of the cache.
+    pub loaded: u64,
+    /// Stored to memory by the array's own code.
+    pub stored: u64,
+}
+
+#[derive(Debug, Default)]
+struct Counters {
+    read: AtomicU64,
+    loaded: AtomicU64,
+    stored: AtomicU64,
+}
+
+impl Counters {
+    fn count_read(&self, bytes: u64) {
+        self.read.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    fn count_touched(&self, loaded: u64, stored: u64) {
+        self.loaded.fetch_add(loaded, Ordering::Relaxed);
+        self.stored.fetch_add(stored, Ordering::Relaxed);
+    }
+}
+
+/// Where the bytes of the array lie.
+#[derive(Debug)]
+enum Map {
+    Concat(Concat),
+    Raid1,
+    Raid10(Raid10),
+    Parity,
+}
+
+/// What one role has come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemberState {
+    /// There and in use.
+    InSync,
+    /// There, but valid only up to this byte from its data offset.
+    Recovering(u64),
+    /// Taken out of use because it failed.
+    Faulty,
+    /// There was none.
+    Missing,
 }
 
 /// An array of members: a device like any other.
 #[derive(Debug)]
 pub struct Array {
     geometry: Geometry,
-    slots: Vec<Slot>,
+    map: Map,
+    members: Vec<Member>,
+    options: Options,
+    cache: RowCache,
+    /// Shared by those who compute from a row, alone for those who write it. Taken in ascending
+    /// order; only members' own locks are taken below.
+    row_locks: Vec<RwLock<()>>,
+    counters: Counters,
+    /// Requests that compute at the moment.
+    computing: AtomicU64,
+    read_only: bool,
 }
 
 impl Array {
@@ -50,12 +187,44 @@ impl Array {
     ///
     /// # Errors
     /// [`OpenError`] where it cannot run.
-    pub fn open(geometry: Geometry, slots: Vec<Slot>) -> Result<Self, OpenError> {
-        if slots.len() != geometry.raid_disks() as usize {
-            let (expected, found) = (geometry.raid_disks(), slots.len());
-            return Err(OpenError::SlotCount { expected, found });
-        }
-        Ok(Self { geometry, slots })
+    pub fn open(geometry: Geometry, slots: Vec<Slot>) -> std::result::Result<Self, OpenError> {
+        Self::open_with(geometry, slots, Options::default())
+    }
+
+    /// [`open`](Self::open) with options.
+    ///
+    /// # Errors
+    /// [`OpenError`] where it cannot run.
+    pub fn open_with(
+        geometry: Geometry,
+        slots: Vec<Slot>,
+        options: Options,
+    ) -> std::result::Result<Self, OpenError> {
+        check_slots(&geometry, &slots)?;
+        let chunks = geometry.array_size().0.checked_div(geometry.chunk().0).unwrap_or(0);
+        let raid_disks = geometry.raid_disks();
+        let sizes: Vec<Sectors> = (0..slots.len()).map(|role| geometry.member_size(role)).collect();
+        let map = match geometry.layout() {
+            Layout::Linear => Map::Concat(Concat::linear(&sizes)),
+            Layout::Raid0(layout) => Map::Concat(Concat::raid0(layout, &sizes, geometry.chunk())),
+            Layout::Raid1 => Map::Raid1,
+            Layout::Raid10(layout) => Map::Raid10(Raid10::new(layout, raid_disks, chunks)),
+            Layout::Raid4 | Layout::Raid5(_) | Layout::Raid6(_) => Map::Parity,
+        };
+        let row_bytes = geometry.chunk_bytes().0.saturating_mul(u64::from(geometry.data_disks()));
+        let mut devices = slots.iter().filter_map(|slot| slot.device.as_ref());
+        let read_only = devices.any(BlockDevice::is_read_only);
+        Ok(Self {
+            map,
+            members: slots.into_iter().map(Member::new).collect(),
+            cache: RowCache::new(options.row_cache.0, row_bytes),
+            options,
+            row_locks: (0..ROW_LOCKS).map(|_| RwLock::default()).collect(),
+            counters: Counters::default(),
+            computing: AtomicU64::new(0),
+            read_only,
+            geometry,
+        })
     }
 
     /// The numbers of the array.
@@ -63,8 +232,190 @@ impl Array {
         &self.geometry
     }
 
-    /// The members, by role.
-    pub fn slots(&self) -> &[Slot] {
-        &self.slots
+    /// What has become of each role.
+    pub fn states(&self) -> Vec<MemberState> {
+        let size = |role| self.geometry.member_size(role).byte_len().0;
+        let state = |(role, member): (usize, &Member)| match member.device() {
+            None if member.is_faulty() => MemberState::Faulty,
+            None => MemberState::Missing,
+            Some(_) if member.readable_until() >= size(role) => MemberState::InSync,
+            Some(_) => MemberState::Recovering(member.readable_until()),
+        };
+        self.members.iter().enumerate().map(state).collect()
+    }
+
+    /// How often reads of the member with this role failed.
+    pub fn read_errors(&self, role: usize) -> u32 {
+        self.members.get(role).map_or(0, Member::read_errors)
+    }
+
+    /// What the array read and touched so far.
+    pub fn touched(&self) -> Touched {
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let Counters { read, loaded, stored } = &self.counters;
+        Touched { read: get(read), loaded: get(loaded), stored: get(stored) }
+    }
+
+    /// Takes the member with this role out of use, as `mdadm --fail` does.
+    ///
+    /// # Errors
+    /// Where the level does not bear it, or there is no such member.
+    pub fn fail(&self, role: usize) -> Result<()> {
+        match self.members.get(role) {
+            Some(member) if member.device().is_some() => {
+                let why = std::io::Error::other("taken out of use");
+                let (offset, len) = (ByteOffset(0), ByteLen(0));
+                self.fail_member(role, Error::Io { op: "fail", offset, len, source: why })
+            }
+            _ => Err(lost("fail", 0, 0, format!("role {role} has no member in use"))),
+        }
+    }
+
+    /// Takes a member out of use; answers `error` where the level does not bear that.
+    fn fail_member(&self, role: usize, error: Error) -> Result<()> {
+        let mut missing: Vec<usize> =
+            (0..self.members.len()).filter(|r| self.members[*r].device().is_none()).collect();
+        missing.push(role);
+        if !survives(&self.geometry, &missing) {
+            return Err(error);
+        }
+        self.members[role].set_faulty();
+        Ok(())
+    }
+
+    /// A read of this member failed.
+    fn read_failed(&self, role: usize) {
+        let member = &self.members[role];
+        if member.count_read_error() > READ_ERRORS_MAX {
+            let why = format!("member {} keeps failing", member.name());
+            let _ = self.fail_member(role, lost("read", 0, 0, why));
+        }
+    }
+}
+
+fn check_slots(geometry: &Geometry, slots: &[Slot]) -> std::result::Result<(), OpenError> {
+    if slots.len() != geometry.raid_disks() as usize {
+        let (expected, found) = (geometry.raid_disks(), slots.len());
+        return Err(OpenError::SlotCount { expected, found });
+    }
+    let mut missing = Vec::new();
+    for (role, slot) in slots.iter().enumerate() {
+        let Some(device) = &slot.device else {
+            missing.push(role);
+            continue;
+        };
+        let sectors = slot.data_offset.0.saturating_add(geometry.member_size(role).0);
+        let (needed, found) = (Sectors(sectors).byte_len(), device.size());
+        if needed > found || slot.data_size < geometry.member_size(role) {
+            let found = found.min(Sectors(slot.data_offset.0 + slot.data_size.0).byte_len());
+            return Err(OpenError::TooSmall { name: slot.name.clone(), role, needed, found });
+        }
+    }
+    if survives(geometry, &missing) {
+        return Ok(());
+    }
+    let (level, raid_disks) = (geometry.level(), geometry.raid_disks());
+    Err(OpenError::TooManyMissing { roles: missing, level, raid_disks })
+}
+
+/// True where all content is there without these roles.
+fn survives(geometry: &Geometry, missing: &[usize]) -> bool {
+    let Layout::Raid10(layout) = geometry.layout() else {
+        return missing.len() <= geometry.tolerates() as usize;
+    };
+    if missing.len() < layout.copies() as usize {
+        return true;
+    }
+    // The copies of the first so many chunks stand on every set of members that there is.
+    let chunks = geometry.array_size().0 / geometry.chunk().0;
+    let map = Raid10::new(layout, geometry.raid_disks(), chunks);
+    (0..chunks.min(u64::from(geometry.raid_disks())))
+        .all(|chunk| map.copies(chunk).any(|copy| !missing.contains(&copy.role)))
+}
+
+impl BlockDevice for Array {
+    fn size(&self) -> ByteLen {
+        self.geometry.array_size().byte_len()
+    }
+
+    fn logical_block_size(&self) -> u32 {
+        let sizes =
+            self.members.iter().filter_map(Member::device).map(BlockDevice::logical_block_size);
+        sizes.max().unwrap_or(512)
+    }
+
+    fn physical_block_size(&self) -> u32 {
+        let sizes =
+            self.members.iter().filter_map(Member::device).map(BlockDevice::physical_block_size);
+        sizes.max().unwrap_or(512)
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+
+    fn read_at(&self, offset: ByteOffset, buf: &mut [u8]) -> Result<()> {
+        check_range("read", self.size(), offset, buf.len())?;
+        match &self.map {
+            Map::Concat(map) => self.read_concat(map, offset.0, buf),
+            Map::Raid1 | Map::Raid10(_) => self.read_mirror(offset.0, buf),
+            Map::Parity => self.read_striped(offset.0, buf),
+        }
+    }
+
+    fn read_batch(&self, batch: &mut [IoRead<'_>]) -> Vec<Result<()>> {
+        if batch.len() > 1 {
+            for io in batch.iter() {
+                self.will_need(io.offset, ByteLen(io.buf.len() as u64));
+            }
+        }
+        batch.iter_mut().map(|io| self.read_at(io.offset, io.buf)).collect()
+    }
+
+    fn write_at(&self, offset: ByteOffset, buf: &[u8]) -> Result<()> {
+        if self.read_only {
+            return Err(Error::ReadOnly);
+        }
+        check_range("write", self.size(), offset, buf.len())?;
+        match &self.map {
+            Map::Concat(map) => self.write_concat(map, offset.0, buf),
+            Map::Raid1 | Map::Raid10(_) => self.write_mirror(offset.0, buf),
+            Map::Parity => self.write_striped(offset.0, buf),
+        }
+    }
+
+    fn flush(&self) -> Result<()> {
+        if self.read_only {
+            return Ok(());
+        }
+        for (role, member) in self.members.iter().enumerate() {
+            if let Some(Err(error)) = member.device().map(BlockDevice::flush) {
+                self.fail_member(role, error)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn will_need(&self, offset: ByteOffset, len: ByteLen) {
+        let end = offset.0.saturating_add(len.0).min(self.size().0);
+        self.announce_range(offset.0, end);
+    }
+
+    fn alternatives(&self, offset: ByteOffset, len: ByteLen) -> usize {
+        match &self.map {
+            Map::Concat(map) => self.concat_alternatives(map, offset.0, len.0),
+            Map::Raid1 | Map::Raid10(_) => self.mirror_alternatives(offset.0, len.0),
+            Map::Parity => self.striped_alternatives(offset.0, len.0),
+        }
+    }
+
+    fn read_alternative(&self, offset: ByteOffset, buf: &mut [u8], k: usize) -> Result<()> {
+        check_range("read", self.size(), offset, buf.len())?;
+        match &self.map {
+            Map::Concat(_) if k == 0 => self.read_at(offset, buf),
+            Map::Concat(map) => self.read_concat_alternative(map, offset.0, buf, k),
+            Map::Raid1 | Map::Raid10(_) => self.read_mirror_copy(offset.0, buf, k),
+            Map::Parity => self.read_striped_alternative(offset.0, buf, k),
+        }
     }
 }

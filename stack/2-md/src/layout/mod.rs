@@ -3,7 +3,7 @@
 //! | module | what |
 //! | --- | --- |
 //! | [`named`] | RAID0's, RAID5's and RAID6's algorithms, RAID10's geometry |
-//! | [`concat`] | where linear and RAID0 keep each byte |
+//! | [`concat`](mod@concat) | where linear and RAID0 keep each byte |
 //! | [`mirror`] | where RAID10 keeps the copies of each chunk |
 //! | [`parity`] | what each member holds in one row of RAID4, 5 and 6 |
 

@@ -1,0 +1,97 @@
+//! Reads and writes of several members at once.
+//!
+//! Reads of different members overlap without threads: all are announced first
+//! (`BlockDevice::will_need` starts them), then each is waited for in turn. Memory ignores the
+//! announcement and loses nothing.
+
+use std::io;
+
+use xfskit_block::{Error, Result};
+use xfskit_units::{ByteLen, ByteOffset};
+
+use super::Array;
+
+/// A read of one member: bytes from its data offset.
+pub(super) struct ReadJob<'a> {
+    pub(super) role: usize,
+    pub(super) at: u64,
+    pub(super) buf: &'a mut [u8],
+}
+
+/// A write of one member: bytes from its data offset.
+pub(super) struct WriteJob<'a> {
+    pub(super) role: usize,
+    pub(super) at: u64,
+    pub(super) buf: &'a [u8],
+}
+
+/// What a read of a place that cannot be read answers; offsets are the array's.
+pub(super) fn lost(op: &'static str, offset: u64, len: usize, why: String) -> Error {
+    let source = io::Error::other(why);
+    Error::Io { op, offset: ByteOffset(offset), len: ByteLen(len as u64), source }
+}
+
+impl Array {
+    /// Announces the jobs, where more than one member is asked.
+    pub(super) fn announce(&self, jobs: &[ReadJob<'_>]) {
+        if jobs.iter().any(|job| job.role != jobs[0].role) {
+            for job in jobs {
+                self.members[job.role].will_need(job.at, job.buf.len() as u64);
+            }
+        }
+    }
+
+    /// Carries out the reads, each member's in one batch. Answers the indices of those that failed
+    /// or were not allowed; failures are counted and may take a member out of use.
+    pub(super) fn fetch(&self, jobs: &mut [ReadJob<'_>]) -> Vec<usize> {
+        let mut failed = Vec::new();
+        let mut order: Vec<(usize, &mut ReadJob<'_>)> = jobs.iter_mut().enumerate().collect();
+        order.sort_by_key(|(_, job)| (job.role, job.at));
+        for jobs in order.chunk_by_mut(|(_, a), (_, b)| a.role == b.role) {
+            let role = jobs[0].1.role;
+            let member = &self.members[role];
+            let (allowed, refused): (Vec<_>, Vec<_>) = jobs
+                .iter_mut()
+                .partition(|(_, job)| member.is_readable(job.at, job.buf.len() as u64));
+            failed.extend(refused.iter().map(|(i, _)| *i));
+            let indices: Vec<usize> = allowed.iter().map(|(i, _)| *i).collect();
+            let bytes: usize = allowed.iter().map(|(_, job)| job.buf.len()).sum();
+            self.counters.count_read(bytes as u64);
+            let batch = allowed.into_iter().map(|(_, job)| (job.at, &mut *job.buf));
+            match member.read_batch(batch) {
+                None => failed.extend(indices),
+                Some(answers) => {
+                    let bad = indices.iter().zip(&answers).filter(|(_, answer)| answer.is_err());
+                    failed.extend(bad.map(|(i, _)| {
+                        self.read_failed(role);
+                        *i
+                    }));
+                }
+            }
+        }
+        failed
+    }
+
+    /// Carries out the writes, each member's in one batch; roles without a member are passed over. A
+    /// member that fails is taken out of use; answers an error where the level does not bear that.
+    pub(super) fn store(&self, jobs: &[WriteJob<'_>]) -> Result<()> {
+        let mut order: Vec<&WriteJob<'_>> = jobs.iter().collect();
+        order.sort_by_key(|job| (job.role, job.at));
+        for jobs in order.chunk_by(|a, b| a.role == b.role) {
+            let member = &self.members[jobs[0].role];
+            let Some(answers) = member.write_batch(jobs.iter().map(|job| (job.at, job.buf))) else {
+                continue;
+            };
+            for (job, answer) in jobs.iter().zip(answers) {
+                match answer {
+                    Ok(()) => member.forget_bad(job.at, job.buf.len() as u64),
+                    Err(error) => {
+                        self.fail_member(job.role, error)?;
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}

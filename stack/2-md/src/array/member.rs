@@ -1,0 +1,150 @@
+//! One member: where it may be read, what became of it.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{PoisonError, RwLock};
+
+use xfskit_block::{BlockDevice, IoRead, Result};
+use xfskit_units::ByteOffset;
+
+use crate::geometry::Slot;
+
+/// A member that is there, or a role without one. Addresses are bytes from the data offset.
+#[derive(Debug)]
+pub(super) struct Member {
+    device: Option<Arc<dyn BlockDevice>>,
+    name: String,
+    data_start: u64,
+    readable_until: AtomicU64,
+    /// Sorted, apart from each other. Empty for nearly every member ever made.
+    bad: RwLock<Vec<Range<u64>>>,
+    write_mostly: bool,
+    faulty: AtomicBool,
+    read_errors: AtomicU32,
+    pending: AtomicU32,
+}
+
+impl Member {
+    pub(super) fn new(slot: Slot) -> Self {
+        let bytes = |sector: u64| sector.saturating_mul(512);
+        let bad = slot.bad_blocks.iter().map(|r| bytes(r.start.0)..bytes(r.end.0)).collect();
+        Self {
+            device: slot.device,
+            name: slot.name,
+            data_start: slot.data_offset.byte_len().0,
+            readable_until: AtomicU64::new(bytes(slot.readable_until.0)),
+            bad: RwLock::new(bad),
+            write_mostly: slot.write_mostly,
+            faulty: AtomicBool::new(false),
+            read_errors: AtomicU32::new(0),
+            pending: AtomicU32::new(0),
+        }
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(super) fn is_write_mostly(&self) -> bool {
+        self.write_mostly
+    }
+
+    /// The device, unless it is missing or faulty.
+    pub(super) fn device(&self) -> Option<&Arc<dyn BlockDevice>> {
+        self.device.as_ref().filter(|_| !self.is_faulty())
+    }
+
+    /// True where the member was there and was taken out of use.
+    pub(super) fn is_faulty(&self) -> bool {
+        self.faulty.load(Ordering::Acquire)
+    }
+
+    /// True where all of the range is there and valid.
+    pub(super) fn is_readable(&self, at: u64, len: u64) -> bool {
+        let end = at + len;
+        self.device().is_some()
+            && end <= self.readable_until.load(Ordering::Acquire)
+            && !self
+                .bad
+                .read()
+                .unwrap_or_else(PoisonError::into_inner)
+                .iter()
+                .any(|bad| bad.start < end && at < bad.end)
+    }
+
+    /// Up to where the member holds what it should, in bytes.
+    pub(super) fn readable_until(&self) -> u64 {
+        self.readable_until.load(Ordering::Acquire)
+    }
+
+    /// The range was written: what was listed as bad within it is good again.
+    pub(super) fn forget_bad(&self, at: u64, len: u64) {
+        let end = at + len;
+        if self.bad.read().unwrap_or_else(PoisonError::into_inner).is_empty() {
+            return;
+        }
+        let mut bad = self.bad.write().unwrap_or_else(PoisonError::into_inner);
+        let rest = bad.iter().flat_map(|r| [r.start..r.end.min(at), r.start.max(end)..r.end]);
+        *bad = rest.filter(|r| !r.is_empty()).collect();
+    }
+
+    /// Takes the member out of use. True for the first who does.
+    pub(super) fn set_faulty(&self) -> bool {
+        !self.faulty.swap(true, Ordering::AcqRel)
+    }
+
+    /// Counts a failed read; answers how many there were.
+    pub(super) fn count_read_error(&self) -> u32 {
+        self.read_errors.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    pub(super) fn read_errors(&self) -> u32 {
+        self.read_errors.load(Ordering::Relaxed)
+    }
+
+    /// How many reads of mirrors are under way.
+    pub(super) fn pending(&self) -> &AtomicU32 {
+        &self.pending
+    }
+
+    pub(super) fn position(&self, at: u64) -> ByteOffset {
+        ByteOffset(self.data_start.saturating_add(at))
+    }
+
+    /// Reads, without asking whether the range is valid; `None` where there is no device.
+    pub(super) fn read(&self, at: u64, buf: &mut [u8]) -> Option<Result<()>> {
+        Some(self.device()?.read_at(self.position(at), buf))
+    }
+
+    /// Reads many ranges at once; `None` where there is no device.
+    pub(super) fn read_batch<'a>(
+        &self,
+        batch: impl Iterator<Item = (u64, &'a mut [u8])>,
+    ) -> Option<Vec<Result<()>>> {
+        let device = self.device()?;
+        let mut batch: Vec<_> =
+            batch.map(|(at, buf)| IoRead { offset: self.position(at), buf }).collect();
+        Some(match batch.as_mut_slice() {
+            [one] => vec![device.read_at(one.offset, one.buf)],
+            many => device.read_batch(many),
+        })
+    }
+
+    /// Writes many ranges at once; `None` where there is no device.
+    pub(super) fn write_batch<'a>(
+        &self,
+        batch: impl Iterator<Item = (u64, &'a [u8])>,
+    ) -> Option<Vec<Result<()>>> {
+        let device = self.device()?;
+        let batch: Vec<_> = batch.map(|(at, buf)| (self.position(at), buf)).collect();
+        Some(device.write_batch(&batch))
+    }
+
+    /// Announces a read.
+    pub(super) fn will_need(&self, at: u64, len: u64) {
+        if let Some(device) = self.device() {
+            device.will_need(self.position(at), xfskit_units::ByteLen(len));
+        }
+    }
+}

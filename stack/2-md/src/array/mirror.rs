@@ -1,0 +1,169 @@
+//! RAID1 and RAID10: any copy will do.
+
+use std::sync::atomic::Ordering;
+
+use xfskit_block::{Error, Result};
+use xfskit_units::index;
+
+use super::io::{ReadJob, WriteJob, lost};
+use super::{Array, Map};
+
+/// RAID1 is read in pieces of this many bytes, so that one large read keeps all members busy.
+const PIECE: u64 = 1 << 20;
+
+/// What is tried on its own where a larger read fails, in bytes.
+pub(super) const PAGE: u64 = 4096;
+
+/// One copy of a piece.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Copy {
+    pub(super) role: usize,
+    /// Bytes from the member's data offset.
+    pub(super) at: u64,
+}
+
+impl Array {
+    /// Bytes from `offset` to where the copies stop being neighbours.
+    pub(super) fn mirror_piece(&self, offset: u64) -> u64 {
+        self.mirror_unit() - offset % self.mirror_unit()
+    }
+
+    /// Bytes that lie together on every copy, and share a lock.
+    fn mirror_unit(&self) -> u64 {
+        if matches!(self.map, Map::Raid1) { PIECE } else { self.geometry.chunk_bytes().0 }
+    }
+
+    /// All copies of the byte at `offset` of the array.
+    pub(super) fn copies(&self, offset: u64) -> Vec<Copy> {
+        match &self.map {
+            Map::Raid10(map) => {
+                let chunk = self.geometry.chunk_bytes().0;
+                let within = offset % chunk;
+                map.copies(offset / chunk)
+                    .map(|copy| Copy { role: copy.role, at: copy.chunk * chunk + within })
+                    .collect()
+            }
+            _ => (0..self.members.len()).map(|role| Copy { role, at: offset }).collect(),
+        }
+    }
+
+    /// The copies of a piece that may be read, the one to read first.
+    pub(super) fn readable_copies(&self, offset: u64, len: u64) -> Vec<Copy> {
+        let mut copies = self.copies(offset);
+        copies.retain(|copy| self.members[copy.role].is_readable(copy.at, len));
+        // Pieces take turns, so that readers of one file meet on all members.
+        let turn = index(offset / PIECE);
+        let n = copies.len().max(1);
+        copies.rotate_left(turn % n);
+        copies.sort_by_key(|copy| {
+            let member = &self.members[copy.role];
+            (member.is_write_mostly(), member.pending().load(Ordering::Relaxed))
+        });
+        copies
+    }
+
+    pub(super) fn read_mirror(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        let mut jobs = Vec::new();
+        let mut places = Vec::new();
+        let (mut at, mut rest) = (offset, buf);
+        while !rest.is_empty() {
+            let len = index(self.mirror_piece(at)).min(rest.len());
+            let (piece, behind) = rest.split_at_mut(len);
+            match self.readable_copies(at, len as u64).first() {
+                Some(copy) => {
+                    self.members[copy.role].pending().fetch_add(1, Ordering::Relaxed);
+                    jobs.push(ReadJob { role: copy.role, at: copy.at, buf: piece });
+                    places.push(at);
+                }
+                None => self.read_copies_slowly(at, piece)?,
+            }
+            (at, rest) = (at + len as u64, behind);
+        }
+        self.announce(&jobs);
+        let failed = self.fetch(&mut jobs);
+        for job in &jobs {
+            self.members[job.role].pending().fetch_sub(1, Ordering::Relaxed);
+        }
+        for i in failed {
+            self.read_copies_slowly(places[i], jobs[i].buf)?;
+        }
+        Ok(())
+    }
+
+    /// Page by page, each from the first copy that gives it. Members that failed to give it and are
+    /// writable get it written.
+    fn read_copies_slowly(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        let (mut at, mut rest) = (offset, buf);
+        while !rest.is_empty() {
+            let len = index(PAGE - at % PAGE).min(rest.len());
+            let (page, behind) = rest.split_at_mut(len);
+            let _shared = self.share_row(at / self.mirror_unit());
+            let mut failed = Vec::new();
+            let found = self.readable_copies(at, len as u64).into_iter().any(|copy| {
+                let job = ReadJob { role: copy.role, at: copy.at, buf: &mut *page };
+                let ok = self.fetch(&mut [job]).is_empty();
+                if !ok {
+                    failed.push(copy);
+                }
+                ok
+            });
+            if !found {
+                return Err(lost("read", at, len, "no copy of it can be read".into()));
+            }
+            for copy in failed {
+                self.rewrite(copy.role, copy.at, page);
+            }
+            (at, rest) = (at + len as u64, behind);
+        }
+        Ok(())
+    }
+
+    /// Writes every copy.
+    pub(super) fn write_mirror(&self, offset: u64, buf: &[u8]) -> Result<()> {
+        let (mut at, mut rest) = (offset, buf);
+        while !rest.is_empty() {
+            let len = index(self.mirror_piece(at)).min(rest.len());
+            let (piece, behind) = rest.split_at(len);
+            let _alone = self.own_row(at / self.mirror_unit());
+            let jobs: Vec<WriteJob<'_>> = self
+                .copies(at)
+                .into_iter()
+                .map(|copy| WriteJob { role: copy.role, at: copy.at, buf: piece })
+                .collect();
+            self.store(&jobs)?;
+            (at, rest) = (at + len as u64, behind);
+        }
+        Ok(())
+    }
+
+    pub(super) fn mirror_alternatives(&self, offset: u64, len: u64) -> usize {
+        let end = offset.saturating_add(len).min(self.size_bytes());
+        let (mut at, mut most) = (offset, 1);
+        while at < end {
+            let len = self.mirror_piece(at).min(end - at);
+            most = most.max(self.readable_copies(at, len).len());
+            at += len;
+        }
+        most
+    }
+
+    /// Copy `k` of the range; a piece that has fewer is had in its last.
+    pub(super) fn read_mirror_copy(&self, offset: u64, buf: &mut [u8], k: usize) -> Result<()> {
+        if k >= self.mirror_alternatives(offset, buf.len() as u64) {
+            return Err(Error::NoAlternative(k));
+        }
+        let (mut at, mut rest) = (offset, buf);
+        while !rest.is_empty() {
+            let len = index(self.mirror_piece(at)).min(rest.len());
+            let (piece, behind) = rest.split_at_mut(len);
+            let mut copies = self.readable_copies(at, len as u64);
+            copies.sort_by_key(|copy| copy.role);
+            let copy = copies.get(k).or(copies.last()).ok_or(Error::NoAlternative(k))?;
+            if !self.fetch(&mut [ReadJob { role: copy.role, at: copy.at, buf: piece }]).is_empty() {
+                return Err(lost("read", at, len, format!("copy {k} cannot be read")));
+            }
+            (at, rest) = (at + len as u64, behind);
+        }
+        Ok(())
+    }
+}

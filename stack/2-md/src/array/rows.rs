@@ -1,0 +1,273 @@
+//! A row of RAID4, 5 or 6 with holes, and what fills them.
+//!
+//! Everything here is linear byte by byte, so a row can be read and solved in slices: one small enough
+//! that what was just read is still in the processor's cache when its parity is computed.
+
+use std::ops::Range;
+use std::sync::{PoisonError, RwLockReadGuard, RwLockWriteGuard};
+
+use xfskit_block::Result;
+use xfskit_units::index;
+
+use super::io::{ReadJob, lost};
+use super::mirror::PAGE;
+use super::{Array, ROW_LOCKS};
+use crate::layout::parity::Row;
+
+/// What the slices of all members of a row may take together, in bytes: most of a core's own cache.
+const SLICES: u64 = 768 << 10;
+
+/// A range of columns of one row. A column is a byte's position within its chunk.
+#[derive(Clone, Debug)]
+pub(super) struct Span {
+    pub(super) stripe: u64,
+    pub(super) row: Row,
+    pub(super) columns: Range<u64>,
+}
+
+impl Span {
+    pub(super) fn len(&self) -> u64 {
+        self.columns.end - self.columns.start
+    }
+
+    /// The span cut into pieces that end at multiples of `unit`.
+    pub(super) fn cut(&self, unit: u64) -> impl Iterator<Item = Self> + use<> {
+        let Self { stripe, row, columns } = self.clone();
+        let mut start = columns.start;
+        std::iter::from_fn(move || {
+            let end = (start - start % unit + unit).min(columns.end);
+            let piece = Self { stripe, row, columns: start..end };
+            start = end;
+            (piece.len() > 0).then_some(piece)
+        })
+    }
+}
+
+impl Array {
+    /// Who holds what in row `stripe`. Only arrays with parity have rows.
+    pub(super) fn span(&self, stripe: u64, columns: Range<u64>) -> Span {
+        let row = Row::new(self.geometry.layout(), self.members.len(), stripe)
+            .expect("a level with parity");
+        Span { stripe, row, columns }
+    }
+
+    /// Where the span begins on every member, in bytes from the data offset.
+    pub(super) fn member_at(&self, span: &Span) -> u64 {
+        span.stripe * self.geometry.chunk_bytes().0 + span.columns.start
+    }
+
+    /// The lock of a row, shared: who computes from the row holds it.
+    pub(super) fn share_row(&self, stripe: u64) -> RwLockReadGuard<'_, ()> {
+        let lock = &self.row_locks[index(stripe % ROW_LOCKS as u64)];
+        lock.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The lock of a row, alone: who writes the row holds it.
+    pub(super) fn own_row(&self, stripe: u64) -> RwLockWriteGuard<'_, ()> {
+        let lock = &self.row_locks[index(stripe % ROW_LOCKS as u64)];
+        lock.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn is_role_readable(&self, span: &Span, role: usize) -> bool {
+        self.members[role].is_readable(self.member_at(span), span.len())
+    }
+
+    /// Bytes of one member's slice.
+    pub(super) fn slice_bytes(&self) -> u64 {
+        (SLICES / self.members.len() as u64 / PAGE * PAGE).max(PAGE)
+    }
+
+    /// Announces what solving the span will read.
+    pub(super) fn announce_span(&self, span: &Span, without: &[usize]) {
+        let at = self.member_at(span);
+        let usable = |role: &usize| !without.contains(role) && self.is_role_readable(span, *role);
+        let data: Vec<usize> = (0..span.row.data_disks()).map(|d| span.row.data_role(d)).collect();
+        let here = data.iter().copied().filter(usable);
+        let parity = [Some(span.row.p), span.row.q].into_iter().flatten().filter(usable);
+        for role in here.chain(parity).take(data.len()) {
+            self.members[role].will_need(at, span.len());
+        }
+    }
+
+    /// Fills `data`, the span's part of every data chunk of the row, in order. `without` are roles that
+    /// shall not be asked. The row's lock is held.
+    pub(super) fn read_row(
+        &self,
+        span: &Span,
+        data: &mut [&mut [u8]],
+        without: &[usize],
+    ) -> Result<()> {
+        let mut parity = Parity::default();
+        for slice in span.cut(self.slice_bytes()) {
+            let mut parts = part_of(data, span, &slice);
+            if self.read_slice(&slice, &mut parts, without, &mut parity).is_ok() {
+                continue;
+            }
+            // Too many failures for a slice may be bearable page by page.
+            for page in slice.cut(PAGE) {
+                let mut parts = part_of(data, span, &page);
+                self.read_slice(&page, &mut parts, without, &mut parity)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Fills `out`, the span's part of data chunk `d`, without wanting the rest of the row. The row's
+    /// lock is held.
+    pub(super) fn read_hole(
+        &self,
+        span: &Span,
+        d: usize,
+        out: &mut [u8],
+        without: &[usize],
+    ) -> Result<()> {
+        let own = span.row.data_role(d);
+        let others = span.row.data_disks() - 1;
+        let mut memory = vec![0; others * index(self.slice_bytes().min(span.len()))];
+        let mut without = without.to_vec();
+        for slice in span.cut(self.slice_bytes()) {
+            let (at, len) = (self.member_at(&slice), index(slice.len()));
+            let start = index(slice.columns.start - span.columns.start);
+            let buf = &mut out[start..start + len];
+            let ask = !without.contains(&own) && self.is_role_readable(&slice, own);
+            if ask && self.fetch(&mut [ReadJob { role: own, at, buf }]).is_empty() {
+                continue;
+            }
+            let mut data: Vec<&mut [u8]> = memory.chunks_mut(len).take(others).collect();
+            data.insert(d, buf);
+            if ask {
+                without.push(own);
+                self.read_row(&slice, &mut data, &without)?;
+                without.pop();
+                self.rewrite(own, at, data[d]);
+            } else {
+                self.read_row(&slice, &mut data, &without)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn read_slice(
+        &self,
+        span: &Span,
+        data: &mut [&mut [u8]],
+        without: &[usize],
+        parity: &mut Parity,
+    ) -> Result<()> {
+        let (row, at) = (span.row, self.member_at(span));
+        let usable = |role: usize| !without.contains(&role) && self.is_role_readable(span, role);
+        let (here, mut holes): (Vec<usize>, Vec<usize>) =
+            (0..data.len()).partition(|d| usable(row.data_role(*d)));
+        let mut jobs: Vec<ReadJob<'_>> = data
+            .iter_mut()
+            .enumerate()
+            .filter(|(d, _)| !holes.contains(d))
+            .map(|(d, buf)| ReadJob { role: row.data_role(d), at, buf })
+            .collect();
+        let failed: Vec<usize> = self.fetch(&mut jobs).into_iter().map(|i| here[i]).collect();
+        holes.extend(&failed);
+        if holes.is_empty() {
+            return Ok(());
+        }
+        holes.sort_unstable();
+        let get = |role: Option<usize>, buf: &mut Vec<u8>| {
+            buf.resize(index(span.len()), 0);
+            role.is_some_and(|role| {
+                usable(role) && self.fetch(&mut [ReadJob { role, at, buf }]).is_empty()
+            })
+        };
+        let p = get(Some(row.p), &mut parity.p);
+        let q = !(p && holes.len() == 1) && get(row.q, &mut parity.q);
+        let p = p.then_some(parity.p.as_slice());
+        let q = q.then_some(parity.q.as_slice());
+        if !solve(row, data, &holes, p, q) {
+            let roles: Vec<usize> = holes.iter().map(|d| row.data_role(*d)).collect();
+            let chunk = self.geometry.chunk_bytes().0;
+            let offset = (span.stripe * data.len() as u64 + holes[0] as u64) * chunk;
+            let why = format!("what roles {roles:?} lack cannot be computed from the others");
+            return Err(lost("read", offset + span.columns.start, index(span.len()), why));
+        }
+        let sources =
+            data.len() - holes.len() + usize::from(p.is_some()) + usize::from(q.is_some());
+        self.counters.count_touched(sources as u64 * span.len(), holes.len() as u64 * span.len());
+        for d in failed {
+            self.rewrite(row.data_role(d), at, data[d]);
+        }
+        Ok(())
+    }
+
+    /// Gives a member that failed to read a place the right content to keep there.
+    pub(super) fn rewrite(&self, role: usize, at: u64, content: &[u8]) {
+        if self.read_only {
+            return;
+        }
+        let answers = self.members[role].write_batch(std::iter::once((at, content)));
+        if let Some(error) = answers.into_iter().flatten().find_map(Result::err) {
+            let _ = self.fail_member(role, error); // or it stays as bad as it is
+        }
+    }
+}
+
+/// Memory for the parity of one slice.
+#[derive(Default)]
+struct Parity {
+    p: Vec<u8>,
+    q: Vec<u8>,
+}
+
+/// The parts of `data`, which covers `span`, that `part` covers.
+fn part_of<'a>(data: &'a mut [&mut [u8]], span: &Span, part: &Span) -> Vec<&'a mut [u8]> {
+    let start = index(part.columns.start - span.columns.start);
+    let end = start + index(part.len());
+    data.iter_mut().map(|buf| &mut buf[start..end]).collect()
+}
+
+/// Computes the chunks at `holes`, ascending, from the others and what parity there is. False where
+/// that is too little.
+fn solve(
+    row: Row,
+    data: &mut [&mut [u8]],
+    holes: &[usize],
+    p: Option<&[u8]>,
+    q: Option<&[u8]>,
+) -> bool {
+    let mut outs: Vec<&mut [u8]> = holes.iter().map(|d| std::mem::take(&mut data[*d])).collect();
+    let solved = match (outs.as_mut_slice(), p, q) {
+        ([out], Some(p), _) => {
+            let others = data.iter().enumerate().filter(|(d, _)| *d != holes[0]);
+            let mut sources: Vec<&[u8]> = others.map(|(_, buf)| &**buf).collect();
+            sources.push(p);
+            xfskit_parity::xor(&sources, out);
+            true
+        }
+        ([out], None, Some(q)) => {
+            let places = places(row, data, holes);
+            xfskit_parity::d_from_q(&places, row.exponent(holes[0]), q, out);
+            true
+        }
+        ([x, y], Some(p), Some(q)) => {
+            let places = places(row, data, holes);
+            let (ex, ey) = (row.exponent(holes[0]), row.exponent(holes[1]));
+            xfskit_parity::d_and_d(&places, ex, ey, p, q, x, y);
+            true
+        }
+        _ => false,
+    };
+    for (d, out) in holes.iter().zip(outs) {
+        data[*d] = out;
+    }
+    solved
+}
+
+/// The data by exponent, the holes left out.
+pub(super) fn places<'a>(
+    row: Row,
+    data: &'a [impl AsRef<[u8]>],
+    holes: &[usize],
+) -> Vec<Option<&'a [u8]>> {
+    let mut places = vec![None; row.exponents()];
+    for (d, buf) in data.iter().enumerate().filter(|(d, _)| !holes.contains(d)) {
+        places[row.exponent(d)] = Some(buf.as_ref());
+    }
+    places
+}

@@ -1,0 +1,220 @@
+//! Writing RAID4, 5 and 6.
+//!
+//! A whole row needs no reads: its parity is computed from what is written. Of a row that is written
+//! in part, the parity comes from what is cheaper to read (md decides the same way):
+//!
+//! | | read | then |
+//! | --- | --- | --- |
+//! | read-modify-write | old content of what is written, old parity | parity changes by the difference |
+//! | reconstruct-write | the data that is not written | parity computed anew |
+//!
+//! The first needs everything it reads to be readable. The second also works where members are
+//! missing: what they would have held is computed first.
+
+use std::ops::Range;
+
+use xfskit_block::Result;
+use xfskit_units::index;
+
+use super::Array;
+use super::io::{ReadJob, WriteJob};
+use super::mirror::PAGE;
+use super::rows::{Span, places};
+
+/// What all members' slices of a partial write may take together, in bytes.
+const SLICES: u64 = 4 << 20;
+
+/// New content for a part of data chunk `d`.
+struct Piece<'a> {
+    d: usize,
+    columns: Range<u64>,
+    buf: &'a [u8],
+}
+
+/// New content for the columns of a span.
+struct New<'a> {
+    d: usize,
+    buf: &'a [u8],
+}
+
+impl Array {
+    pub(super) fn write_striped(&self, offset: u64, buf: &[u8]) -> Result<()> {
+        let chunk = self.geometry.chunk_bytes().0;
+        let row_bytes = self.row_bytes();
+        let (mut at, mut rest) = (offset, buf);
+        while !rest.is_empty() {
+            let (stripe, start) = (at / row_bytes, at % row_bytes);
+            let (content, behind) = rest.split_at(index(row_bytes - start).min(rest.len()));
+            let _alone = self.own_row(stripe);
+            self.cache.forget(stripe);
+            if content.len() as u64 == row_bytes {
+                let span = self.span(stripe, 0..chunk);
+                let data = content.chunks(index(chunk)).enumerate();
+                self.write_row(&span, &data.map(|(d, buf)| New { d, buf }).collect::<Vec<_>>())?;
+            } else {
+                self.write_part(stripe, start, content)?;
+            }
+            (at, rest) = (at + content.len() as u64, behind);
+        }
+        Ok(())
+    }
+
+    /// Writes a part of a row. Where the columns of its first and last chunk differ, ranges of columns
+    /// with the same chunks are written one after the other.
+    fn write_part(&self, stripe: u64, start: u64, content: &[u8]) -> Result<()> {
+        let chunk = self.geometry.chunk_bytes().0;
+        let mut pieces = Vec::new();
+        let (mut at, mut rest) = (start, content);
+        while !rest.is_empty() {
+            let column = at % chunk;
+            let (buf, behind) = rest.split_at(index(chunk - column).min(rest.len()));
+            let columns = column..column + buf.len() as u64;
+            pieces.push(Piece { d: index(at / chunk), columns, buf });
+            (at, rest) = (at + buf.len() as u64, behind);
+        }
+        let mut ends: Vec<u64> =
+            pieces.iter().flat_map(|piece| [piece.columns.start, piece.columns.end]).collect();
+        ends.sort_unstable();
+        ends.dedup();
+        let unit = (SLICES / self.members.len() as u64 / PAGE * PAGE).max(PAGE);
+        for pair in ends.windows(2) {
+            for span in self.span(stripe, pair[0]..pair[1]).cut(unit) {
+                let covers = |piece: &&Piece<'_>| {
+                    piece.columns.start <= span.columns.start
+                        && span.columns.end <= piece.columns.end
+                };
+                let new = pieces.iter().filter(covers).map(|piece| {
+                    let from = index(span.columns.start - piece.columns.start);
+                    New { d: piece.d, buf: &piece.buf[from..from + index(span.len())] }
+                });
+                let new: Vec<New<'_>> = new.collect();
+                if !new.is_empty() {
+                    self.write_span(&span, &new)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes some data chunks' part of a span, by the cheaper way.
+    fn write_span(&self, span: &Span, new: &[New<'_>]) -> Result<()> {
+        let row = span.row;
+        let parities: Vec<usize> = [Some(row.p), row.q]
+            .into_iter()
+            .flatten()
+            .filter(|role| self.members[*role].device().is_some())
+            .collect();
+        let reads = new.len() + parities.len();
+        let old = new.iter().map(|new| row.data_role(new.d)).chain(parities.iter().copied());
+        let modify = reads < row.data_disks() - new.len()
+            && old.into_iter().all(|role| self.is_role_readable(span, role));
+        if parities.is_empty() {
+            return self.store(&self.data_jobs(span, new));
+        }
+        if modify && self.modify_span(span, new, &parities)? {
+            return Ok(());
+        }
+        self.reconstruct_span(span, new)
+    }
+
+    /// Read-modify-write. False, and nothing is written, where something could not be read.
+    fn modify_span(&self, span: &Span, new: &[New<'_>], parities: &[usize]) -> Result<bool> {
+        let (row, at, len) = (span.row, self.member_at(span), index(span.len()));
+        let mut memory = vec![0; (new.len() + 2) * len];
+        let (parity, old) = memory.split_at_mut(2 * len);
+        let (p, q) = parity.split_at_mut(len);
+        let mut jobs: Vec<ReadJob<'_>> = new
+            .iter()
+            .zip(old.chunks_mut(len))
+            .map(|(new, buf)| ReadJob { role: row.data_role(new.d), at, buf })
+            .collect();
+        for (role, buf) in [(Some(row.p), &mut *p), (row.q, &mut *q)] {
+            let there = role.filter(|role| parities.contains(role));
+            jobs.extend(there.map(|role| ReadJob { role, at, buf }));
+        }
+        self.announce(&jobs);
+        if !self.fetch(&mut jobs).is_empty() {
+            return Ok(false);
+        }
+        for (new, old) in new.iter().zip(old.chunks_mut(len)) {
+            add(old, new.buf);
+            if row.q.is_some() {
+                xfskit_parity::update(row.exponent(new.d), old, p, q);
+            } else {
+                add(p, old);
+            }
+        }
+        self.counters.count_touched(4 * (new.len() * len) as u64, 3 * (new.len() * len) as u64);
+        self.store_with_parity(span, new, p, q)?;
+        Ok(true)
+    }
+
+    /// Reconstruct-write.
+    fn reconstruct_span(&self, span: &Span, new: &[New<'_>]) -> Result<()> {
+        let (row, at, len) = (span.row, self.member_at(span), index(span.len()));
+        let mut memory = vec![0; row.data_disks() * len];
+        let mut data: Vec<&mut [u8]> = memory.chunks_mut(len).collect();
+        let is_new = |d: &usize| new.iter().any(|new| new.d == *d);
+        let mut jobs: Vec<ReadJob<'_>> = data
+            .iter_mut()
+            .enumerate()
+            .filter(|(d, _)| !is_new(d))
+            .map(|(d, buf)| ReadJob { role: row.data_role(d), at, buf })
+            .collect();
+        self.announce(&jobs);
+        if !self.fetch(&mut jobs).is_empty() {
+            self.read_row(span, &mut data, &[])?;
+        }
+        let mut whole: Vec<New<'_>> =
+            data.iter().enumerate().map(|(d, buf)| New { d, buf }).collect();
+        for new in new {
+            whole[new.d].buf = new.buf;
+        }
+        let (p, q) = self.parity_of(span, &whole);
+        self.store_with_parity(span, new, &p, &q)
+    }
+
+    /// Writes a whole row, of which `data` has every chunk.
+    fn write_row(&self, span: &Span, data: &[New<'_>]) -> Result<()> {
+        let (p, q) = self.parity_of(span, data);
+        self.store_with_parity(span, data, &p, &q)
+    }
+
+    /// P and Q (empty without Q) of a row.
+    fn parity_of(&self, span: &Span, data: &[New<'_>]) -> (Vec<u8>, Vec<u8>) {
+        let mut p = vec![0; index(span.len())];
+        let mut q = Vec::new();
+        if span.row.q.is_some() {
+            q.resize(p.len(), 0);
+            let chunks: Vec<&[u8]> = data.iter().map(|new| new.buf).collect();
+            xfskit_parity::pq(&places(span.row, &chunks, &[]), &mut p, &mut q);
+        } else {
+            let sources: Vec<&[u8]> = data.iter().map(|new| new.buf).collect();
+            xfskit_parity::xor(&sources, &mut p);
+        }
+        let loaded = data.len() * p.len();
+        self.counters.count_touched(loaded as u64, (p.len() + q.len()) as u64);
+        (p, q)
+    }
+
+    fn data_jobs<'a>(&self, span: &Span, new: &[New<'a>]) -> Vec<WriteJob<'a>> {
+        let at = self.member_at(span);
+        let job = |new: &New<'a>| WriteJob { role: span.row.data_role(new.d), at, buf: new.buf };
+        new.iter().map(job).collect()
+    }
+
+    fn store_with_parity(&self, span: &Span, new: &[New<'_>], p: &[u8], q: &[u8]) -> Result<()> {
+        let at = self.member_at(span);
+        let mut jobs = self.data_jobs(span, new);
+        jobs.push(WriteJob { role: span.row.p, at, buf: p });
+        jobs.extend(span.row.q.map(|role| WriteJob { role, at, buf: q }));
+        self.store(&jobs)
+    }
+}
+
+/// Adds `other` to `sum`, as the field has it.
+fn add(sum: &mut [u8], other: &[u8]) {
+    for (sum, other) in sum.iter_mut().zip(other) {
+        *sum ^= other;
+    }
+}
