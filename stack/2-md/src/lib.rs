@@ -19,19 +19,24 @@
 //! | [`bad_blocks`] | the bad-block log |
 //! | [`ppl`] | the partial parity log |
 //! | [`journal`] | the journal device |
+//! | [`assemble`](mod@assemble) | which members make which array, fresh, stale or missing |
+//! | [`reshape`] | an array that stopped half-way through a reshape |
 //!
 //! `BlockDevice::alternatives` is where an array tells the buffer cache that there are other ways to
 //! obtain bytes whose checksum is wrong.
 
 pub mod array;
+pub mod assemble;
 pub mod bad_blocks;
 pub mod bitmap;
 pub mod geometry;
 pub mod journal;
 pub mod layout;
 pub mod ppl;
+pub mod reshape;
 pub mod superblock;
 
 pub use array::Array;
+pub use assemble::{Assembly, Member, assemble};
 pub use geometry::{Geometry, GeometryError, Slot};
 pub use layout::{Layout, Level, Raid0Layout, Raid5Layout, Raid6Layout, Raid10Layout};

@@ -17,9 +17,20 @@ pub enum Error {
     /// The size in `mem:SIZE` is none.
     #[error(transparent)]
     Size(#[from] size::Error),
-    /// A kind of target that this version does not know yet.
-    #[error("`{0}`: not yet supported")]
-    NotYetSupported(String),
+    /// A pattern among the members of an array matches nothing.
+    #[error("`{0}` matches no file")]
+    NoMatch(String),
+    /// The members make no array.
+    #[error(transparent)]
+    Array(#[from] xfskit_md::assemble::Error),
+    /// The array can be read but not written.
+    #[error("{target} cannot be written: {why}")]
+    NotWritable {
+        /// The target.
+        target: String,
+        /// What stands in the way.
+        why: String,
+    },
     /// The device failed, or could not be opened.
     #[error(transparent)]
     Device(#[from] xfskit_block::Error),

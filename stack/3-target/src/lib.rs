@@ -8,7 +8,8 @@
 //! | `mem:SIZE` | a sparse device in memory, all zeroes |
 //! | `IMAGE#p2` | partition 2 of an MBR or GPT disk |
 //! | `IMAGE#lv:vg/root` | the logical volume `root` of group `vg`, whose physical volumes lie in IMAGE |
-//! | `md:…` | an array; not yet supported |
+//! | `md:MEMBER,MEMBER,…` | an md array; [`array`] has the whole grammar |
+//! | `[TARGET]#p2` | brackets hold a target together |
 //!
 //! [`Target::parse`] reads a name, [`open()`] makes it a device, [`discover`] says what parts a disk
 //! has. A disk that is no volume itself but has parts is refused with their names.
@@ -21,12 +22,15 @@
 //! | --- | --- |
 //! | [`size`] | `500T`, `20 GiB`: sizes, read and printed |
 //! | [`name`] | the grammar of targets |
+//! | [`array`] | the grammar of arrays; patterns; members become arrays |
 //! | [`open`](mod@open) | names become devices; what a disk holds |
 //! | [`partition`] | MBR with logical partitions, GPT |
 //! | [`lvm`] | LVM2: labels, metadata, linear volumes |
 
+pub mod array;
 mod bytes;
 mod error;
+mod glob;
 mod linear;
 pub mod lvm;
 pub mod name;
@@ -34,6 +38,7 @@ pub mod open;
 pub mod partition;
 pub mod size;
 
+pub use array::ArrayName;
 pub use error::{Error, Result};
 pub use name::{Base, Part, Target};
-pub use open::{Found, create, discover, open, open_unchecked};
+pub use open::{Found, assemble, create, discover, members, open, open_unchecked};

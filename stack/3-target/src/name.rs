@@ -7,6 +7,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use xfskit_units::ByteLen;
 
+use crate::array::{ArrayName, cut_part};
 use crate::error::{Error, Result};
 use crate::size;
 
@@ -17,6 +18,8 @@ pub enum Base {
     File(PathBuf),
     /// Memory, all zeroes, of this size in bytes.
     Memory(ByteLen),
+    /// An md array.
+    Array(Box<ArrayName>),
 }
 
 /// A part of a disk.
@@ -47,27 +50,40 @@ impl Target {
     /// Reads a name. Nothing is opened or looked up.
     ///
     /// A `#` begins a part only where one of the known forms follows; else it belongs to the file's
-    /// name.
+    /// name. Brackets around a target change nothing but hold it together: `[md:a,b]#p1`.
     ///
     /// # Errors
-    /// Where the name is empty, its size is none, or its kind is not supported yet.
+    /// Where the name is empty, its size is none, or an array has no members.
     pub fn parse(name: &str) -> Result<Self> {
+        Self::parse_within(name, 0)
+    }
+
+    /// [`parse`](Self::parse) for a member of so many arrays within each other.
+    pub(crate) fn parse_within(name: &str, depth: usize) -> Result<Self> {
         if name.is_empty() {
             return Err(Error::BadName { name: name.into(), why: "it is empty" });
         }
-        if name.starts_with("md:") {
-            return Err(Error::NotYetSupported(name.into()));
+        if let Some(members) = name.strip_prefix("md:") {
+            if members.is_empty() {
+                return Err(Error::BadName { name: name.into(), why: "it is empty" });
+            }
+            let (array, part) = ArrayName::parse(members, depth)?;
+            return Ok(Self { base: Base::Array(Box::new(array)), part });
         }
         if let Some(text) = name.strip_prefix("mem:") {
             return Ok(Self { base: Base::Memory(size::parse(text)?), part: None });
         }
-        let (path, part) = match name.rsplit_once('#') {
-            Some((path, part)) if !path.is_empty() => match Part::parse(part) {
-                Some(part) => (path, Some(part)),
-                None => (name, None),
-            },
-            _ => (name, None),
+        let (path, part) = match cut_part(name) {
+            Some((path, part)) => (path, Some(part)),
+            None => (name, None),
         };
+        if let Some(inner) = path.strip_prefix('[').and_then(|path| path.strip_suffix(']')) {
+            let target = Self::parse_within(inner, depth)?;
+            return match (target.part, part) {
+                (None, part) | (part, None) => Ok(Self { base: target.base, part }),
+                _ => Err(Error::BadName { name: name.into(), why: "a part has no parts" }),
+            };
+        }
         Ok(Self { base: Base::File(path.into()), part })
     }
 
@@ -117,6 +133,8 @@ impl fmt::Display for Target {
         match &self.base {
             Base::File(path) => write!(f, "{}", path.display())?,
             Base::Memory(size) => write!(f, "mem:{size}")?,
+            Base::Array(array) if self.part.is_some() => write!(f, "[{array}]")?,
+            Base::Array(array) => write!(f, "{array}")?,
         }
         self.part.as_ref().map_or(Ok(()), |part| write!(f, "#{part}"))
     }
@@ -156,7 +174,5 @@ mod tests {
     fn what_is_no_target_says_why() {
         assert!(matches!(Target::parse(""), Err(Error::BadName { .. })));
         assert!(matches!(Target::parse("mem:lots"), Err(Error::Size(_))));
-        let md = Target::parse("md:a.img,b.img").unwrap_err();
-        assert_eq!(md.to_string(), "`md:a.img,b.img`: not yet supported");
     }
 }

@@ -5,9 +5,12 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use xfskit_block::{BlockDevice, FileDevice, MemDevice, OpenMode, WindowDevice};
+use xfskit_md::{Assembly, Member};
 use xfskit_units::{ByteLen, ByteOffset};
 
+use crate::array::ArrayName;
 use crate::error::{Error, Result};
+use crate::glob;
 use crate::linear::LinearDevice;
 use crate::lvm::{self, Group, Volume};
 use crate::name::{Base, Part, Target};
@@ -105,6 +108,7 @@ pub fn open_unchecked(target: &Target, mode: OpenMode) -> Result<Arc<dyn BlockDe
     let disk: Arc<dyn BlockDevice> = match &target.base {
         Base::File(path) => Arc::new(FileDevice::open(path, mode)?),
         Base::Memory(size) => Arc::new(MemDevice::new(*size)),
+        Base::Array(name) => array(name, mode)?,
     };
     match &target.part {
         None => Ok(disk),
@@ -125,6 +129,59 @@ pub fn open_unchecked(target: &Target, mode: OpenMode) -> Result<Arc<dyn BlockDe
             Ok(Arc::new(LinearDevice::new(disk, pieces)?))
         }
     }
+}
+
+/// Opens an array.
+fn array(name: &ArrayName, mode: OpenMode) -> Result<Arc<dyn BlockDevice>> {
+    if let Some(bare) = &name.bare {
+        return Ok(Arc::new(bare.open(&members(name, mode)?)?));
+    }
+    let assembly = assemble(name, mode)?;
+    match assembly.refuses_writing() {
+        Some(why) if mode != OpenMode::ReadOnly => {
+            Err(Error::NotWritable { target: name.to_string(), why })
+        }
+        _ => Ok(assembly.open()?),
+    }
+}
+
+/// Finds out what the members of an array make together, without running it. Nothing is written.
+///
+/// # Errors
+/// Where a member cannot be opened, or they make no array.
+pub fn assemble(name: &ArrayName, mode: OpenMode) -> Result<Assembly> {
+    let members = members(name, mode)?;
+    Ok(xfskit_md::assemble(members.into_iter().flatten().collect())?)
+}
+
+/// Opens the members of an array, patterns expanded; `None` for one that is missing.
+///
+/// # Errors
+/// Where a member cannot be opened.
+pub fn members(name: &ArrayName, mode: OpenMode) -> Result<Vec<Option<Member>>> {
+    let mut members = Vec::new();
+    for member in &name.members {
+        let Some(target) = member else {
+            members.push(None);
+            continue;
+        };
+        for target in expand(target)? {
+            let device = open_unchecked(&target, mode)?;
+            members.push(Some(Member { name: target.to_string(), device }));
+        }
+    }
+    Ok(members)
+}
+
+/// The targets that a member's name stands for.
+fn expand(target: &Target) -> Result<Vec<Target>> {
+    let Base::File(pattern) = &target.base else { return Ok(vec![target.clone()]) };
+    let paths = glob::expand(pattern);
+    if paths.is_empty() {
+        return Err(Error::NoMatch(target.to_string()));
+    }
+    let named = |path| Target { base: Base::File(path), part: target.part.clone() };
+    Ok(paths.into_iter().map(named).collect())
 }
 
 /// Makes a target of `size` bytes that holds nothing: an image file made anew (and what was there

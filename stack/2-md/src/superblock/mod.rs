@@ -5,7 +5,7 @@
 //! with the newest creation time, as mdadm does; the methods of [`Superblock`] answer what assembly
 //! asks, the same for both layouts. All bytes are somebody else's: nothing read here is used before
 //! `verify` has passed, and what only the device's size or the other members can tell is judged by
-//! assembly.
+//! [`assemble`](mod@crate::assemble).
 
 pub mod v090;
 pub mod v1;
@@ -71,6 +71,12 @@ impl fmt::Display for Version {
             Self::V1_2 => "1.2",
         })
     }
+}
+
+/// An identity as md prints it: four words in hexadecimal.
+pub fn hex(uuid: [u8; 16]) -> String {
+    let words = uuid.as_chunks::<4>().0.iter();
+    words.map(|word| format!("{:08x}", u32::from_be_bytes(*word))).collect::<Vec<_>>().join(":")
 }
 
 /// What a device is to its array.
@@ -244,6 +250,15 @@ impl Superblock {
             Self::V1(sb) => sb.set_uuid,
             Self::V090(sb) => sb.set_uuid(),
         }
+    }
+
+    /// The array's identity as its bitmap has it: 0.90 writes its words in the machine's order.
+    pub fn bitmap_uuid(&self) -> [u8; 16] {
+        let mut uuid = self.set_uuid();
+        if matches!(self, Self::V090(sb) if !sb.big_endian) {
+            v090::turn(&mut uuid);
+        }
+        uuid
     }
 
     /// The member's own identity; 0.90 has none.

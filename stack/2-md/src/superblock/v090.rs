@@ -160,7 +160,7 @@ pub struct SuperblockV090 {
 }
 
 /// Turns every word of 32 bits around.
-fn turn(bytes: &mut [u8]) {
+pub(super) fn turn(bytes: &mut [u8]) {
     let (words, _) = bytes.as_chunks_mut::<4>();
     for word in words {
         word.reverse();

@@ -27,8 +27,16 @@ pub(crate) fn device(name: &str) -> Result<Arc<dyn BlockDevice>, Failure> {
 pub(crate) fn target_failure(name: &str, error: &target::Error) -> Failure {
     let failure = Failure::cannot(about(name, error));
     match error {
-        target::Error::BadName { .. } | target::Error::NotYetSupported(_) => failure
-            .hint("A target is a file, a block device, IMAGE#pN, IMAGE#lv:VG/LV or mem:SIZE."),
+        target::Error::BadName { .. } => failure.hint(
+            "A target is a file, a block device, IMAGE#pN, IMAGE#lv:VG/LV, md:MEMBER,MEMBER,… or \
+             mem:SIZE.",
+        ),
+        target::Error::NoMatch(_) => failure.hint("Check the pattern; quote it from the shell."),
+        target::Error::Array(error) => match error.hint() {
+            Some(hint) => failure.hint(hint),
+            None => failure,
+        },
+        target::Error::NotWritable { .. } => failure,
         target::Error::Size(_) => failure.hint("Write for example mem:512M or mem:1.5G."),
         target::Error::WhichPart { found, .. } if !found.is_empty() => {
             failure.hint("Name one of them as the target.")

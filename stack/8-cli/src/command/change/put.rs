@@ -184,7 +184,7 @@ fn names_inside(source: &Path) -> bool {
 fn image(args: &Put) -> Option<PathBuf> {
     match Target::parse(&args.target.name).ok()?.base {
         Base::File(path) => Some(path),
-        Base::Memory(_) => None,
+        Base::Memory(_) | Base::Array(_) => None,
     }
 }
 

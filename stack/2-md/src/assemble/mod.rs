@@ -1,0 +1,292 @@
+//! Assembly: from a heap of members to the array they make.
+//!
+//! Members come in any order, some are missing, some are old. The member with the most events knows
+//! what the array is: its table says which device has which role. A member is *fresh* when it is at
+//! most one event behind (a crash between the updates of two superblocks) and that table gives it the
+//! role that it claims itself. Everything else is told apart and not read: stale members, spares, the
+//! journal. A member that is being rebuilt is fresh up to `recovery_offset`.
+//!
+//! [`assemble`] only reads. What it answers says all that there is to know before the array runs;
+//! [`Assembly::open`] makes the device.
+//!
+//! | module | what |
+//! | --- | --- |
+//! | `error` | why members make no array, and what to do |
+//! | [`standing`] | what each member is to the array |
+//! | `open` | from an assembly to a device |
+//! | [`bare`] | arrays without superblocks: the user says what the superblocks would |
+
+mod error;
+mod open;
+
+pub mod bare;
+pub mod standing;
+
+use std::sync::Arc;
+
+use xfskit_block::BlockDevice;
+use xfskit_units::Sectors;
+
+pub use bare::Bare;
+pub use error::Error;
+pub use standing::Standing;
+
+use crate::bitmap::{self, Bitmap};
+use crate::geometry::{Geometry, GeometryError};
+use crate::layout::{Layout, Level};
+use crate::superblock::v1::feature;
+use crate::superblock::{self, Reshape, Role, Superblock, Version};
+
+/// A device that may belong to an array.
+#[derive(Clone, Debug)]
+pub struct Member {
+    /// What messages call it: its path.
+    pub name: String,
+    /// The device.
+    pub device: Arc<dyn BlockDevice>,
+}
+
+/// A member, and what it has come to.
+#[derive(Clone, Debug)]
+pub struct Judged {
+    /// What messages call it.
+    pub name: String,
+    /// The device.
+    pub device: Arc<dyn BlockDevice>,
+    /// The version of its superblock.
+    pub version: Version,
+    /// Its superblock.
+    pub superblock: Superblock,
+    /// What it is to the array.
+    pub standing: Standing,
+}
+
+/// What members make together.
+#[derive(Clone, Debug)]
+pub struct Assembly {
+    /// All members, in the order in which they were named.
+    pub members: Vec<Judged>,
+    /// The member whose superblock is believed.
+    reference: usize,
+    /// For each role the member that serves it.
+    pub roles: Vec<Option<usize>>,
+    /// The numbers of the array; while it is reshaped, of the part that is not yet.
+    pub geometry: Geometry,
+    /// The part that is reshaped already.
+    pub reshaped: Option<Reshaped>,
+    /// The write-intent bitmap, where there is one that can be believed.
+    pub bitmap: Option<Bitmap>,
+    /// What whoever reads the array ought to know.
+    pub warnings: Vec<String>,
+}
+
+/// An array between two geometries.
+#[derive(Clone, Debug)]
+pub struct Reshaped {
+    /// What the superblocks say about it.
+    pub reshape: Reshape,
+    /// The numbers of the part that is done.
+    pub geometry: Geometry,
+}
+
+/// What `members` make.
+///
+/// # Errors
+/// [`Error`] where they make no array; it names the member and says what to do.
+pub fn assemble(members: Vec<Member>) -> Result<Assembly, Error> {
+    let members = members.into_iter().map(judge).collect::<Result<Vec<_>, _>>()?;
+    same_array(&members)?;
+    duplicates(&members)?;
+    let reference = reference(&members).ok_or(Error::Nothing)?;
+    let mut assembly = standing::tell_apart(members, reference)?;
+    assembly.weigh();
+    Ok(assembly)
+}
+
+/// Reads a member's superblock.
+fn judge(member: Member) -> Result<Judged, Error> {
+    let Member { name, device } = member;
+    let found = superblock::read(&device)
+        .map_err(|source| Error::Device { name: name.clone(), source })?
+        .ok_or_else(|| Error::NoSuperblock { name: name.clone() })?;
+    if let Some(fault) = found.fault {
+        return Err(Error::Fault { name, fault });
+    }
+    let (version, superblock) = (found.version, found.superblock);
+    Ok(Judged { name, device, version, superblock, standing: Standing::Spare })
+}
+
+/// All superblocks are of one array.
+fn same_array(members: &[Judged]) -> Result<(), Error> {
+    let Some((first, rest)) = members.split_first() else { return Ok(()) };
+    let id = |member: &Judged| (member.superblock.set_uuid(), member.superblock.ctime());
+    match rest.iter().find(|other| id(other) != id(first)) {
+        None => Ok(()),
+        Some(other) => Err(Error::DifferentArrays {
+            one: first.name.clone(),
+            uuid: superblock::hex(first.superblock.set_uuid()),
+            other: other.name.clone(),
+            other_uuid: superblock::hex(other.superblock.set_uuid()),
+        }),
+    }
+}
+
+/// No member is there twice: under two names, or as a copy.
+fn duplicates(members: &[Judged]) -> Result<(), Error> {
+    let id = |member: &Judged| (member.superblock.device_uuid(), member.superblock.dev_number());
+    let same = |a: &Judged, b: &Judged| match (id(a), id(b)) {
+        ((Some(a), _), (Some(b), _)) => a == b,
+        ((_, a), (_, b)) => a == b,
+    };
+    for (i, one) in members.iter().enumerate() {
+        if let Some(other) = members.iter().skip(i + 1).find(|other| same(one, other)) {
+            return Err(Error::Duplicate { one: one.name.clone(), other: other.name.clone() });
+        }
+    }
+    Ok(())
+}
+
+/// The member that knows best: of those with the most events one that holds data.
+fn reference(members: &[Judged]) -> Option<usize> {
+    let rank = |member: &Judged| {
+        let active = matches!(member.superblock.role(), Role::Active(_));
+        (member.superblock.events(), active)
+    };
+    // Of equals the first.
+    (0..members.len()).rev().max_by_key(|i| rank(&members[*i]))
+}
+
+impl Assembly {
+    /// The superblock that is believed.
+    pub fn superblock(&self) -> &Superblock {
+        &self.members[self.reference].superblock
+    }
+
+    /// The version of the superblock that is believed.
+    pub fn version(&self) -> Version {
+        self.members[self.reference].version
+    }
+
+    /// The name of the member whose superblock is believed.
+    pub fn reference(&self) -> &str {
+        &self.members[self.reference].name
+    }
+
+    /// Level and layout.
+    pub fn layout(&self) -> Layout {
+        self.geometry.layout()
+    }
+
+    /// The roles that nobody serves.
+    pub fn missing(&self) -> Vec<usize> {
+        (0..self.roles.len()).filter(|role| self.roles[*role].is_none()).collect()
+    }
+
+    /// True where the roles that are there are enough.
+    fn can_run(&self) -> bool {
+        self.missing().len() <= self.geometry.tolerates() as usize
+    }
+
+    /// True where a role is missing, or its member is not rebuilt yet.
+    pub fn is_degraded(&self) -> bool {
+        let partly = |member: &Judged| matches!(member.standing, Standing::Rebuilding { .. });
+        self.roles.iter().any(|member| member.is_none_or(|i| partly(&self.members[i])))
+    }
+
+    /// True where members may differ from each other, or data from their parity.
+    pub fn is_dirty(&self) -> bool {
+        let redundant = !matches!(self.geometry.level(), Level::Linear | Level::Raid0);
+        redundant && self.superblock().resync_offset().is_some()
+    }
+
+    /// True where reconstruction may answer what never was written: parity of stripes that were being
+    /// written is not to be trusted, and some of it is needed.
+    pub fn is_doubtful(&self) -> bool {
+        let parity = matches!(self.geometry.level(), Level::Raid4 | Level::Raid5 | Level::Raid6);
+        parity && self.is_dirty() && self.is_degraded()
+    }
+
+    /// What stands in the way of writing, if anything.
+    pub fn refuses_writing(&self) -> Option<String> {
+        let why = if let Some(reshaped) = &self.reshaped {
+            let at = reshaped.reshape.position;
+            format!("a reshape is under way, at sector {at} of the array; let md finish it")
+        } else if self.is_doubtful() {
+            "it was not shut down cleanly and members are missing, so that its parity cannot be \
+             trusted; copy off what is readable, or bring the missing members back"
+                .into()
+        } else {
+            return None;
+        };
+        Some(why)
+    }
+
+    /// Says what is worth a warning.
+    fn weigh(&mut self) {
+        for member in &self.members {
+            let why = match &member.standing {
+                Standing::Stale { events } => format!(
+                    "{}: stale, left out: it has {events} events, {} has {}",
+                    member.name,
+                    self.reference(),
+                    self.superblock().events()
+                ),
+                Standing::Expelled => {
+                    format!("{}: left out: {} lists it as failed", member.name, self.reference())
+                }
+                _ => continue,
+            };
+            self.warnings.push(why);
+        }
+        if self.is_doubtful() {
+            let region = self.bitmap.as_ref().map_or_else(
+                || "parity of any stripe may be".to_owned(),
+                |b| format!("parity of {} of {} regions may be", b.dirty(), b.count()),
+            );
+            self.warnings.push(format!(
+                "not shut down cleanly, and degraded: {region} out of date, and what is \
+                 reconstructed from it wrong"
+            ));
+        }
+        let journal = |member: &Judged| member.standing == Standing::Journal;
+        if self.superblock().has_journal() && !self.members.iter().any(journal) {
+            let why = "the journal device is missing: what it held is not in the members";
+            self.warnings.push(why.into());
+        }
+        if let Some(reshaped) = &self.reshaped {
+            let at = reshaped.reshape.position;
+            self.warnings.push(format!("half-way through a reshape, at sector {at} of the array"));
+        }
+    }
+}
+
+/// The numbers that a superblock gives, for members whose data areas have `data_sizes` in role order.
+fn geometry(
+    sb: &Superblock,
+    raid_disks: u32,
+    data_sizes: &[Sectors],
+) -> Result<Geometry, GeometryError> {
+    // Of RAID0 the layout counts only where it is said to.
+    let said = match sb {
+        Superblock::V1(v1) => v1.has(feature::RAID0_LAYOUT),
+        Superblock::V090(_) => false,
+    };
+    let layout = if sb.level() == 0 && !said { 0 } else { sb.layout() };
+    let layout = Layout::from_numbers(sb.level(), layout)?;
+    Geometry::new(layout, sb.chunk(), raid_disks, sb.size(), data_sizes)
+}
+
+/// The bitmap of the first member in `roles` that has one, where it can be believed.
+fn bitmap_of(
+    members: &[Judged],
+    roles: &[Option<usize>],
+) -> Option<Result<Bitmap, bitmap::ReadError>> {
+    let mut serving = roles.iter().flatten().filter_map(|i| members.get(*i));
+    serving.find_map(|member| Bitmap::read(&member.device, &member.superblock).transpose())
+}
+
+/// Where a new geometry's data begin on a member.
+fn new_data_offset(sb: &Superblock, reshape: &Reshape) -> Option<Sectors> {
+    let offset = sb.reshape().map_or(reshape.new_offset, |own| own.new_offset);
+    sb.data_offset().0.checked_add_signed(i64::from(offset)).map(Sectors)
+}

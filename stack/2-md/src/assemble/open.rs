@@ -1,0 +1,82 @@
+//! From an assembly to a device.
+
+use std::sync::Arc;
+
+use xfskit_block::BlockDevice;
+use xfskit_units::{ArraySector, MemberSector, Sectors};
+
+use super::{Assembly, Error, Judged, Standing, new_data_offset};
+use crate::array::Array;
+use crate::bad_blocks;
+use crate::geometry::{Geometry, Slot};
+use crate::reshape::ReshapingDevice;
+use crate::superblock::Reshape;
+
+impl Assembly {
+    /// The array as a device.
+    ///
+    /// # Errors
+    /// Where it cannot run.
+    pub fn open(&self) -> Result<Arc<dyn BlockDevice>, Error> {
+        let array = self.open_array()?;
+        let Some(reshaped) = &self.reshaped else { return Ok(Arc::new(array)) };
+        let new = slots(self, &reshaped.geometry, Some(&reshaped.reshape))?;
+        let new = Array::open(reshaped.geometry.clone(), new)?;
+        let position = ArraySector(reshaped.reshape.position);
+        let (first, second) = if reshaped.reshape.backwards { (array, new) } else { (new, array) };
+        Ok(Arc::new(ReshapingDevice::new(first, second, position)))
+    }
+
+    /// The array by the numbers of its superblocks; while it is reshaped, only what is not reshaped
+    /// yet is right.
+    ///
+    /// # Errors
+    /// Where it cannot run.
+    pub fn open_array(&self) -> Result<Array, Error> {
+        Ok(Array::open(self.geometry.clone(), slots(self, &self.geometry, None)?)?)
+    }
+}
+
+/// The members in role order, as `geometry` has them; where they will be when `reshape` is done.
+fn slots(
+    assembly: &Assembly,
+    geometry: &Geometry,
+    reshape: Option<&Reshape>,
+) -> Result<Vec<Slot>, Error> {
+    (0..)
+        .zip(0..geometry.raid_disks())
+        .map(|(role, _): (usize, u32)| {
+            match assembly.roles.get(role).copied().flatten().map(|i| &assembly.members[i]) {
+                None => Ok(Slot::missing()),
+                Some(member) => slot(member, reshape),
+            }
+        })
+        .collect()
+}
+
+fn slot(member: &Judged, reshape: Option<&Reshape>) -> Result<Slot, Error> {
+    let sb = &member.superblock;
+    let failed = |source| Error::Device { name: member.name.clone(), source };
+    let bad_blocks = bad_blocks::read(&member.device, sb).map_err(failed)?;
+    let offset = sb.data_offset();
+    let moved = reshape.and_then(|reshape| new_data_offset(sb, reshape)).unwrap_or(offset);
+    // Bad blocks are counted from where the data began before the reshape.
+    let shift = |sector: MemberSector| {
+        MemberSector(sector.0.saturating_add(offset.0).saturating_sub(moved.0))
+    };
+    let readable_until = match member.standing {
+        Standing::Rebuilding { until, .. } => MemberSector(until.0),
+        _ => Slot::ALL_READABLE,
+    };
+    // What lies before the data moves into the data area, and what lies behind them out of it.
+    let data_size = Sectors(sb.data_size().0.saturating_add(offset.0).saturating_sub(moved.0));
+    Ok(Slot {
+        device: Some(Arc::clone(&member.device)),
+        name: member.name.clone(),
+        data_offset: moved,
+        data_size,
+        readable_until,
+        bad_blocks: bad_blocks.iter().map(|range| shift(range.start)..shift(range.end)).collect(),
+        write_mostly: sb.write_mostly(),
+    })
+}

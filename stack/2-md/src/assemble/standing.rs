@@ -1,0 +1,226 @@
+//! What each member is to the array.
+
+use serde::Serialize;
+use xfskit_units::Sectors;
+
+use super::{Assembly, Error, Judged, Reshaped, bitmap_of, geometry};
+use crate::geometry::Geometry;
+use crate::layout::Layout;
+use crate::superblock::{Reshape, Role, Superblock};
+
+/// What a member is to the array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Standing {
+    /// It holds all of its role.
+    InSync {
+        /// The role.
+        role: u32,
+    },
+    /// It holds its role up to a point.
+    Rebuilding {
+        /// The role.
+        role: u32,
+        /// Sectors from the start of its data that are valid.
+        until: Sectors,
+    },
+    /// It is to replace the member of a role that is there.
+    Replacement {
+        /// The role.
+        role: u32,
+    },
+    /// It waits for another to fail.
+    Spare,
+    /// It holds the journal.
+    Journal,
+    /// It missed changes of the array.
+    Stale {
+        /// How far it came.
+        events: u64,
+    },
+    /// It is as new as the others, but they say that it failed.
+    Expelled,
+}
+
+/// Finds every member's standing by what the one at `reference` says.
+pub(super) fn tell_apart(mut members: Vec<Judged>, reference: usize) -> Result<Assembly, Error> {
+    let sb = members[reference].superblock.clone();
+    for i in 0..members.len() {
+        members[i].standing = standing(&members[i].superblock, &sb);
+        let fresh =
+            matches!(members[i].standing, Standing::InSync { .. } | Standing::Rebuilding { .. });
+        if fresh {
+            agrees(&members[i], &members[reference])?;
+        }
+        if members[i].standing == Standing::Expelled {
+            split(&members[reference], &members[i])?;
+        }
+    }
+    let roles = serve(&mut members, sb.raid_disks())?;
+    let geometries = geometries(&members, &sb, &roles);
+    let (geometry, reshaped) = geometries.map_err(|source| match source {
+        Failed::Geometry(source) => {
+            Error::Geometry { name: members[reference].name.clone(), source }
+        }
+        Failed::Missing => too_many(&members, &sb, &roles),
+    })?;
+    let mut warnings = Vec::new();
+    let bitmap = match bitmap_of(&members, &roles) {
+        None => None,
+        Some(Ok(bitmap)) if bitmap.is_current(sb.bitmap_uuid(), sb.events()) => Some(bitmap),
+        Some(Ok(_)) => {
+            warnings.push("the write-intent bitmap is out of date and not used".into());
+            None
+        }
+        Some(Err(why)) => {
+            warnings.push(format!("the write-intent bitmap is not used: {why}"));
+            None
+        }
+    };
+    let assembly = Assembly { members, reference, roles, geometry, reshaped, bitmap, warnings };
+    if assembly.can_run() {
+        Ok(assembly)
+    } else {
+        Err(too_many(&assembly.members, &sb, &assembly.roles))
+    }
+}
+
+/// What the member with superblock `own` is, by the table of `reference`.
+fn standing(own: &Superblock, reference: &Superblock) -> Standing {
+    let events = own.events();
+    let fresh = events.saturating_add(1) >= reference.events();
+    match (own.role(), reference.role_of(own.dev_number())) {
+        (Role::Active(claimed), Role::Active(role)) if fresh && claimed == role => {
+            match own.recovery_offset() {
+                None => Standing::InSync { role },
+                Some(until) => Standing::Rebuilding { role, until },
+            }
+        }
+        (Role::Journal, Role::Journal) if fresh => Standing::Journal,
+        // Spares need not hear of every change.
+        (Role::Spare, Role::Spare) => Standing::Spare,
+        _ if fresh => Standing::Expelled,
+        _ => Standing::Stale { events },
+    }
+}
+
+/// Fresh members say the same about the array.
+fn agrees(member: &Judged, reference: &Judged) -> Result<(), Error> {
+    let (own, sb) = (&member.superblock, &reference.superblock);
+    let fields = [
+        ("level", i64::from(own.level()), i64::from(sb.level())),
+        ("layout", i64::from(own.layout()), i64::from(sb.layout())),
+        ("raid_disks", i64::from(own.raid_disks()), i64::from(sb.raid_disks())),
+        ("chunk", wide(own.chunk()), wide(sb.chunk())),
+        ("size", wide(own.size()), wide(sb.size())),
+        ("reshape_position", position(own), position(sb)),
+    ];
+    match fields.into_iter().find(|(_, found, expected)| found != expected) {
+        None => Ok(()),
+        Some((field, found, expected)) => Err(Error::Disagree {
+            one: member.name.clone(),
+            other: reference.name.clone(),
+            field,
+            found: found.to_string(),
+            expected: expected.to_string(),
+        }),
+    }
+}
+
+fn wide(sectors: Sectors) -> i64 {
+    i64::try_from(sectors.0).unwrap_or(i64::MAX)
+}
+
+fn position(sb: &Superblock) -> i64 {
+    sb.reshape().map_or(-1, |reshape| wide(Sectors(reshape.position)))
+}
+
+/// Refuses two halves that each went on alone and are equally new.
+fn split(reference: &Judged, expelled: &Judged) -> Result<(), Error> {
+    let (sb, own) = (&reference.superblock, &expelled.superblock);
+    let active = |role| matches!(role, Role::Active(_));
+    let mutual = active(own.role()) && !active(own.role_of(sb.dev_number()));
+    if mutual && own.events() == sb.events() {
+        let (one, other) = (reference.name.clone(), expelled.name.clone());
+        return Err(Error::SplitBrain { one, other, events: sb.events() });
+    }
+    Ok(())
+}
+
+/// The member that serves each role: the one that is no replacement, where there are two.
+fn serve(members: &mut [Judged], raid_disks: u32) -> Result<Vec<Option<usize>>, Error> {
+    let mut roles: Vec<Option<usize>> = (0..raid_disks).map(|_| None).collect();
+    // Replacements come last, and get what is left over.
+    let mut order: Vec<usize> = (0..members.len()).collect();
+    order.sort_by_key(|i| members[*i].superblock.is_replacement());
+    for i in order {
+        let (Standing::InSync { role } | Standing::Rebuilding { role, .. }) = members[i].standing
+        else {
+            continue;
+        };
+        let taken = usize::try_from(role).ok().and_then(|role| roles.get_mut(role));
+        match taken {
+            None => members[i].standing = Standing::Expelled,
+            Some(slot @ None) => *slot = Some(i),
+            Some(Some(_)) if members[i].superblock.is_replacement() => {
+                members[i].standing = Standing::Replacement { role };
+            }
+            Some(Some(other)) => {
+                let (one, other) = (members[*other].name.clone(), members[i].name.clone());
+                return Err(Error::RoleTaken { role, one, other });
+            }
+        }
+    }
+    Ok(roles)
+}
+
+enum Failed {
+    Geometry(crate::GeometryError),
+    Missing,
+}
+
+impl From<crate::GeometryError> for Failed {
+    fn from(error: crate::GeometryError) -> Self {
+        Self::Geometry(error)
+    }
+}
+
+/// The geometry of the array, or the old and the new one while it is reshaped.
+fn geometries(
+    members: &[Judged],
+    sb: &Superblock,
+    roles: &[Option<usize>],
+) -> Result<(Geometry, Option<Reshaped>), Failed> {
+    let raid_disks = sb.raid_disks();
+    let sizes = if matches!(sb.level(), -1 | 0) {
+        let size = |role: &Option<usize>| role.map(|i| members[i].superblock.data_size());
+        roles.iter().map(size).collect::<Option<Vec<_>>>().ok_or(Failed::Missing)?
+    } else {
+        Vec::new()
+    };
+    let Some(reshape) = sb.reshape() else {
+        return Ok((geometry(sb, raid_disks, &sizes)?, None));
+    };
+    let (before, after) = disks(raid_disks, &reshape);
+    let layout = Layout::from_numbers(reshape.new_level, reshape.new_layout)?;
+    let new = Geometry::new(layout, reshape.new_chunk, after, sb.size(), &sizes)?;
+    Ok((geometry(sb, before, &sizes)?, Some(Reshaped { reshape, geometry: new })))
+}
+
+/// Roles before and after: the superblock has the larger number.
+fn disks(raid_disks: u32, reshape: &Reshape) -> (u32, u32) {
+    let fewer = raid_disks.saturating_sub(reshape.delta_disks.unsigned_abs());
+    if reshape.delta_disks > 0 { (fewer, raid_disks) } else { (raid_disks, fewer) }
+}
+
+fn too_many(members: &[Judged], sb: &Superblock, roles: &[Option<usize>]) -> Error {
+    let out =
+        |member: &&Judged| matches!(member.standing, Standing::Stale { .. } | Standing::Expelled);
+    Error::TooManyMissing {
+        level: crate::Level::from_number(sb.level())
+            .map_or_else(|| sb.level().to_string(), |level| level.name().to_owned()),
+        raid_disks: sb.raid_disks(),
+        missing: (0..roles.len()).filter(|role| roles[*role].is_none()).collect(),
+        left_out: members.iter().filter(out).map(|member| member.name.clone()).collect(),
+    }
+}

@@ -1,0 +1,61 @@
+//! An array that stopped half-way through a reshape, for reading.
+//!
+//! A reshape moves the content from one geometry to another, stripe by stripe, and notes how far it
+//! has come. Here both geometries are opened as arrays of their own, and each is asked for its part.
+//! The array is as large as the smaller of the two: what is gained appears when the reshape is done.
+
+use xfskit_block::device::check_range;
+use xfskit_block::{BlockDevice, Error, Result};
+use xfskit_units::{ArraySector, ByteLen, ByteOffset, index};
+
+use crate::array::Array;
+
+/// The two geometries of one array. Read-only.
+#[derive(Debug)]
+pub struct ReshapingDevice {
+    /// What lies before `position`.
+    first: Array,
+    /// What lies from there on.
+    second: Array,
+    position: ByteOffset,
+}
+
+impl ReshapingDevice {
+    /// `first` up to `position`, `second` from there on.
+    pub fn new(first: Array, second: Array, position: ArraySector) -> Self {
+        Self { first, second, position: ByteOffset(position.0.saturating_mul(512)) }
+    }
+
+    /// The array that holds the byte at `offset`, and how many bytes from there on it holds.
+    fn part(&self, offset: ByteOffset) -> (&Array, u64) {
+        match self.position.since(offset) {
+            Some(rest @ 1..) => (&self.first, rest),
+            _ => (&self.second, u64::MAX),
+        }
+    }
+}
+
+impl BlockDevice for ReshapingDevice {
+    fn size(&self) -> ByteLen {
+        self.first.size().min(self.second.size())
+    }
+    fn is_read_only(&self) -> bool {
+        true
+    }
+    fn read_at(&self, offset: ByteOffset, buf: &mut [u8]) -> Result<()> {
+        check_range("read", self.size(), offset, buf.len())?;
+        let (array, rest) = self.part(offset);
+        let (here, there) = buf.split_at_mut(buf.len().min(index(rest)));
+        array.read_at(offset, here)?;
+        if there.is_empty() {
+            return Ok(());
+        }
+        self.second.read_at(self.position, there)
+    }
+    fn write_at(&self, _offset: ByteOffset, _buf: &[u8]) -> Result<()> {
+        Err(Error::ReadOnly)
+    }
+    fn flush(&self) -> Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,262 @@
+//! The grammar of arrays: `md:MEMBER,MEMBER,…`.
+//!
+//! ```text
+//! md:a.img,b.img,c.img            members in any order: their superblocks say the rest
+//! md:/images/m*.img               a pattern: * and ? in any part of the path
+//! md:[md:a,b],[md:c,d]            arrays of arrays; brackets around a target make it one member
+//! md:disk0.img#p2,disk1.img#p2    members on partitions
+//! md:a.img,b.img#p1               the array's partition 1
+//! md:level=6,layout=left-symmetric,chunk=512K,offset=1M:a,missing,c,d
+//!                                 no superblocks: members in role order
+//! ```
+//!
+//! A part behind the last member belongs to the array, unless other members have parts as well;
+//! `[md:a,b]#p1` and `md:a,[b#p1]` say it exactly. Brackets also hold names with commas.
+
+use std::fmt;
+
+use xfskit_md::{Layout, Level, assemble::Bare};
+use xfskit_units::{ByteLen, Sectors};
+
+use crate::error::{Error, Result};
+use crate::name::{Part, Target};
+use crate::size;
+
+/// Arrays within arrays, at most.
+const DEPTH_MAX: usize = 8;
+/// In place of a member that is not there.
+const MISSING: &str = "missing";
+
+/// An array by its members.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ArrayName {
+    /// What the superblocks would say, where they are not to be asked.
+    pub bare: Option<Bare>,
+    /// The members, `None` for one that is missing.
+    pub members: Vec<Option<Target>>,
+}
+
+impl ArrayName {
+    /// Reads what follows `md:`. The second value is the part of the array that is meant.
+    pub(crate) fn parse(text: &str, depth: usize) -> Result<(Self, Option<Part>)> {
+        if depth >= DEPTH_MAX {
+            return Err(bad(text, "more than eight arrays within each other"));
+        }
+        let (bare, list) = match text.split_once(':') {
+            Some((numbers, list)) if numbers.starts_with("level=") => {
+                (Some(parse_bare(numbers)?), list)
+            }
+            _ => (None, text),
+        };
+        let mut members = split(list).ok_or_else(|| bad(text, "its brackets do not match"))?;
+        let part = members.split_last_mut().and_then(|(last, others)| take_part(last, others));
+        let member = |text: &str| match text {
+            MISSING => Ok(None),
+            _ => Target::parse_within(text, depth + 1).map(Some),
+        };
+        let members = members.into_iter().map(member).collect::<Result<Vec<_>>>()?;
+        if members.iter().all(Option::is_none) {
+            return Err(bad(text, "it has no member"));
+        }
+        Ok((Self { bare, members }, part))
+    }
+}
+
+/// Takes the part off the last member where it belongs to the array.
+fn take_part<'a>(last: &mut &'a str, others: &[&str]) -> Option<Part> {
+    let (rest, part) = cut_part(last)?;
+    let several = cut_part(rest).is_some() || !others.iter().any(|text| cut_part(text).is_some());
+    several.then(|| *last = rest)?;
+    Some(part)
+}
+
+/// A name and the part behind it.
+pub(crate) fn cut_part(text: &str) -> Option<(&str, Part)> {
+    let (rest, part) = text.rsplit_once('#')?;
+    (!rest.is_empty()).then_some(())?;
+    Part::parse(part).map(|part| (rest, part))
+}
+
+/// Splits at commas outside of brackets; `None` where brackets do not match.
+fn split(list: &str) -> Option<Vec<&str>> {
+    let (mut members, mut start, mut depth) = (Vec::new(), 0, 0usize);
+    for (at, c) in list.char_indices() {
+        match c {
+            '[' => depth += 1,
+            ']' => depth = depth.checked_sub(1)?,
+            ',' if depth == 0 => {
+                members.push(&list[start..at]);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    members.push(&list[start..]);
+    (depth == 0).then_some(members)
+}
+
+/// `level=…,layout=…,chunk=…,offset=…,size=…`
+fn parse_bare(text: &str) -> Result<Bare> {
+    let (mut level, mut layout, mut chunk, mut offset, mut size) = (None, None, None, 0, None);
+    for option in text.split(',') {
+        let (key, value) = option.split_once('=').unwrap_or((option, ""));
+        match key {
+            "level" => level = Level::from_name(value),
+            "layout" => layout = Some(value.replace('+', ",")),
+            "chunk" => chunk = Some(sectors(text, value)?),
+            "offset" => offset = sectors(text, value)?,
+            "size" => size = Some(Sectors(sectors(text, value)?)),
+            _ => return Err(bad(text, "it knows level, layout, chunk, offset and size only")),
+        }
+    }
+    let level = level.ok_or_else(|| bad(text, "there is no such level"))?;
+    let layout = match layout {
+        None => Layout::default_of(level),
+        Some(name) => Layout::from_name(level, &name)
+            .ok_or_else(|| bad(text, "the level has no such layout"))?,
+    };
+    let chunk = match (level, chunk) {
+        (_, Some(chunk)) => chunk,
+        (Level::Linear | Level::Raid1, None) => 0,
+        _ => return Err(bad(text, "this level needs chunk=SIZE")),
+    };
+    Ok(Bare { layout, chunk: Sectors(chunk), offset: Sectors(offset), size })
+}
+
+/// A size in whole sectors.
+fn sectors(text: &str, value: &str) -> Result<u64> {
+    let bytes = size::parse(value)?.0;
+    if bytes.is_multiple_of(512) {
+        Ok(bytes / 512)
+    } else {
+        Err(bad(text, "sizes are whole sectors"))
+    }
+}
+
+fn bad(text: &str, why: &'static str) -> Error {
+    Error::BadName { name: format!("md:{text}"), why }
+}
+
+/// Sectors as `parse_bare` reads them.
+struct Shown(Sectors);
+
+impl fmt::Display for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.byte_len() {
+            ByteLen(bytes) if bytes.is_multiple_of(1024) => write!(f, "{}K", bytes / 1024),
+            bytes => write!(f, "{bytes}"),
+        }
+    }
+}
+
+impl fmt::Display for ArrayName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("md:")?;
+        if let Some(Bare { layout, chunk, offset, size }) = &self.bare {
+            write!(f, "level={}", layout.level())?;
+            if let Some(name) = layout.name() {
+                write!(f, ",layout={}", name.replace(", ", "+").replace(',', "+"))?;
+            }
+            write!(f, ",chunk={},offset={}", Shown(*chunk), Shown(*offset))?;
+            size.map_or(Ok(()), |size| write!(f, ",size={}", Shown(size)))?;
+            f.write_str(":")?;
+        }
+        let has_part = |member: &Option<Target>| member.as_ref().is_some_and(|m| m.part.is_some());
+        let alone = self.members.iter().filter(|member| has_part(member)).count() == 1;
+        for (i, member) in self.members.iter().enumerate() {
+            f.write_str(if i == 0 { "" } else { "," })?;
+            let Some(target) = member else {
+                f.write_str(MISSING)?;
+                continue;
+            };
+            let name = target.to_string();
+            let quoted =
+                name.contains(',') || name.starts_with("md:") || (alone && has_part(member));
+            if quoted { write!(f, "[{name}]")? } else { f.write_str(&name)? }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Base;
+    use xfskit_md::Raid6Layout;
+
+    fn array(name: &str) -> (ArrayName, Option<Part>) {
+        let target = Target::parse(name).unwrap();
+        let Base::Array(array) = target.base else { panic!("{name} is no array") };
+        (*array, target.part)
+    }
+
+    fn members(name: &str) -> Vec<String> {
+        let name = array(name).0;
+        let shown = |m: &Option<Target>| m.as_ref().map_or("-".into(), Target::to_string);
+        name.members.iter().map(shown).collect()
+    }
+
+    #[test]
+    fn arrays_print_back_as_they_were_read() {
+        for name in [
+            "md:a.img,b.img",
+            "md:a.img,missing,c.img",
+            "md:/images/m*.img",
+            "md:[md:a,b],[md:c,missing]",
+            "md:a.img#p2,b.img#p2",
+            "md:a.img,[b.img#p2]",
+            "md:[a,b.img],c.img",
+            "[md:a.img,b.img]#p1",
+            "[md:a.img#p1,b.img#p1]#lv:vg/root",
+            "md:level=raid6,layout=left-symmetric,chunk=512K,offset=1024K:a,missing,c,d",
+            "md:level=raid10,layout=near=2,chunk=64K,offset=0K,size=1000K:a,b",
+            "md:level=linear,chunk=0K,offset=512:a,b",
+        ] {
+            let target = Target::parse(name).unwrap();
+            assert_eq!(target.to_string(), name);
+            assert_eq!(Target::parse(&target.to_string()).unwrap(), target);
+        }
+    }
+
+    #[test]
+    fn a_part_at_the_end_is_the_arrays_unless_all_have_one() {
+        let part = Some(Part::Partition(1));
+        assert_eq!(array("md:a,b#p1").1, part);
+        assert_eq!(array("[md:a,b]#p1").1, part);
+        assert_eq!(array("md:a#p1").1, part);
+        assert_eq!(array("md:a#p1,b#p1").1, None);
+        assert_eq!(array("md:a#p2,b#p2#p1").1, part);
+        assert_eq!(members("md:a#p2,b#p2#p1"), ["a#p2", "b#p2"]);
+        assert_eq!(members("md:a,[b#p1]"), ["a", "b#p1"]);
+        assert_eq!(members("md:[md:a,b],missing,[c,d]"), ["md:a,b", "-", "c,d"]);
+    }
+
+    #[test]
+    fn arrays_without_superblocks_say_it_themselves() {
+        let (name, _) = array("md:level=6,layout=rs,chunk=64K,offset=1M:a,b,c,d");
+        let bare = name.bare.unwrap();
+        assert_eq!(bare.layout, Layout::Raid6(Raid6Layout::RightSymmetric));
+        assert_eq!((bare.chunk, bare.offset, bare.size), (Sectors(128), Sectors(2048), None));
+        assert_eq!(array("md:level=1:a,b").0.bare.unwrap().layout, Layout::Raid1);
+    }
+
+    #[test]
+    fn what_is_no_array_says_why() {
+        let why = |name: &str| Target::parse(name).unwrap_err().to_string();
+        for (name, says) in [
+            ("md:", "it is empty"),
+            ("md:a,,b", "it is empty"),
+            ("md:missing,missing", "no member"),
+            ("md:[a,b", "brackets"),
+            ("md:a],b", "brackets"),
+            ("md:level=7:a", "no such level"),
+            ("md:level=5,layout=near:a", "no such layout"),
+            ("md:level=5:a,b", "needs chunk"),
+            ("md:level=5,chunk=1000:a,b", "whole sectors"),
+            ("md:level=5,chunks=64K:a,b", "knows level"),
+            (&format!("{}a{}", "[md:".repeat(20), "]".repeat(20)), "eight"),
+        ] {
+            assert!(why(name).contains(says), "{name}: {}", why(name));
+        }
+    }
+}
