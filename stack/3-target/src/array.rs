@@ -63,7 +63,7 @@ impl ArrayName {
 }
 
 /// Takes the part off the last member where it belongs to the array.
-fn take_part<'a>(last: &mut &'a str, others: &[&str]) -> Option<Part> {
+fn take_part(last: &mut &str, others: &[&str]) -> Option<Part> {
     let (rest, part) = cut_part(last)?;
     let several = cut_part(rest).is_some() || !others.iter().any(|text| cut_part(text).is_some());
     several.then(|| *last = rest)?;

@@ -8,7 +8,7 @@
 //! | `mem:SIZE` | a sparse device in memory, all zeroes |
 //! | `IMAGE#p2` | partition 2 of an MBR or GPT disk |
 //! | `IMAGE#lv:vg/root` | the logical volume `root` of group `vg`, whose physical volumes lie in IMAGE |
-//! | `md:MEMBER,MEMBER,…` | an md array; [`array`] has the whole grammar |
+//! | `md:MEMBER,MEMBER,…` | an md array; [`array`](mod@array) has the whole grammar |
 //! | `[TARGET]#p2` | brackets hold a target together |
 //!
 //! [`Target::parse`] reads a name, [`open()`] makes it a device, [`discover`] says what parts a disk
@@ -22,7 +22,7 @@
 //! | --- | --- |
 //! | [`size`] | `500T`, `20 GiB`: sizes, read and printed |
 //! | [`name`] | the grammar of targets |
-//! | [`array`] | the grammar of arrays; patterns; members become arrays |
+//! | [`array`](mod@array) | the grammar of arrays; patterns; members become arrays |
 //! | [`open`](mod@open) | names become devices; what a disk holds |
 //! | [`partition`] | MBR with logical partitions, GPT |
 //! | [`lvm`] | LVM2: labels, metadata, linear volumes |

@@ -319,7 +319,7 @@ fn check_slots(geometry: &Geometry, slots: &[Slot]) -> std::result::Result<(), O
 }
 
 /// True where all content is there without these roles.
-fn survives(geometry: &Geometry, missing: &[usize]) -> bool {
+pub(crate) fn survives(geometry: &Geometry, missing: &[usize]) -> bool {
     let Layout::Raid10(layout) = geometry.layout() else {
         return missing.len() <= geometry.tolerates() as usize;
     };

@@ -31,6 +31,7 @@ pub use bare::Bare;
 pub use error::Error;
 pub use standing::Standing;
 
+use crate::array::survives;
 use crate::bitmap::{self, Bitmap};
 use crate::geometry::{Geometry, GeometryError};
 use crate::layout::{Layout, Level};
@@ -184,7 +185,7 @@ impl Assembly {
 
     /// True where the roles that are there are enough.
     fn can_run(&self) -> bool {
-        self.missing().len() <= self.geometry.tolerates() as usize
+        survives(&self.geometry, &self.missing())
     }
 
     /// True where a role is missing, or its member is not rebuilt yet.
@@ -216,7 +217,7 @@ impl Assembly {
              trusted; copy off what is readable, or bring the missing members back"
                 .into()
         } else {
-            return None;
+            "arrays with superblocks are only read by this version".into()
         };
         Some(why)
     }

@@ -1,0 +1,274 @@
+//! Every array of the kernel is assembled: its content is what the kernel read, whatever the order of
+//! the members, and with as many of them missing as the level bears.
+
+#![allow(missing_docs)]
+
+use std::sync::Arc;
+
+use sha2::{Digest, Sha256};
+use xfskit_block::{BlockDevice, MemDevice};
+use xfskit_md::assemble::{Error, Standing};
+use xfskit_md::superblock::{self, Superblock};
+use xfskit_md::{Assembly, Level, Member, assemble};
+use xfskit_test_arrays::{Fixture, manifest};
+use xfskit_units::{ByteLen, ByteOffset};
+
+/// What stands in `raid6-scrub` as it is, with one data sector overwritten.
+const SCRUB_AS_STORED: &str = "ba8c308400c0c45cd969f8ad15a99bcd89deab4841a820cd49fedb24ddec5f00";
+
+fn members(fixture: &Fixture, which: impl IntoIterator<Item = usize>) -> Vec<Member> {
+    let named = fixture.named();
+    let member = |i: usize| Member { name: named[i].0.clone(), device: Arc::clone(&named[i].1) };
+    which.into_iter().map(member).collect()
+}
+
+fn all(fixture: &Fixture) -> Vec<Member> {
+    members(fixture, 0..fixture.members.len())
+}
+
+fn sha256(device: &dyn BlockDevice) -> String {
+    let mut hash = Sha256::new();
+    let (mut offset, end) = (0, device.size().0);
+    let mut piece = vec![0; 1 << 20];
+    while offset < end {
+        let len = usize::try_from((end - offset).min(1 << 20)).unwrap();
+        device.read_at(ByteOffset(offset), &mut piece[..len]).unwrap();
+        hash.update(&piece[..len]);
+        offset += len as u64;
+    }
+    hash.finalize().iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
+}
+
+/// The content of an array is the one that the kernel read.
+fn holds(fixture: &Fixture, assembly: &Assembly, how: &str) {
+    let name = &fixture.entry.name;
+    let device = assembly.open().unwrap_or_else(|e| panic!("{name} {how}: {e}"));
+    assert_eq!(device.size(), ByteLen(fixture.entry.bytes), "{name} {how}");
+    let expected = if name == "raid6-scrub" { SCRUB_AS_STORED } else { &fixture.entry.sha256 };
+    assert_eq!(sha256(&device), expected, "{name} {how}");
+}
+
+#[test]
+fn every_array_holds_what_the_kernel_read() {
+    for entry in manifest() {
+        let fixture = Fixture::open(&entry.name);
+        let assembly = assemble(all(&fixture)).unwrap_or_else(|e| panic!("{}: {e}", entry.name));
+        holds(&fixture, &assembly, "whole");
+    }
+}
+
+#[test]
+fn the_order_of_the_members_does_not_matter() {
+    for name in
+        ["raid6-left-symmetric", "raid5-rebuilding", "raid5-journal", "linear", "raid10-o2-3"]
+    {
+        let fixture = Fixture::open(name);
+        let n = fixture.members.len();
+        for turn in 0..n {
+            let order = (0..n).map(|i| (i * (n - 1) + turn) % n);
+            let assembly = assemble(members(&fixture, order)).unwrap();
+            holds(&fixture, &assembly, &format!("turned by {turn}"));
+        }
+    }
+}
+
+/// The roles whose members hold all of them.
+fn in_sync(assembly: &Assembly) -> Vec<usize> {
+    let whole = |i: &usize| matches!(assembly.members[*i].standing, Standing::InSync { .. });
+    (0..assembly.members.len()).filter(whole).collect()
+}
+
+#[test]
+fn any_one_member_may_be_missing_where_the_level_bears_it() {
+    let mut tried = 0;
+    for entry in manifest() {
+        // In these, what is left does not have all that the whole has.
+        const NOT: [&str; 3] = ["raid6-scrub", "raid6-dirty-bitmap-torn", "raid1-badblocks"];
+        if NOT.contains(&entry.name.as_str()) {
+            continue;
+        }
+        let fixture = Fixture::open(&entry.name);
+        let whole = assemble(all(&fixture)).unwrap();
+        let n = fixture.members.len();
+        for gone in in_sync(&whole) {
+            let how = format!("without m{gone}");
+            match assemble(members(&fixture, (0..n).filter(|i| *i != gone))) {
+                Ok(assembly) => {
+                    assert!(assembly.is_degraded() && !assembly.missing().is_empty());
+                    // The rebuilt half of a member says nothing about the other half.
+                    if entry.name != "raid5-rebuilding" {
+                        holds(&fixture, &assembly, &how);
+                    }
+                    tried += 1;
+                }
+                Err(Error::TooManyMissing { missing, .. }) => {
+                    let bears = whole.geometry.tolerates() as usize;
+                    assert!(missing.len() > bears, "{} {how}", entry.name);
+                }
+                Err(other) => panic!("{} {how}: {other}", entry.name),
+            }
+        }
+    }
+    assert!(tried > 120, "only {tried} arrays ran with a member missing");
+}
+
+#[test]
+fn bad_blocks_are_had_from_the_other_member_or_not_at_all() {
+    let fixture = Fixture::open("raid1-badblocks");
+    let alone = assemble(members(&fixture, [1])).unwrap().open().unwrap();
+    let mut sector = [0; 512];
+    for (at, readable) in [(299, true), (300, false), (307, false), (308, true), (1010, false)] {
+        let offset = ByteOffset(at * 512);
+        assert_eq!(alone.read_at(offset, &mut sector).is_ok(), readable, "sector {at}");
+    }
+    let both = assemble(all(&fixture)).unwrap().open().unwrap();
+    both.read_at(ByteOffset(300 * 512), &mut sector).unwrap();
+    assert_eq!(sector, xfskit_test_arrays::pattern(1, 300));
+}
+
+#[test]
+fn two_members_of_a_raid6_may_be_missing() {
+    for entry in manifest().into_iter().filter(|entry| entry.name.starts_with("raid6-")) {
+        if ["raid6-scrub", "raid6-dirty-bitmap-torn"].contains(&entry.name.as_str()) {
+            continue;
+        }
+        let fixture = Fixture::open(&entry.name);
+        let whole = assemble(all(&fixture)).unwrap();
+        if whole.is_degraded() {
+            continue;
+        }
+        let n = fixture.members.len();
+        let roles = in_sync(&whole);
+        // Two ways of each, the large ones once: `reading.rs` has them all.
+        let pairs = roles.iter().flat_map(|a| roles.iter().map(move |b| (*a, *b)));
+        let most = if entry.bytes > 64 << 20 { 1 } else { 2 };
+        for (a, b) in pairs.filter(|(a, b)| a < b).take(most) {
+            let left = (0..n).filter(|i| ![a, b].contains(i));
+            let assembly = assemble(members(&fixture, left)).unwrap();
+            holds(&fixture, &assembly, &format!("without m{a} and m{b}"));
+        }
+        let three = assemble(members(&fixture, (0..n).filter(|i| !roles[..3].contains(i))));
+        assert!(matches!(three, Err(Error::TooManyMissing { .. })), "{}", entry.name);
+    }
+}
+
+#[test]
+fn stale_members_spares_and_journals_are_told_apart() {
+    let standings = |name: &str| -> Vec<Standing> {
+        let assembly = assemble(all(&Fixture::open(name))).unwrap();
+        assembly.members.iter().map(|member| member.standing).collect()
+    };
+    let sync = |role| Standing::InSync { role };
+    let stale = |events| Standing::Stale { events };
+    assert_eq!(
+        standings("raid6-xfs-degraded2"),
+        [sync(0), stale(17), sync(2), sync(3), stale(21), sync(5)]
+    );
+    assert_eq!(standings("raid6-xfs-clean")[6], Standing::Spare);
+    assert_eq!(standings("raid5-journal")[3], Standing::Journal);
+    let rebuilding = standings("raid5-rebuilding");
+    assert!(matches!(rebuilding[2], Standing::Stale { .. }), "{rebuilding:?}");
+    let until = xfskit_units::Sectors(1024);
+    assert_eq!(rebuilding[4], Standing::Rebuilding { role: 2, until });
+}
+
+#[test]
+fn what_is_dirty_and_degraded_is_read_with_a_warning_and_not_written() {
+    let fixture = Fixture::open("raid6-dirty-bitmap");
+    let whole = assemble(all(&fixture)).unwrap();
+    assert!(whole.is_dirty() && !whole.is_doubtful());
+    assert!(whole.warnings.is_empty(), "{:?}", whole.warnings);
+    let degraded = assemble(members(&fixture, 1..6)).unwrap();
+    assert!(degraded.is_doubtful() && degraded.refuses_writing().is_some());
+    assert!(degraded.warnings[0].contains("4 of 64 regions"), "{:?}", degraded.warnings);
+}
+
+/// A member's superblock changed by `change`, its checksum right again.
+fn edit(member: &MemDevice, change: impl FnOnce(&mut superblock::SuperblockV1)) {
+    let mut found = superblock::read(member).unwrap().unwrap().superblock;
+    let Superblock::V1(sb) = &mut found else { panic!("not version 1") };
+    change(sb);
+    member.write_at(found.at().byte_offset(), &found.encode()).unwrap();
+}
+
+#[test]
+fn what_makes_no_array_is_refused_by_the_members_name() {
+    let fixture = Fixture::open("raid5-left-symmetric");
+    let other = Fixture::open("raid5-right-symmetric");
+    let why = |members: Vec<Member>| match assemble(members) {
+        Ok(_) => panic!("assembled"),
+        Err(error) => error.to_string(),
+    };
+    let mut mixed = all(&fixture);
+    mixed[2].device = Arc::clone(&other.named()[2].1);
+    mixed[2].name = "other.img".into();
+    let says = why(mixed);
+    assert!(says.contains("other.img") && says.contains("[md.set_uuid]"), "{says}");
+
+    let mut twice = all(&fixture);
+    twice.push(Member { name: "copy.img".into(), device: Arc::clone(&twice[1].device) });
+    assert_eq!(why(twice), "m1.img and copy.img are the same member [md.duplicate]");
+
+    let mut empty = all(&fixture);
+    empty[0].device = Arc::new(MemDevice::new(ByteLen(1 << 20)));
+    assert_eq!(why(empty), "m0.img: no md superblock [md.superblock]");
+    assert_eq!(why(Vec::new()), "no member was named [md.nothing]");
+    let says = why(members(&fixture, [0, 2]));
+    assert_eq!(says, "raid5 of 4 cannot run without roles 1, 3 [md.missing]");
+
+    let mut cut = all(&fixture);
+    cut[3].device = Arc::new(
+        xfskit_block::WindowDevice::new(
+            Arc::clone(&cut[3].device),
+            ByteOffset(0),
+            ByteLen(1 << 20),
+        )
+        .unwrap(),
+    );
+    let says = assemble(cut).unwrap().open().unwrap_err().to_string();
+    assert!(says.contains("m3.img"), "{says}");
+}
+
+#[test]
+fn superblocks_that_cannot_be_true_are_refused_by_the_members_name() {
+    let why = |change: &dyn Fn(&Fixture)| {
+        let fixture = Fixture::open("raid5-left-symmetric");
+        change(&fixture);
+        assemble(all(&fixture)).map_or_else(|e| e.to_string(), |_| "assembled".to_owned())
+    };
+    let says = why(&|f| f.members[1].write_at(ByteOffset(4096 + 0xc8), &[9]).unwrap());
+    assert!(says.starts_with("m1.img: superblock: sb_csum is "), "{says}");
+    let says = why(&|f| edit(&f.members[2], |sb| sb.layout.set(3)));
+    assert_eq!(says, "m2.img and m0.img disagree about layout: 3 and 2 [md.disagree]");
+    let says = why(&|f| edit(&f.members[2], |sb| sb.feature_map.set(1 << 20)));
+    assert!(says.contains("[md1.feature_map]"), "{says}");
+    let all_members = |change: fn(&mut superblock::SuperblockV1)| {
+        why(&|f| f.members.iter().for_each(|member| edit(member, change)))
+    };
+    assert!(all_members(|sb| sb.level.set(-4)).contains("level -4 is not supported"));
+    assert!(all_members(|sb| sb.layout.set(9)).contains("has no layout 9"));
+    assert!(all_members(|sb| sb.chunksize.set(24)).contains("chunks of 24 sectors"));
+}
+
+#[test]
+fn members_one_event_behind_are_fresh_and_two_behind_are_not() {
+    let fixture = Fixture::open("raid6-left-symmetric");
+    edit(&fixture.members[1], |sb| sb.events.set(sb.events.get() - 1));
+    edit(&fixture.members[3], |sb| sb.events.set(sb.events.get() - 2));
+    let assembly = assemble(all(&fixture)).unwrap();
+    assert_eq!(assembly.missing(), [3]);
+    holds(&fixture, &assembly, "with one member two events behind");
+}
+
+#[test]
+fn two_halves_that_went_on_alone_are_refused_together() {
+    let fixture = Fixture::open("raid1-1.2");
+    for (own, other) in [(0, 1), (1, 0)] {
+        edit(&fixture.members[own], |sb| sb.dev_roles[other].set(0xfffe));
+    }
+    let error = assemble(all(&fixture)).unwrap_err();
+    assert!(error.to_string().contains("each say that the other failed"), "{error}");
+    let half = assemble(members(&fixture, [1])).unwrap();
+    assert_eq!(half.layout().level(), Level::Raid1);
+    holds(&fixture, &half, "one half");
+}
