@@ -25,6 +25,9 @@ use crate::inode::Inode;
 use crate::space::Deferred;
 use crate::volume::Volume;
 
+/// Checkpoints that a transaction waits for, at most, until freed space is usable.
+const SETTLE_MAX: usize = 5;
+
 /// A transaction of a volume. What [`Trans`] can do, a `Tx` can.
 #[derive(Debug)]
 pub struct Tx<'v> {
@@ -67,7 +70,7 @@ impl Volume {
     /// [`Error::ReadOnly`], those of `change`, and [`Error::Trans`] where the volume was shut down.
     pub fn transact<T>(&self, mut change: impl FnMut(&mut Tx<'_>) -> Result<T>) -> Result<T> {
         let engine = self.engine()?;
-        let mut settled = false;
+        let mut settled = 0;
         loop {
             let mut tx = Tx {
                 volume: self,
@@ -86,10 +89,11 @@ impl Volume {
                     drop(tx);
                     busy.wait();
                 }
-                Err(Error::Settle) if !settled => {
+                // Others may take what one checkpoint made usable, and free more.
+                Err(Error::Settle) if settled < SETTLE_MAX => {
                     drop(tx);
                     engine.checkpoint()?;
-                    settled = true;
+                    settled += 1;
                 }
                 Err(Error::Settle) => return Err(Error::NoSpace("blocks")),
                 Err(error) => return Err(error),

@@ -12,7 +12,7 @@ use super::blocks;
 use super::cursor::Cursor;
 use super::map;
 use super::node::{ForkOf, count_blocks};
-use crate::bmap::ExtentList;
+use crate::bmap::{BUNMAP_MAX, ExtentList};
 use crate::error::Result;
 use crate::space::RECORDS_MAX;
 use crate::tx::{Tx, TxInode};
@@ -182,7 +182,7 @@ impl Tx<'_> {
 
     /// Unmaps `len` blocks from block `fileoff` of a fork on, as far as they are mapped, and frees them.
     /// Metadata blocks among them were invalidated by the caller. One call is one transaction's work: see
-    /// [`BUNMAP_MAX`](crate::bmap::BUNMAP_MAX) for how many extents it should meet.
+    /// [`BUNMAP_MAX`] for how many extents it should meet.
     ///
     /// # Errors
     /// [`Error::Device`](crate::Error::Device), [`Error::Corrupt`](crate::Error::Corrupt),
@@ -299,23 +299,24 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// How many of `len` blocks from `start` on of the data fork meet no more than `most` extents.
-    pub(crate) fn bmap_extents_end(
-        &self,
-        inode: TxInode,
-        start: FileOff,
-        len: u64,
-        most: usize,
-    ) -> Result<u64> {
+    /// How many of `len` blocks from `start` on of the data fork one transaction should unmap: those that meet no more
+    /// than [`BUNMAP_MAX`] extents, the last of them as far as
+    /// [`unmap_reach`](Self::unmap_reach) goes.
+    pub(crate) fn unmap_end(&mut self, inode: TxInode, start: FileOff, len: u64) -> Result<u64> {
         let end = start.saturating_add(len);
         let mut at = start;
-        for _ in 0..most {
-            match self.bmap_next(inode, Fork::Data, at)? {
-                Some(extent) if extent.startoff < end => at = extent.end(),
-                _ => return Ok(len),
+        for _ in 0..BUNMAP_MAX {
+            let next = self.bmap_next(inode, Fork::Data, at)?;
+            let here = next.filter(|extent| extent.startoff < end && at < end);
+            let Some(extent) = here else { return Ok(len) };
+            let part = extent.clip(at, end);
+            let reach = self.unmap_reach(inode, Fork::Data, &part)?;
+            at = part.startoff.saturating_add(reach);
+            if at < part.end() {
+                break;
             }
         }
-        Ok(at.min(end).0 - start.0)
+        Ok(at.0 - start.0)
     }
 
     /// Makes two extents of the one that covers the blocks before and behind `at` of the data fork, where one

@@ -10,7 +10,7 @@
 //!
 //! 1. No checkpoint that holds (1) becomes durable before (2) is written: nobody ever reads what stood in
 //!    a block before. Where (2) fails, the volume is shut down.
-//! 2. Every block in memory that has none on the device yet has one promised ([`Promises`]). A write that cannot
+//! 2. Every block in memory that has none on the device yet has one promised (`promise.rs`). A write that cannot
 //!    have the promise fails, and changes nothing; promises are generous, and where they run out everything is
 //!    flushed and counted exactly.
 //! 3. Behind the end of the file, the last block is zeroes in memory and on the device, or is made so before
@@ -18,7 +18,7 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::{Mutex, RwLock};
@@ -30,10 +30,10 @@ use xfskit_trans::DataTicket;
 use xfskit_units::{ByteLen, ByteOffset, FileOff, Ino, index};
 
 use super::dirty::Dirty;
+use super::promise::Promises;
 use crate::bmap::{BUNMAP_MAX, Backing, Segment};
 use crate::error::{Error, Result};
 use crate::icore::Touch;
-use crate::space::reserve::held_back;
 use crate::tx::{Tx, TxInode};
 use crate::volume::Volume;
 
@@ -42,40 +42,16 @@ pub const SIZE_MAX: u64 = i64::MAX.unsigned_abs();
 /// Data in memory, of all files, above which a writer flushes, in bytes.
 const BUDGET: u64 = 64 << 20;
 /// Segments that are looked up at once.
-const SEGMENTS: usize = 256;
-/// Blocks that one block of a tree of extents maps at the least, when a file is as fragmented as can be.
-const PER_NODE: u64 = 64;
+pub(super) const SEGMENTS: usize = 256;
 
 /// The files that are open for writing, and what they were promised.
 #[derive(Debug, Default)]
 pub(crate) struct Contents {
     open: Mutex<HashMap<Ino, Arc<Content>>>,
     dirty_bytes: AtomicU64,
-    promises: Promises,
+    pub(super) promises: Promises,
     /// See [`Volume::set_aside`].
-    set_aside: OnceLock<i64>,
-}
-
-/// Free blocks that are spoken for, and not allocated yet.
-#[derive(Debug, Default)]
-struct Promises(AtomicI64);
-
-impl Promises {
-    /// Takes `blocks` more, where so many are free.
-    fn take(&self, vol: &Volume, blocks: u64) -> Result<bool> {
-        let blocks = i64::try_from(blocks).unwrap_or(i64::MAX);
-        let free = vol.engine()?.counters().get().fdblocks - vol.set_aside();
-        let all = self.0.fetch_add(blocks, Ordering::Relaxed).saturating_add(blocks);
-        if all > free {
-            self.give_back(blocks);
-            return Ok(false);
-        }
-        Ok(true)
-    }
-
-    fn give_back(&self, blocks: i64) {
-        self.0.fetch_sub(blocks, Ordering::Relaxed);
-    }
+    pub(super) set_aside: OnceLock<i64>,
 }
 
 /// A regular file that is open for writing. Shared by all of its handles.
@@ -93,9 +69,11 @@ pub(super) struct State {
     pub(super) size: u64,
     pub(super) dirty: Dirty,
     /// Blocks promised to `dirty`.
-    promised: u64,
+    pub(super) promised: u64,
+    /// Blocks promised to what is being done, see [`with_room`](Content::with_room).
+    pub(super) room: Option<u64>,
     /// When it was written last, where the inode does not say so yet.
-    written: Option<Timestamp>,
+    pub(super) written: Option<Timestamp>,
     /// The inode's size is another one.
     pub(super) resized: bool,
 }
@@ -125,6 +103,7 @@ impl Volume {
             size: core.size().0,
             dirty: Dirty::new(self.geo().blocklog.into()),
             promised: 0,
+            room: None,
             written: None,
             resized: false,
         };
@@ -199,17 +178,8 @@ impl Volume {
         }
     }
 
-    /// Free blocks that content can have; what is in memory only has its blocks already.
-    pub fn blocks_available(&self) -> u64 {
-        let known = || i64::try_from(self.superblock().fdblocks.get()).unwrap_or(i64::MAX);
-        let free =
-            self.engine().map_or_else(|_| known(), |engine| engine.counters().get().fdblocks);
-        let promised = self.contents.promises.0.load(Ordering::Relaxed);
-        u64::try_from(free - self.set_aside() - promised).unwrap_or(0)
-    }
-
     /// Writes what is in memory of those files that nobody is working on.
-    fn flush_idle_contents(&self) -> Result<()> {
+    pub(super) fn flush_idle_contents(&self) -> Result<()> {
         let open: Vec<_> = self.contents.open.lock().values().cloned().collect();
         for content in open {
             if let Some(mut state) = content.state.try_write() {
@@ -220,30 +190,26 @@ impl Volume {
         Ok(())
     }
 
-    /// Free blocks that content cannot have: what each group's own trees need to go on.
-    fn set_aside(&self) -> i64 {
-        let of_group = |agno| 16 + i64::from(held_back(self.geo(), agno, &[]));
-        *self.contents.set_aside.get_or_init(|| self.geo().ags().map(of_group).sum())
-    }
-
     /// Blocks of `range` are no longer in memory.
     pub(super) fn drop_dirty(&self, state: &mut State, range: Range<u64>) {
         let before = state.dirty.blocks();
         state.dirty.remove(range);
         let gone = before - state.dirty.blocks();
         self.contents.dirty_bytes.fetch_sub(gone << self.geo().blocklog, Ordering::Relaxed);
-        let keep = promise_for(state.dirty.blocks()).min(state.promised);
+        let keep = self.promise_for(state.dirty.blocks()).min(state.promised);
         let back = std::mem::replace(&mut state.promised, keep) - keep;
-        self.contents.promises.give_back(i64::try_from(back).unwrap_or(i64::MAX));
+        self.contents.promises.give_back(back);
     }
 }
 
-/// Blocks that it takes to write `blocks` blocks: themselves, and what their map needs.
-fn promise_for(blocks: u64) -> u64 {
-    if blocks == 0 { 0 } else { blocks + blocks / PER_NODE + 4 }
-}
-
 impl State {
+    /// Zeroes the bytes of `range`, which lie in one block, where that is in memory.
+    pub(super) fn blank(&mut self, range: Range<u64>) {
+        if !range.is_empty() && self.dirty.has_byte(range.start) {
+            self.dirty.write(range.start, &vec![0; index(range.end - range.start)]);
+        }
+    }
+
     fn is_clean(&self) -> bool {
         self.dirty.blocks() == 0 && self.written.is_none() && !self.resized
     }
@@ -397,43 +363,6 @@ impl Content {
         Ok(())
     }
 
-    /// Has blocks promised for those of `blocks` that are not in memory yet: invariant 2.
-    fn promise(&self, vol: &Volume, state: &mut State, blocks: Range<u64>) -> Result<()> {
-        let due = |state: &State| {
-            let all = state.dirty.blocks() + state.dirty.missing(blocks.clone());
-            promise_for(all).saturating_sub(state.promised)
-        };
-        let more = due(state);
-        if vol.contents.promises.take(vol, more)? {
-            state.promised += more;
-            return Ok(());
-        }
-        // Nearly full: promises are for the worst case, so put them into practice, and count.
-        self.flush_state(vol, state)?;
-        vol.flush_idle_contents()?;
-        vol.engine()?.checkpoint()?;
-        // Blocks that are shared with other files are as good as none.
-        let mut holes = 0;
-        let mut at = blocks.start;
-        while let Some(shared) = self.next_shared(vol, at..blocks.end)? {
-            holes += shared.end - shared.start;
-            at = shared.end;
-        }
-        at = blocks.start;
-        while at < blocks.end {
-            for segment in self.look_up(vol, at..blocks.end, SEGMENTS)? {
-                at += segment.blockcount.0;
-                holes += u64::from(segment.backing == Backing::Hole) * segment.blockcount.0;
-            }
-        }
-        let more = promise_for(holes);
-        if !vol.contents.promises.take(vol, more)? {
-            return Err(Error::NoSpace("blocks"));
-        }
-        state.promised += more;
-        Ok(())
-    }
-
     /// Loads the first and the last block of the bytes `range`, where only a part of them is written.
     fn load_edges(&self, vol: &Volume, state: &mut State, range: Range<u64>) -> Result<()> {
         let blocklog = vol.geo().blocklog;
@@ -483,18 +412,26 @@ impl Content {
         state: &mut State,
         range: Range<u64>,
     ) -> Result<()> {
-        if range.is_empty() {
+        self.load_part(vol, state, &range)?;
+        state.blank(range);
+        Ok(())
+    }
+
+    /// Brings the block of the bytes of `range` into memory, unless it is a hole: to be zeroed there.
+    pub(super) fn load_part(
+        &self,
+        vol: &Volume,
+        state: &mut State,
+        range: &Range<u64>,
+    ) -> Result<()> {
+        let block = range.start >> vol.geo().blocklog;
+        if range.is_empty() || state.dirty.has(block) {
             return Ok(());
         }
-        let block = range.start >> vol.geo().blocklog;
-        if !state.dirty.has(block) {
-            let here = self.look_up(vol, block..block + 1, 1)?;
-            if here.iter().all(|segment| !matches!(segment.backing, Backing::Written(_))) {
-                return Ok(());
-            }
+        let here = self.look_up(vol, block..block + 1, 1)?;
+        if here.iter().any(|segment| matches!(segment.backing, Backing::Written(_))) {
+            self.load(vol, state, block)?;
         }
-        self.load(vol, state, block)?;
-        state.dirty.write(range.start, &vec![0; index(range.end - range.start)]);
         Ok(())
     }
 

@@ -48,6 +48,11 @@ impl Dirty {
         self.run_of(block).is_some()
     }
 
+    /// The same for the block of byte `offset`.
+    pub(super) fn has_byte(&self, offset: u64) -> bool {
+        self.has(offset >> self.blocklog)
+    }
+
     /// The runs that touch `range`, cut to it: first block and content.
     pub(super) fn parts(&self, range: Range<u64>) -> impl Iterator<Item = (u64, &[u8])> {
         let first = self.run_of(range.start).unwrap_or(range.start);

@@ -6,6 +6,7 @@
 mod content;
 mod dirty;
 mod exchange;
+mod promise;
 mod reshape;
 mod share;
 mod target;

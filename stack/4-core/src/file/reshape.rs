@@ -81,11 +81,17 @@ impl Content {
     /// [`Error::NoSpace`], [`Error::Device`], [`Error::Corrupt`].
     pub fn punch(&self, vol: &Volume, range: Range<ByteOffset>, now: Timestamp) -> Result<()> {
         let mut state = self.state.write();
-        let whole = self.zero_edges(vol, &mut state, range.start.0..range.end.0)?;
-        vol.drop_dirty(&mut state, whole.clone());
         self.flush_state(vol, &mut state)?;
-        self.unmap(vol, whole)?;
-        self.changed(vol, now)
+        let parts = Parts::of(vol, &state, &range);
+        let room = self.edge_cost(vol, &parts)?;
+        self.with_room(vol, &mut state, room, |state| {
+            self.load_edges_of(vol, state, &parts)?;
+            // Where this is refused (one extent becomes two), nothing has changed yet.
+            self.unmap(vol, parts.whole.clone())?;
+            state.blank_edges(&parts);
+            state.written = Some(now);
+            self.flush_state(vol, state)
+        })
     }
 
     /// Makes the bytes of `range` zeroes that have their blocks: unwritten ones. `keep_size` as in
@@ -100,13 +106,20 @@ impl Content {
         keep_size: bool,
         now: Timestamp,
     ) -> Result<()> {
-        // The blocks first: this is what can fail for want of space.
-        self.preallocate(vol, range.clone(), keep_size, now)?;
+        small_enough(&range)?;
         let mut state = self.state.write();
-        let whole = self.zero_edges(vol, &mut state, range.start.0..range.end.0)?;
-        vol.drop_dirty(&mut state, whole.clone());
         self.flush_state(vol, &mut state)?;
-        self.convert(vol, whole, true)
+        let blocks = blocks_around(vol, &range);
+        // The extents at both ends are cut.
+        let room = self.cost(vol, blocks)? + self.nodes(vol, 4)?;
+        self.with_room(vol, &mut state, room, |state| {
+            self.allocate(vol, state, &range, keep_size, now)?;
+            let parts = Parts::of(vol, state, &range);
+            self.load_edges_of(vol, state, &parts)?;
+            self.convert(vol, parts.whole.clone(), true)?;
+            state.blank_edges(&parts);
+            self.flush_state(vol, state)
+        })
     }
 
     /// Gives the bytes of `range` blocks where they have none; they read as zeroes. The file grows to the end of
@@ -122,19 +135,32 @@ impl Content {
         keep_size: bool,
         now: Timestamp,
     ) -> Result<()> {
-        if range.end.0 > SIZE_MAX {
-            return Err(Error::Limit("the file would be too large"));
-        }
+        small_enough(&range)?;
         let mut state = self.state.write();
+        self.flush_state(vol, &mut state)?;
+        let holes = self.survey(vol, blocks_around(vol, &range))?.holes;
+        let room = holes.saturating_add(self.nodes(vol, holes)?);
+        self.with_room(vol, &mut state, room, |state| {
+            self.allocate(vol, state, &range, keep_size, now)
+        })
+    }
+
+    /// The same, with room for it.
+    fn allocate(
+        &self,
+        vol: &Volume,
+        state: &mut State,
+        range: &Range<ByteOffset>,
+        keep_size: bool,
+        now: Timestamp,
+    ) -> Result<()> {
         let grows = !keep_size && range.end.0 > state.size;
         if grows {
-            self.seal_end(vol, &mut state, range.end.0)?;
+            self.seal_end(vol, state, range.end.0)?;
+            self.flush_state(vol, state)?;
         }
-        self.flush_state(vol, &mut state)?;
-        let blocklog = vol.geo().blocklog;
-        let blocks = range.start.0 >> blocklog..range.end.0.div_ceil(1 << blocklog);
         let mut fresh = Vec::new();
-        if let Err(error) = self.fill_holes(vol, blocks, &mut fresh) {
+        if let Err(error) = self.fill_holes(vol, blocks_around(vol, range), &mut fresh) {
             for range in fresh {
                 self.unmap(vol, range)?;
             }
@@ -199,9 +225,20 @@ impl Content {
             return Err(Error::Limit("what is cut out must end within the file"));
         }
         self.flush_state(vol, &mut state)?;
-        self.unmap(vol, blocks.clone())?;
-        let len = blocks.end - blocks.start;
-        let mut from = blocks.end;
+        let room = self.nodes_to_move(vol)?;
+        self.with_room(vol, &mut state, room, |state| {
+            self.unmap(vol, blocks.clone())?;
+            self.move_down(vol, blocks.end, blocks.end - blocks.start)?;
+            let size = state.size - (range.end.0 - range.start.0);
+            self.resized(vol, size, now)?;
+            state.size = size;
+            Ok(())
+        })
+    }
+
+    /// Moves all extents from block `from` on to the front by `len` blocks, where there is a hole.
+    fn move_down(&self, vol: &Volume, from: u64, len: u64) -> Result<()> {
+        let mut from = from;
         while let Some(next) = vol.transact(|tx| {
             let inode = tx.iget(self.ino())?;
             let mut from = from;
@@ -216,9 +253,6 @@ impl Content {
         })? {
             from = next;
         }
-        let size = state.size - (range.end.0 - range.start.0);
-        self.resized(vol, size, now)?;
-        state.size = size;
         Ok(())
     }
 
@@ -238,14 +272,25 @@ impl Content {
         }
         self.flush_state(vol, &mut state)?;
         let len = blocks.end - blocks.start;
-        self.split_at(vol, blocks.start, len)?;
+        let room = self.nodes_to_move(vol)?;
+        self.with_room(vol, &mut state, room, |state| {
+            self.split_at(vol, blocks.start, len)?;
+            self.move_up(vol, blocks.start, len)?;
+            self.resized(vol, size, now)?;
+            state.size = size;
+            Ok(())
+        })
+    }
+
+    /// Moves all extents from block `from` on back by `len` blocks, the last one first.
+    fn move_up(&self, vol: &Volume, from: u64, len: u64) -> Result<()> {
         let mut upto = u64::MAX;
         while let Some(next) = vol.transact(|tx| {
             let inode = tx.iget(self.ino())?;
             let mut upto = upto;
             for _ in 0..BUNMAP_MAX {
                 let last = tx.bmap_before(inode, Fork::Data, FileOff(upto))?;
-                let Some(last) = last.filter(|last| last.startoff.0 >= blocks.start) else {
+                let Some(last) = last.filter(|last| last.startoff.0 >= from) else {
                     return Ok(None);
                 };
                 tx.bmap_move(inode, &last, FileOff(last.startoff.0 + len))?;
@@ -256,8 +301,6 @@ impl Content {
         })? {
             upto = next;
         }
-        self.resized(vol, size, now)?;
-        state.size = size;
         Ok(())
     }
 
@@ -305,20 +348,19 @@ impl Content {
         Ok((what == Seek::Hole).then_some(ByteOffset(state.size)))
     }
 
-    /// Zeroes the parts of `range`, in bytes, that are not whole blocks; answers the blocks that are.
-    fn zero_edges(&self, vol: &Volume, state: &mut State, range: Range<u64>) -> Result<Range<u64>> {
-        let blocklog = vol.geo().blocklog;
-        let whole = range.start.div_ceil(1 << blocklog)..range.end >> blocklog;
-        let inside = range.start.min(state.size)..range.end.min(state.size);
-        if whole.start > whole.end {
-            self.zero_part(vol, state, inside)?;
-            return Ok(whole.end..whole.end);
+    /// Blocks that it takes to write both ends of a range that do not fill their blocks.
+    fn edge_cost(&self, vol: &Volume, parts: &Parts) -> Result<u64> {
+        let mut shared = 0;
+        for edge in parts.edges.iter().filter(|edge| !edge.is_empty()) {
+            let block = edge.start >> vol.geo().blocklog;
+            shared += self.shared_blocks(vol, block..block + 1)?;
         }
-        let first = (whole.start << blocklog).min(inside.end);
-        let last = (whole.end << blocklog).max(inside.start);
-        self.zero_part(vol, state, inside.start..first.max(inside.start))?;
-        self.zero_part(vol, state, last.min(inside.end)..inside.end)?;
-        Ok(whole)
+        Ok(shared + self.nodes(vol, 2 * shared)?)
+    }
+
+    /// Brings both ends of a range into memory.
+    fn load_edges_of(&self, vol: &Volume, state: &mut State, parts: &Parts) -> Result<()> {
+        parts.edges.iter().try_for_each(|edge| self.load_part(vol, state, edge))
     }
 
     /// Unmaps and frees `blocks`, whatever is there.
@@ -357,14 +399,6 @@ impl Content {
         })
     }
 
-    fn changed(&self, vol: &Volume, now: Timestamp) -> Result<()> {
-        vol.transact(|tx| {
-            let inode = tx.iget(self.ino())?;
-            tx.touch(inode, Touch::CONTENT, now);
-            Ok(())
-        })
-    }
-
     fn resized(&self, vol: &Volume, size: u64, now: Timestamp) -> Result<()> {
         vol.transact(|tx| {
             let inode = tx.iget(self.ino())?;
@@ -373,6 +407,51 @@ impl Content {
             Ok(())
         })
     }
+}
+
+/// A range of bytes, in blocks.
+struct Parts {
+    /// Those of which all is in the range.
+    whole: Range<u64>,
+    /// The bytes before and behind them, as far as they lie within the file: each in one block.
+    edges: [Range<u64>; 2],
+}
+
+impl Parts {
+    fn of(vol: &Volume, state: &State, range: &Range<ByteOffset>) -> Self {
+        let blocklog = vol.geo().blocklog;
+        let (start, end) = (range.start.0, range.end.0);
+        let inside = start.min(state.size)..end.min(state.size);
+        let whole = start.div_ceil(1 << blocklog)..end >> blocklog;
+        if whole.start > whole.end {
+            return Self { whole: whole.end..whole.end, edges: [inside, 0..0] };
+        }
+        let first = (whole.start << blocklog).clamp(inside.start, inside.end);
+        let last = (whole.end << blocklog).clamp(inside.start, inside.end);
+        Self { whole, edges: [inside.start..first, last..inside.end] }
+    }
+}
+
+impl State {
+    /// Zeroes both ends of a range, where they are in memory.
+    fn blank_edges(&mut self, parts: &Parts) {
+        for edge in parts.edges.clone() {
+            self.blank(edge);
+        }
+    }
+}
+
+/// The blocks that bytes of `range` lie in.
+fn blocks_around(vol: &Volume, range: &Range<ByteOffset>) -> Range<u64> {
+    let blocklog = vol.geo().blocklog;
+    range.start.0 >> blocklog..range.end.0.div_ceil(1 << blocklog)
+}
+
+fn small_enough(range: &Range<ByteOffset>) -> Result<()> {
+    if range.end.0 > SIZE_MAX {
+        return Err(Error::Limit("the file would be too large"));
+    }
+    Ok(())
 }
 
 /// The blocks that `range` consists of.

@@ -16,7 +16,7 @@ use xfskit_format::timestamp::Timestamp;
 use xfskit_units::{ByteLen, ByteOffset, ExtLen, FilBlks, FileOff, Ino};
 
 use super::content::{Content, SIZE_MAX, State, segment_at};
-use crate::bmap::{BUNMAP_MAX, Backing};
+use crate::bmap::Backing;
 use crate::error::{Error, Result};
 use crate::icore::Touch;
 use crate::tx::{Tx, TxInode};
@@ -64,8 +64,8 @@ impl Content {
     /// if this file ends there or before too.
     ///
     /// # Errors
-    /// [`Error::Limit`] for ranges that cannot be shared, [`Error::NoSpace`], [`Error::Device`],
-    /// [`Error::Corrupt`]. The first part may have been shared then.
+    /// [`Error::Limit`] for ranges that cannot be shared, [`Error::NoSpace`]: then nothing has changed.
+    /// [`Error::Device`], [`Error::Corrupt`].
     pub fn share(
         self: &Arc<Self>,
         vol: &Volume,
@@ -123,20 +123,25 @@ impl Content {
         (source, size): (Range<ByteOffset>, u64),
     ) -> Result<()> {
         let job = plan(vol, offset, &source, size, state.size, from == self.ino())?;
-        if offset > state.size {
-            self.seal_end(vol, state, offset)?;
-        }
         self.flush_state(vol, state)?;
-        let mut done = 0;
-        while done < job.blocks {
-            done = vol.transact(|tx| self.share_some(tx, from, &job, done))?;
-        }
-        state.size = job.size;
-        vol.transact(|tx| {
-            let inode = tx.iget(self.ino())?;
-            tx.set_size(inode, ByteLen(job.size));
-            tx.touch(inode, Touch::CONTENT, now);
-            Ok(())
+        let extents = count_extents(vol, from, job.from..job.from + job.blocks)?;
+        let room = self.nodes(vol, extents + 2)?;
+        self.with_room(vol, state, room, |state| {
+            if offset > state.size {
+                self.seal_end(vol, state, offset)?;
+                self.flush_state(vol, state)?;
+            }
+            let mut done = 0;
+            while done < job.blocks {
+                done = vol.transact(|tx| self.share_some(tx, from, &job, done))?;
+            }
+            state.size = job.size;
+            vol.transact(|tx| {
+                let inode = tx.iget(self.ino())?;
+                tx.set_size(inode, ByteLen(job.size));
+                tx.touch(inode, Touch::CONTENT, now);
+                Ok(())
+            })
         })
     }
 
@@ -147,7 +152,7 @@ impl Content {
         tx.set_reflink(source);
         let segment = segment_at(tx, source, job.from + done..job.from + job.blocks)?;
         let startoff = FileOff(job.to + done);
-        let mut len = tx.bmap_extents_end(inode, startoff, segment.blockcount.0, BUNMAP_MAX)?;
+        let mut len = tx.unmap_end(inode, startoff, segment.blockcount.0)?;
         let Backing::Written(startblock) = segment.backing else {
             tx.bunmap(inode, Fork::Data, startoff, len)?;
             return Ok(done + len);
@@ -163,22 +168,26 @@ impl Content {
     /// Gives the bytes of `range` blocks of their own where other files map them too.
     ///
     /// # Errors
-    /// [`Error::NoSpace`], [`Error::Device`], [`Error::Corrupt`]. The first part may be unshared then.
+    /// [`Error::NoSpace`]: then nothing has changed. [`Error::Device`], [`Error::Corrupt`].
     pub fn unshare(&self, vol: &Volume, range: Range<ByteOffset>) -> Result<()> {
         let mut state = self.state.write();
         self.flush_state(vol, &mut state)?;
         let blocklog = vol.geo().blocklog;
         let end = range.end.0.min(state.size).div_ceil(1 << blocklog);
         let mut at = range.start.0 >> blocklog;
-        while let Some(shared) = self.next_shared(vol, at..end)? {
-            at = shared.end.min(shared.start + BATCH);
-            for block in shared.start..at {
-                self.load(vol, &mut state, block)?;
+        let new = self.shared_blocks(vol, at..end)?;
+        let room = new.saturating_add(self.nodes(vol, new)?);
+        self.with_room(vol, &mut state, room, |state| {
+            while let Some(shared) = self.next_shared(vol, at..end)? {
+                at = shared.end.min(shared.start + BATCH);
+                for block in shared.start..at {
+                    self.load(vol, state, block)?;
+                }
+                // Whatever is written gets blocks of its own.
+                self.flush_state(vol, state)?;
             }
-            // Whatever is written gets blocks of its own.
-            self.flush_state(vol, &mut state)?;
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
     /// The first blocks of `range` that other files map too.
@@ -203,6 +212,20 @@ impl Content {
             Ok(None)
         })
     }
+}
+
+/// How many extents of file `ino` lie in `blocks`.
+fn count_extents(vol: &Volume, ino: Ino, blocks: Range<u64>) -> Result<u64> {
+    let (mut count, mut at) = (0, blocks.start);
+    while let Some(next) = vol.transact(|tx| {
+        let inode = tx.iget(ino)?;
+        let next = tx.bmap_next(inode, Fork::Data, FileOff(at))?;
+        Ok(next.filter(|extent| extent.startoff.0 < blocks.end).map(|extent| extent.end().0))
+    })? {
+        count += 1;
+        at = next;
+    }
+    Ok(count)
 }
 
 /// What sharing `source` of a file of `size` bytes into one of `own` bytes comes to.

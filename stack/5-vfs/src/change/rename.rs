@@ -60,25 +60,26 @@ impl Fs {
             let target = End { dir: to_dir, name: to_name };
             let (ino, _) = tx.dir_lookup(from_dir, from_name)?.ok_or(Core::NoEntry)?;
             let there = tx.dir_lookup(to_dir, to_name)?.map(|(ino, _)| ino);
-            if there == Some(ino) {
-                return Ok(None);
+            match (there, mode) {
+                (Some(_), RenameMode::NoReplace) => return Err(Core::Exists),
+                (None, RenameMode::Exchange) => return Err(Core::NoEntry),
+                (Some(same), _) if same == ino => return Ok(None),
+                _ => {}
             }
             not_among(ino, &above_to)?;
             let inode = tx.iget(ino)?;
-            match (there, mode) {
-                (Some(_), RenameMode::NoReplace) => Err(Core::Exists),
-                (None, RenameMode::Exchange) => Err(Core::NoEntry),
-                (Some(other), RenameMode::Exchange) => {
+            match there {
+                Some(other) if mode == RenameMode::Exchange => {
                     not_among(other, &above_from)?;
                     let other = tx.iget(other)?;
                     exchange(tx, source, inode, target, other, now)?;
                     Ok(None)
                 }
-                (Some(other), RenameMode::Replace) => {
+                Some(other) => {
                     let other = tx.iget(other)?;
                     self.replace(tx, source, inode, target, other, now)
                 }
-                (None, _) => {
+                None => {
                     tx.dir_create(to_dir, to_name, ino, type_of(tx, inode))?;
                     moved(tx, source, inode, target, now)?;
                     Ok(None)

@@ -1,5 +1,6 @@
 //! Owners, modes, times, extended attributes.
 
+use xfskit_core::Error;
 use xfskit_core::attr::change::SetMode;
 use xfskit_core::icore::Touch;
 use xfskit_format::attr::Namespace;
@@ -66,13 +67,18 @@ impl Fs {
     ///
     /// # Errors
     /// [`Exists`](xfskit_core::Error::Exists) and [`NoEntry`](xfskit_core::Error::NoEntry) where `mode` asks
-    /// for the other; [`Limit`](xfskit_core::Error::Limit) for a name of more than 255 bytes or a value of
-    /// more than 64 KiB; [`NoSpace`](xfskit_core::Error::NoSpace).
+    /// for the other; [`Limit`](xfskit_core::Error::Limit) for a name of more than 255 bytes, a value of
+    /// more than 64 KiB, and `user.` on what is neither a file nor a directory, which Linux would not show;
+    /// [`NoSpace`](xfskit_core::Error::NoSpace).
     pub fn set_xattr(&self, ino: Ino, name: &[u8], value: &[u8], mode: SetMode) -> Result<()> {
         let (namespace, name, value) = crate::xattr::to_disk(name, value)?;
         let now = self.clock.now();
         Ok(self.volume.transact(|tx| {
             let [inode] = take(tx, [ino])?;
+            let core = tx.core(inode);
+            if namespace == Namespace::User && !core.is_regular() && !core.is_dir() {
+                return Err(Error::Limit("only files and directories have user. attributes"));
+            }
             tx.attr_set(inode, namespace, &name, &value, mode)?;
             tx.touch(inode, Touch::INODE, now);
             Ok(())

@@ -6,7 +6,7 @@ use xfskit_core::Error as Core;
 use xfskit_units::{ByteOffset, index};
 
 use super::handle::{Handle, bytes};
-use crate::Result;
+use crate::{Error, Result};
 
 /// Bytes that are copied at once where nothing can be shared.
 const COPY_BYTES: u64 = 1 << 20;
@@ -19,7 +19,7 @@ impl Handle<'_> {
     ///
     /// # Errors
     /// [`Core::Unsupported`] on a volume without reflink, [`Core::Limit`] for ranges that cannot be shared,
-    /// and where there is no space: a first part may be shared then.
+    /// and where there is no space. Nothing has changed then.
     pub fn share(&self, offset: u64, from: &Handle<'_>, source: Range<u64>) -> Result<()> {
         self.same_volume(from)?;
         if source.is_empty() {
@@ -33,18 +33,18 @@ impl Handle<'_> {
     /// Gives `range` blocks of its own where other files map them too.
     ///
     /// # Errors
-    /// Where there is no space: a first part may be unshared then.
+    /// Where there is no space: then nothing has changed.
     pub fn unshare(&self, range: Range<u64>) -> Result<()> {
         Ok(self.content().unshare(&self.fs.volume, bytes(&range))?)
     }
 
     /// Makes the bytes from `offset` on those of `source` in the file `from` (`copy_file_range`), by sharing blocks where
-    /// that is possible, else by copying. Answers how many bytes there were: fewer than asked for at the end of
-    /// `from`.
+    /// that is possible, else by copying. Answers how many bytes were copied: fewer than asked for at the end
+    /// of `from`, and where the rest finds no space.
     ///
     /// # Errors
-    /// [`Core::Limit`] where `source` and its destination overlap in one file; as [`Handle::write`]: a
-    /// first part may be copied then.
+    /// [`Core::Limit`] where `source` and its destination overlap in one file; as [`Handle::write`] for the
+    /// first bytes: then nothing has changed.
     pub fn copy_range(&self, offset: u64, from: &Handle<'_>, source: Range<u64>) -> Result<u64> {
         self.same_volume(from)?;
         let size = from.size();
@@ -54,10 +54,18 @@ impl Handle<'_> {
             return Err(Core::Limit("a part of a file cannot be copied over itself").into());
         }
         let shared = self.sharable(offset, source.start..end, size);
-        self.copy_bytes(offset, from, source.start..shared.start)?;
-        self.share(offset + (shared.start - source.start), from, shared.clone())?;
-        self.copy_bytes(offset + (shared.end - source.start), from, shared.end..end)?;
-        Ok(len)
+        let mut copied = 0;
+        let answer = self
+            .copy_bytes(offset, from, source.start..shared.start, &mut copied)
+            .and_then(|()| self.share(offset + copied, from, shared.clone()))
+            .and_then(|()| {
+                copied += shared.end - shared.start;
+                self.copy_bytes(offset, from, source.start + copied..end, &mut copied)
+            });
+        match answer {
+            Err(Error::Core(Core::NoSpace(_))) if copied > 0 => Ok(copied),
+            answer => answer.map(|()| copied),
+        }
     }
 
     /// Exchanges the bytes of `range` with those from `offset` on of `other`, at once: whole blocks, or up to where both
@@ -100,8 +108,14 @@ impl Handle<'_> {
         if start < end { start..end } else { nothing }
     }
 
-    /// Reads and writes.
-    fn copy_bytes(&self, offset: u64, from: &Handle<'_>, source: Range<u64>) -> Result<()> {
+    /// Reads and writes; `copied` bytes of what goes to `offset` are there already.
+    fn copy_bytes(
+        &self,
+        offset: u64,
+        from: &Handle<'_>,
+        source: Range<u64>,
+        copied: &mut u64,
+    ) -> Result<()> {
         let mut at = source.start;
         let mut buf = vec![0; index(COPY_BYTES.min(source.end.saturating_sub(at)))];
         while at < source.end {
@@ -111,9 +125,9 @@ impl Handle<'_> {
                 // It was cut meanwhile.
                 return Ok(());
             }
-            let to = offset.saturating_add(at - source.start);
-            self.write(to, &buf[..len])?;
+            self.write(offset.saturating_add(*copied), &buf[..len])?;
             at += len as u64;
+            *copied += len as u64;
         }
         Ok(())
     }

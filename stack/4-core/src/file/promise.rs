@@ -1,0 +1,200 @@
+//! Free blocks that are spoken for before they are allocated.
+//!
+//! What a write leaves in memory gets its blocks later, and what changes a file in several transactions must not
+//! find the volume full halfway. Both ask first, and are refused while nothing has happened. Nothing of it is on
+//! disk.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use xfskit_format::bmbt;
+
+use super::content::{Content, SEGMENTS, State};
+use crate::bmap::Backing;
+use crate::error::{Error, Result};
+use crate::space::reserve::held_back;
+use crate::volume::Volume;
+
+/// Free blocks that are spoken for, and not allocated yet.
+#[derive(Debug, Default)]
+pub(super) struct Promises(AtomicI64);
+
+impl Promises {
+    /// Takes `blocks` more, where so many are free.
+    fn take(&self, vol: &Volume, blocks: u64) -> Result<bool> {
+        let blocks = i64::try_from(blocks).unwrap_or(i64::MAX);
+        let free = vol.engine()?.counters().get().fdblocks - vol.set_aside();
+        let all = self.0.fetch_add(blocks, Ordering::Relaxed).saturating_add(blocks);
+        if all > free && blocks > 0 {
+            self.0.fetch_sub(blocks, Ordering::Relaxed);
+            return Ok(false);
+        }
+        Ok(true)
+    }
+
+    pub(super) fn give_back(&self, blocks: u64) {
+        self.0.fetch_sub(i64::try_from(blocks).unwrap_or(i64::MAX), Ordering::Relaxed);
+    }
+}
+
+impl Volume {
+    /// Free blocks that content can have; what is in memory only has its blocks already.
+    pub fn blocks_available(&self) -> u64 {
+        let known = || i64::try_from(self.superblock().fdblocks.get()).unwrap_or(i64::MAX);
+        let free =
+            self.engine().map_or_else(|_| known(), |engine| engine.counters().get().fdblocks);
+        let promised = self.contents.promises.0.load(Ordering::Relaxed);
+        u64::try_from(free - self.set_aside() - promised).unwrap_or(0)
+    }
+
+    /// Free blocks that content cannot have: what each group's own trees need to go on.
+    fn set_aside(&self) -> i64 {
+        let of_group = |agno| 16 + i64::from(held_back(self.geo(), agno, &[]));
+        *self.contents.set_aside.get_or_init(|| self.geo().ags().map(of_group).sum())
+    }
+
+    /// Blocks that a file's tree of extents may grow by when it gets so many more.
+    pub(super) fn nodes_for(&self, extents: u64) -> u64 {
+        match extents {
+            0 => 0,
+            _ => extents.div_ceil(bmbt::minrecs(self.geo()).max(1) as u64) + 4,
+        }
+    }
+
+    /// Blocks that it takes to write `blocks` blocks, wherever they lie: themselves, and what their map needs.
+    pub(super) fn promise_for(&self, blocks: u64) -> u64 {
+        blocks + self.nodes_for(blocks)
+    }
+}
+
+impl Content {
+    /// Has blocks promised for those of `blocks` that are not in memory yet (invariant 2 of `content.rs`).
+    pub(super) fn promise(
+        &self,
+        vol: &Volume,
+        state: &mut State,
+        blocks: Range<u64>,
+    ) -> Result<()> {
+        let all = state.dirty.blocks() + state.dirty.missing(blocks.clone());
+        let more = vol.promise_for(all).saturating_sub(state.promised);
+        if let Some(room) = &mut state.room {
+            let part = more.min(*room);
+            *room -= part;
+            state.promised += part;
+            return Ok(());
+        }
+        if !vol.contents.promises.take(vol, more)? {
+            // Nearly full: promises are for the worst case, so put them into practice, and count.
+            self.settle(vol, state)?;
+            let more = self.cost(vol, blocks)?;
+            if !vol.contents.promises.take(vol, more)? {
+                return Err(Error::NoSpace("blocks"));
+            }
+            state.promised += more;
+            return Ok(());
+        }
+        state.promised += more;
+        Ok(())
+    }
+
+    /// Does `work`, which takes several transactions, with `blocks` promised to it, so that it does not end halfway for
+    /// want of space. Nothing is in memory that is not flushed.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`] before anything is done, and those of `work`.
+    pub(super) fn with_room<T>(
+        &self,
+        vol: &Volume,
+        state: &mut State,
+        blocks: u64,
+        work: impl FnOnce(&mut State) -> Result<T>,
+    ) -> Result<T> {
+        if !vol.contents.promises.take(vol, blocks)? {
+            self.settle(vol, state)?;
+            if !vol.contents.promises.take(vol, blocks)? {
+                return Err(Error::NoSpace("blocks"));
+            }
+        }
+        state.room = Some(blocks);
+        let answer = work(state);
+        vol.contents.promises.give_back(state.room.take().unwrap_or(0));
+        answer
+    }
+
+    /// Puts promises into practice, and makes what was freed usable.
+    fn settle(&self, vol: &Volume, state: &mut State) -> Result<()> {
+        self.flush_state(vol, state)?;
+        vol.flush_idle_contents()?;
+        Ok(vol.engine()?.checkpoint()?)
+    }
+
+    /// Blocks that it takes to write all of `blocks`, none of which is in memory: holes, blocks that other files map
+    /// too, and what the map needs.
+    pub(super) fn cost(&self, vol: &Volume, blocks: Range<u64>) -> Result<u64> {
+        let found = self.survey(vol, blocks.clone())?;
+        let new = found.holes.saturating_add(self.shared_blocks(vol, blocks)?);
+        // An unwritten extent that is written in its middle becomes three.
+        Ok(new.saturating_add(self.nodes(vol, new.saturating_add(2 * found.unwritten))?))
+    }
+
+    /// What lies behind `blocks`.
+    pub(super) fn survey(&self, vol: &Volume, blocks: Range<u64>) -> Result<Survey> {
+        let mut found = Survey::default();
+        let mut at = blocks.start;
+        while at < blocks.end {
+            for segment in self.look_up(vol, at..blocks.end, SEGMENTS)? {
+                at += segment.blockcount.0;
+                match segment.backing {
+                    Backing::Hole => found.holes += segment.blockcount.0,
+                    Backing::Unwritten(_) => found.unwritten += 1,
+                    Backing::Written(_) => found.written += 1,
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// How many of `blocks` other files map too.
+    pub(super) fn shared_blocks(&self, vol: &Volume, blocks: Range<u64>) -> Result<u64> {
+        let (mut count, mut at) = (0, blocks.start);
+        while let Some(shared) = self.next_shared(vol, at..blocks.end)? {
+            count += shared.end - shared.start;
+            at = shared.end;
+        }
+        Ok(count)
+    }
+
+    /// Blocks that the map may grow by when it gets so many `extents` more: none while it stays in the inode.
+    pub(super) fn nodes(&self, vol: &Volume, extents: u64) -> Result<u64> {
+        let inside = vol.transact(|tx| {
+            let inode = tx.iget(self.ino())?;
+            let core = tx.core(inode);
+            let room = bmbt::inline_records(core.data_fork().len()) as u64;
+            Ok(core.nextents().saturating_add(extents) <= room)
+        })?;
+        Ok(if inside { 0 } else { vol.nodes_for(extents) })
+    }
+
+    /// The same when all of its extents are put to other places in the file, and one is cut in two.
+    pub(super) fn nodes_to_move(&self, vol: &Volume) -> Result<u64> {
+        if self.nodes(vol, 1)? == 0 {
+            return Ok(0);
+        }
+        let extents = vol.transact(|tx| {
+            let inode = tx.iget(self.ino())?;
+            Ok(tx.core(inode).nextents())
+        })?;
+        Ok(vol.nodes_for(extents.saturating_add(1)))
+    }
+}
+
+/// What lies behind a range of a file.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Survey {
+    /// Blocks that are not mapped.
+    pub(super) holes: u64,
+    /// Extents that nothing was written to.
+    pub(super) unwritten: u64,
+    /// Extents that hold content.
+    pub(super) written: u64,
+}
