@@ -1,7 +1,5 @@
 //! What is asked of a device after a crash.
 
-use std::fs::OpenOptions as FileOptions;
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use xfskit_block::{BlockDevice, OverlayDevice};
@@ -9,7 +7,6 @@ use xfskit_check::{Options, check};
 use xfskit_core::{OpenOptions, Volume};
 use xfskit_test_oracle::{Image, Mount, Scratch, Xfsprogs};
 use xfskit_test_recovery::{compare, complaints};
-use xfskit_units::{ByteOffset, index};
 use xfskit_vfs::Fs;
 
 use crate::crash::Crash;
@@ -69,8 +66,7 @@ fn in_memory(dev: Arc<OverlayDevice>) -> Result<u64, String> {
 /// Where the kernel does not recover it, or to another tree.
 pub fn kernels(name: &str, crash: &Crash) -> Result<(), String> {
     let scratch = Scratch::new(name);
-    let image = Image::sparse(&scratch, "crashed.img", crash.dev.size().0);
-    save(&*crash.dev, &image);
+    let image = Image::of_device(&scratch, "crashed.img", &*crash.dev);
     compare(name, &image, &scratch);
     let theirs = image.copy("kernels.img");
     Mount::recover(&theirs, &scratch)?;
@@ -78,18 +74,5 @@ pub fn kernels(name: &str, crash: &Crash) -> Result<(), String> {
     match complaints(&tools, &theirs) {
         said if said.is_empty() => Ok(()),
         said => Err(said),
-    }
-}
-
-/// Writes a device into an image file, holes kept.
-fn save(dev: &dyn BlockDevice, image: &Image<'_>) {
-    let file = FileOptions::new().write(true).open(image.path()).expect("the image");
-    let mut piece = vec![0; 1 << 16];
-    for start in (0..dev.size().0).step_by(piece.len()) {
-        let len = index(dev.size().0 - start).min(piece.len());
-        dev.read_at(ByteOffset(start), &mut piece[..len]).expect("readable");
-        if piece[..len].iter().any(|&byte| byte != 0) {
-            file.write_all_at(&piece[..len], start).expect("written");
-        }
     }
 }

@@ -1,5 +1,31 @@
 //! The shortest sequence that still fails: whole stretches are left out as long as that helps.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::op::Op;
+use crate::ours::Difference;
+
+/// Runs `ops`. Fails where that ends in a difference, with the shortest sequence that does so too if
+/// `XFSKIT_SHRINK` is set.
+///
+/// # Panics
+/// Where there is a difference.
+pub fn agree(seed: u64, ops: &[Op], run: impl Fn(&[Op]) -> Result<(), Difference>) {
+    let differs = |ops: &[Op]| {
+        let answer = catch_unwind(AssertUnwindSafe(|| run(ops)));
+        let panicked = |panic: Box<dyn std::any::Any + Send>| {
+            let text = panic.downcast_ref::<String>().cloned();
+            Err(format!("panic: {}", text.unwrap_or_default()))
+        };
+        answer.unwrap_or_else(panicked).err()
+    };
+    let Some(first) = differs(ops) else { return };
+    let shrinks = std::env::var_os("XFSKIT_SHRINK").is_some();
+    assert!(shrinks, "seed {seed}: {first}; XFSKIT_SHRINK=1 looks for the shortest sequence");
+    let short = shrink(ops, |ops| differs(ops).is_some());
+    panic!("seed {seed}: {first}\nshrunk: {short:#?}\n{:?}", differs(&short));
+}
+
 /// Shrinks `ops`, for which `fails` is true.
 pub fn shrink<T: Clone>(ops: &[T], mut fails: impl FnMut(&[T]) -> bool) -> Vec<T> {
     let mut ops = ops.to_vec();

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use xfskit_block::BlockDevice;
 use xfskit_core::Error as Core;
 use xfskit_test_model::op::{self, Op, Rng, Taste};
 use xfskit_test_model::run::{self, Pair, Shape};
@@ -179,7 +180,7 @@ fn names(fs: &Fs, dir: Ino) -> BTreeSet<Vec<u8>> {
 
 fn together(shape: Shape, seed: u64, count: usize) {
     let dev = run::make(shape);
-    let fs = Arc::new(run::open(&dev));
+    let fs = Arc::new(run::open(Arc::clone(&dev) as Arc<dyn BlockDevice>));
     let root = fs.volume().geo().rootino;
     let make = |name: &str| fs.make(root, name.as_bytes(), &NewNode::directory(0o755)).unwrap();
     let homes: Vec<Ino> = (0..THREADS).map(|n| make(&format!("home{n}"))).collect();
@@ -223,7 +224,7 @@ fn together(shape: Shape, seed: u64, count: usize) {
     drop(workers);
     drop(shared);
     Arc::into_inner(fs).expect("all threads have ended").close().unwrap();
-    run::judge(&dev).unwrap_or_else(|what| panic!("seed {seed}: {what}"));
+    run::judge_all(&dev).unwrap_or_else(|what| panic!("seed {seed}: {what}"));
 }
 
 /// Some seeds, many more in the long run.

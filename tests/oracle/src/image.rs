@@ -2,10 +2,14 @@
 //! panics; the guards drop in the order mount, image, scratch because they borrow in that order.
 
 use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
+
+use xfskit_block::BlockDevice;
+use xfskit_units::{ByteOffset, index};
 
 use crate::tools::run;
 
@@ -83,6 +87,21 @@ impl<'scratch> Image<'scratch> {
         let path = scratch.path().join(name);
         File::create(&path).and_then(|file| file.set_len(bytes)).expect("sparse image");
         Self { path, scratch, log: None }
+    }
+
+    /// A file that holds what a device does, holes kept.
+    pub fn of_device(scratch: &'scratch Scratch, name: &str, device: &dyn BlockDevice) -> Self {
+        let image = Self::sparse(scratch, name, device.size().0);
+        let file = File::options().write(true).open(&image.path).expect("the image");
+        let mut piece = vec![0; 1 << 16];
+        for start in (0..device.size().0).step_by(piece.len()) {
+            let len = index(device.size().0 - start).min(piece.len());
+            device.read_at(ByteOffset(start), &mut piece[..len]).expect("readable");
+            if piece[..len].iter().any(|&byte| byte != 0) {
+                file.write_all_at(&piece[..len], start).expect("written");
+            }
+        }
+        image
     }
 
     /// The same with a second file of `log_bytes` bytes for the log; [`Self::log`] names it.

@@ -11,6 +11,7 @@
 //! | [`tools`] | the xfsprogs of the machine and the newer one beside it |
 //! | [`image`] | scratch directories, sparse images, mounts that end with their guard |
 //! | [`manifest`] | one comparable record per file of a tree, and the difference of two trees |
+//! | [`judge`] | everybody who can judge a volume does |
 //! | [`kernel`] | the manifest of a mounted tree, as the operating system shows it |
 //! | [`matrix`] | one volume per option of mkfs.xfs |
 //! | [`dirty`] | volumes whose log the kernel left dirty |
@@ -28,6 +29,7 @@ pub mod corruption;
 pub mod dirty;
 pub mod fsxattr;
 pub mod image;
+pub mod judge;
 pub mod kernel;
 pub mod manifest;
 pub mod matrix;
