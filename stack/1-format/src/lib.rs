@@ -20,6 +20,7 @@
 //! | [`hash`], [`da`], [`da_edit`] | the name hash and the hash btree that serve directories and attributes |
 //! | [`dir`], [`attr`] | directories and extended attributes in all their forms |
 //! | [`log`] | the journal: records, operations, items |
+//! | [`judge`] | a block judged by its magic, before it is written |
 //!
 //! A verifier checks the CRC first, then magic, identity (uuid, address, owner), then structure,
 //! cheapest and most depended upon first, and answers with the first [`Fault`]. The same verifier
@@ -50,6 +51,7 @@ pub mod hash;
 pub mod image;
 pub mod inobt;
 pub mod inode;
+pub mod judge;
 pub mod layout;
 pub mod log;
 pub mod refcount;

@@ -5,9 +5,11 @@
 //! the oldest batches, sorts what they hold by address, stamps copies with LSN and CRC, and writes them in
 //! large batches: nobody who wants to change a block waits for the device.
 //!
-//! 1. Pinned objects are passed over: their newest change is not durable yet.
-//! 2. Inodes are written with their whole cluster, in one go with their neighbours.
-//! 3. All of this runs under the journal's lock; only the list itself has a lock of its own.
+//! 1. What is written is judged before by the verifiers that judge it when it is read: damage in memory ends
+//!    the volume, and does not reach the device.
+//! 2. Pinned objects are passed over: their newest change is not durable yet.
+//! 3. Inodes are written with their whole cluster, in one go with their neighbours.
+//! 4. All of this runs under the journal's lock; only the list itself has a lock of its own.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -15,8 +17,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use xfskit_block::Error as DeviceError;
-use xfskit_format::inode;
+use xfskit_format::inode::{self, Dinode};
 use xfskit_format::log::Stamp;
+use xfskit_format::{Ctx, Location, judge};
 use xfskit_units::{ByteOffset, Daddr, Ino, Lsn, Sectors, index};
 
 use crate::buf::{BufError, BufMap};
@@ -162,6 +165,8 @@ impl Staging {
             let content = due.object.lock.read();
             let pinned = due.object.pins.load(Ordering::Acquire) > 0;
             if let Some(buf) = content.bytes.as_ref().filter(|_| !pinned && !content.stale) {
+                let at = Location::of("block to be written").daddr(map.first().0, map.sectors());
+                judge::before_write(&buf.bytes, &Ctx::new(engine.geo(), at))?;
                 let stamp =
                     if content.ordered { None } else { Stamp::of(&buf.bytes, engine.geo()) };
                 self.push(map, buf, stamp.map(|stamp| (stamp, due.lsn)));
@@ -192,6 +197,9 @@ impl Staging {
         let Some(buf) = content.bytes.as_mut() else { return Ok(()) };
         let bytes = &mut Arc::make_mut(buf).bytes;
         for inode in inodes {
+            let at = Location::of("inode to be written").ino(inode.ino).daddr(daddr, len);
+            let ctx = Ctx::new(engine.geo(), at).crc_known();
+            Dinode::verify(&inode.bytes, &ctx, inode.ino)?;
             let image = &mut bytes[inode.offset..inode.offset + inode.bytes.len()];
             image.copy_from_slice(&inode.bytes);
             inode::stamp_lsn(image, inode.lsn);

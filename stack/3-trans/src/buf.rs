@@ -32,46 +32,53 @@ const JOIN_GAP: u64 = 16 * 1024;
 /// Longest single read of a read-ahead, in bytes.
 const JOIN_MAX: u64 = 1 << 20;
 
-/// Where a buffer lives: its pieces on the device, in order. Nearly always one.
+/// Where a buffer lives: its pieces on the device, in order. Nearly always one, which takes no memory of its
+/// own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BufMap {
-    pieces: Vec<(Daddr, Sectors)>,
+    first: (Daddr, Sectors),
+    rest: Vec<(Daddr, Sectors)>,
 }
 
 impl BufMap {
     /// A buffer in one piece.
-    pub fn single(daddr: Daddr, len: Sectors) -> Self {
-        Self { pieces: vec![(daddr, len)] }
+    pub const fn single(daddr: Daddr, len: Sectors) -> Self {
+        Self { first: (daddr, len), rest: Vec::new() }
     }
 
     /// A buffer of several pieces; `None` for no pieces or an empty one.
-    pub fn pieces(pieces: Vec<(Daddr, Sectors)>) -> Option<Self> {
+    pub fn pieces(mut pieces: Vec<(Daddr, Sectors)>) -> Option<Self> {
         let whole = !pieces.is_empty() && pieces.iter().all(|(_, len)| len.0 > 0);
-        whole.then_some(Self { pieces })
+        whole.then(|| Self { first: pieces.remove(0), rest: pieces })
     }
 
     /// Address and length of the first piece.
     pub fn first(&self) -> (Daddr, Sectors) {
-        self.pieces[0]
+        self.first
     }
 
     /// Address and length, where it is in one piece.
     pub fn as_single(&self) -> Option<(Daddr, Sectors)> {
-        (self.pieces.len() == 1).then(|| self.pieces[0])
+        self.rest.is_empty().then_some(self.first)
     }
 
     /// All pieces, in order.
     pub fn iter(&self) -> impl Iterator<Item = (Daddr, Sectors)> + '_ {
-        self.pieces.iter().copied()
+        std::iter::once(self.first).chain(self.rest.iter().copied())
+    }
+
+    /// Length of the whole buffer.
+    pub fn sectors(&self) -> Sectors {
+        Sectors(self.iter().map(|(_, len)| len.0).sum())
     }
 
     /// Length of the whole buffer in bytes.
     pub fn byte_len(&self) -> usize {
-        index(self.pieces.iter().map(|(_, len)| len.byte_len().0).sum())
+        index(self.iter().map(|(_, len)| len.byte_len().0).sum())
     }
 
     fn key(&self) -> Key {
-        (self.pieces[0].0, self.byte_len())
+        (self.first.0, self.byte_len())
     }
 }
 
@@ -308,8 +315,7 @@ impl BufCache {
             Ok(()) => return Ok(bytes),
             Err(fault) => fault,
         };
-        let ways =
-            map.pieces.iter().map(|(d, s)| self.dev.alternatives(d.byte_offset(), s.byte_len()));
+        let ways = map.iter().map(|(d, s)| self.dev.alternatives(d.byte_offset(), s.byte_len()));
         for way in 1..ways.min().unwrap_or(1) {
             if self.read_pieces(map, &mut bytes, way).is_ok() && verify(&bytes, ctx).is_ok() {
                 self.counters.healed.fetch_add(1, Ordering::Relaxed);
@@ -323,7 +329,7 @@ impl BufCache {
     fn read_pieces(&self, map: &BufMap, bytes: &mut [u8], way: usize) -> Result<(), BufError> {
         self.counters.bytes_read.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         let mut rest = bytes;
-        for (daddr, len) in &map.pieces {
+        for (daddr, len) in map.iter() {
             let (piece, behind) = rest.split_at_mut(index(len.byte_len().0));
             match way {
                 0 => self.dev.read_at(daddr.byte_offset(), piece)?,

@@ -5,7 +5,8 @@
 //! ```
 //!
 //! 1. A transaction starts only while the list has room; a checkpoint, however full the list gets
-//!    meanwhile, is at most a sixth of the journal.
+//!    meanwhile, is at most a sixth of the journal. A thread of the engine's own ([`Running`](crate::Running)) writes it as soon
+//!    as the list is half full, so that nobody waits.
 //! 2. After a checkpoint at most half of the journal lies between tail and head, apart from what is
 //!    pinned by the next checkpoint; so the next one always finds room.
 //! 3. After the first error inside a committed change nothing is written any more.
@@ -25,6 +26,7 @@ use crate::busy::BusyExtents;
 use crate::checkpoint::Journal;
 use crate::icache::InodeCache;
 use crate::object::Object;
+use crate::running::Bell;
 use crate::trans::{Delta, Trans, TransError};
 
 /// Shards of gate and list: threads take one each, more threads share.
@@ -133,7 +135,10 @@ pub struct Engine {
     /// In small journals: held by the one transaction that runs.
     alone: Option<Mutex<()>>,
     listed_bytes: AtomicUsize,
+    /// At this many bytes nobody adds to the list any more.
     list_limit: usize,
+    /// Wakes the thread that writes checkpoints.
+    bell: Bell,
     /// Number of the checkpoint that commits go into.
     number: AtomicU64,
     data: RwLock<Arc<DataInFlight>>,
@@ -165,6 +170,7 @@ impl Engine {
             shards: (0..SHARDS).map(|_| Shard::default()).collect(),
             alone: (log_bytes < SMALL_LOG).then(|| Mutex::new(())),
             listed_bytes: AtomicUsize::new(0),
+            bell: Bell::default(),
             list_limit: usize::try_from(log_bytes / 8).unwrap_or(CIL_MAX).min(CIL_MAX),
             number: AtomicU64::new(1),
             data: RwLock::default(),
@@ -233,20 +239,45 @@ impl Engine {
         DataTicket(data)
     }
 
-    /// Takes committed objects into the list. The caller holds the gate.
-    pub(crate) fn list(&self, objects: Vec<Arc<Object>>, icreates: Vec<Icreate>, bytes: usize) {
+    /// Takes committed objects into the list, out of the caller's vectors. The caller holds the gate.
+    pub(crate) fn list(
+        &self,
+        objects: &mut Vec<Arc<Object>>,
+        icreates: &mut Vec<Icreate>,
+        bytes: usize,
+    ) {
         let mut list = self.shards[shard_of_thread()].list.lock();
-        list.objects.extend(objects);
-        list.icreates.extend(icreates);
+        list.objects.append(objects);
+        list.icreates.append(icreates);
         list.bytes += bytes;
         // The sum is shared by all threads: add to it seldom.
         if list.bytes >= self.list_limit / (4 * SHARDS) {
-            self.listed_bytes.fetch_add(std::mem::take(&mut list.bytes), Ordering::Relaxed);
+            let more = std::mem::take(&mut list.bytes);
+            let before = self.listed_bytes.fetch_add(more, Ordering::Relaxed);
+            if self.has_thread() && before + more >= self.list_limit / 2 {
+                self.bell.ring();
+            }
         }
     }
 
     pub(crate) fn apply(&self, delta: Delta) {
         self.counters.add(delta);
+    }
+
+    /// True where a thread writes checkpoints beside the transactions.
+    pub(crate) fn has_thread(&self) -> bool {
+        self.alone.is_none()
+    }
+
+    pub(crate) fn bell(&self) -> &Bell {
+        &self.bell
+    }
+
+    /// A checkpoint, where the list is half full.
+    pub(crate) fn checkpoint_if_due(&self) -> Result<(), TransError> {
+        self.checkpoint_if(|engine| {
+            engine.listed_bytes.load(Ordering::Relaxed) >= engine.list_limit / 2
+        })
     }
 
     /// All that is committed becomes durable.

@@ -11,6 +11,7 @@
 //! | [`icache`] | [`InodeCache`]: inodes that change, one by one |
 //! | [`trans`] | [`Trans`]: lock, edit, then commit or undo |
 //! | [`engine`] | [`Engine`]: the gate, the committed-item list, when a checkpoint is due, shutdown |
+//! | [`running`] | [`Running`]: an engine with a thread that writes checkpoints beside the transactions |
 //! | [`checkpoint`] | [`Journal`]: what is listed becomes a checkpoint in the journal |
 //! | `ail` | the active-item list: written back sorted and stamped; the journal's tail |
 //! | [`busy`] | [`BusyExtents`]: freed, and not to be used again yet |
@@ -25,6 +26,7 @@ pub mod engine;
 pub mod icache;
 pub mod lock;
 pub mod object;
+pub mod running;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
@@ -37,4 +39,5 @@ pub use checkpoint::Journal;
 pub use engine::{DataTicket, Engine, ShutDown};
 pub use icache::{InodeCache, InodeHome};
 pub use object::{Buf, Home, Object, Shared};
+pub use running::Running;
 pub use trans::{Busy, Delta, Freed, Handle, Held, Place, Trans, TransError};

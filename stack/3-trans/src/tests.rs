@@ -1,6 +1,7 @@
 //! Transactions on a device in memory: undo, visibility, locks, lists.
 
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use xfskit_block::BlockDevice;
 use xfskit_format::log::item::{Item, split};
@@ -9,7 +10,7 @@ use xfskit_log::Log;
 use xfskit_units::{AgBlock, AgNumber, ByteOffset, Daddr, ExtLen, Sectors};
 
 use crate::testing::{engine, engine_and_log, geo};
-use crate::{BufMap, Engine, Freed, Handle, Place, Trans, TransError};
+use crate::{BufMap, Engine, Freed, Handle, Place, Running, Trans, TransError};
 
 fn map(block: u64) -> BufMap {
     BufMap::single(Daddr(block * 8), Sectors(8))
@@ -211,4 +212,40 @@ fn many_threads_add_up() {
     });
     let count = |block| u32::from_be_bytes(seen(&engine, block).try_into().unwrap());
     assert_eq!((3000..3007).map(count).sum::<u32>(), 4 * 333);
+}
+
+#[test]
+fn damage_in_memory_does_not_reach_the_device() {
+    let engine = engine();
+    let mut tx = engine.begin().unwrap();
+    let a = tx.fresh(&map(3000)).unwrap();
+    // A block of a directory, says its magic; nothing else in it does.
+    tx.image(a).put(0, b"XDD3");
+    tx.commit();
+    engine.checkpoint().unwrap();
+    assert!(matches!(engine.write_back(), Err(TransError::ShutDown(_))));
+    assert!(engine.is_up().is_err());
+    let mut block = [0; 4];
+    engine.device().read_at(ByteOffset(3000 * 4096), &mut block).unwrap();
+    assert_eq!(block, [0; 4]);
+}
+
+#[test]
+fn a_thread_writes_the_checkpoint_when_the_list_is_half_full() {
+    let engine = Running::new(engine());
+    let mut tx = engine.begin().unwrap();
+    tx.freed(Freed { agno: AgNumber(0), agbno: AgBlock(9), len: ExtLen(1) });
+    tx.commit();
+    for block in 1000..2500 {
+        let mut tx = engine.begin().unwrap();
+        let a = tx.fresh(&map(block)).unwrap();
+        tx.image(a).put(0, b"text");
+        tx.commit();
+    }
+    // Nobody asked for a checkpoint, and there was room in the list for more.
+    let end = Instant::now() + Duration::from_secs(60);
+    while engine.busy().any(AgNumber(0)) {
+        assert!(Instant::now() < end, "no checkpoint was written");
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }

@@ -10,6 +10,7 @@
 //! 3. Locks that have an order ([`Place`]) are waited for in that order only; out of order they are
 //!    tried, and [`TransError::Busy`] says which one to wait for, holding nothing, before the next try.
 
+use std::cell::Cell;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -115,35 +116,60 @@ pub struct Freed {
 /// A transaction. Dropped without [`commit`](Trans::commit), it undoes itself.
 pub struct Trans<'e> {
     engine: &'e Engine,
-    /// Held to the end; `None` only in `drop`.
+    /// Held to the end.
     _gate: GateGuard<'e>,
+    work: Work,
+    /// Changes of the superblock's counters, applied at commit.
+    pub delta: Delta,
+}
+
+/// What a transaction gathers. Kept by its thread for the next one, so that the vectors need not grow again.
+#[derive(Default)]
+struct Work {
     joined: Vec<Option<Joined>>,
     undo: Vec<Undo>,
     undo_bytes: Vec<u8>,
-    /// Changes of the superblock's counters, applied at commit.
-    pub delta: Delta,
     freed: Vec<Freed>,
     icreates: Vec<Icreate>,
+    /// What the commit lists.
+    list: Vec<Arc<Object>>,
+}
+
+/// Undo of more bytes than this is not kept for the next transaction.
+const UNDO_KEPT: usize = 1 << 20;
+
+thread_local! {
+    static KEPT: Cell<Option<Work>> = const { Cell::new(None) };
+}
+
+impl Work {
+    fn new() -> Self {
+        KEPT.take().unwrap_or_default()
+    }
+
+    /// Empties it, and leaves it for the thread's next transaction.
+    fn keep(mut self) {
+        self.joined.clear();
+        self.undo.clear();
+        self.undo_bytes.clear();
+        self.freed.clear();
+        self.icreates.clear();
+        self.list.clear();
+        if self.undo_bytes.capacity() <= UNDO_KEPT {
+            KEPT.set(Some(self));
+        }
+    }
 }
 
 impl std::fmt::Debug for Trans<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Trans").field("joined", &self.joined.len()).finish_non_exhaustive()
+        f.debug_struct("Trans").field("joined", &self.work.joined.len()).finish_non_exhaustive()
     }
 }
 
 impl<'e> Trans<'e> {
     pub(crate) fn new(engine: &'e Engine, gate: GateGuard<'e>) -> Self {
-        Self {
-            engine,
-            _gate: gate,
-            joined: Vec::with_capacity(16),
-            undo: Vec::new(),
-            undo_bytes: Vec::new(),
-            delta: Delta::default(),
-            freed: Vec::new(),
-            icreates: Vec::new(),
-        }
+        Self { engine, _gate: gate, work: Work::new(), delta: Delta::default() }
     }
 
     /// The engine.
@@ -254,7 +280,7 @@ impl<'e> Trans<'e> {
 
     /// Logs that a chunk of inodes was made.
     pub fn icreate(&mut self, item: Icreate) {
-        self.icreates.push(item);
+        self.work.icreates.push(item);
     }
 
     /// Inode `ino`, its ILOCK taken; read with `load` where it is not in memory. `newborn` inodes are
@@ -318,15 +344,19 @@ impl<'e> Trans<'e> {
     /// Takes an object's lock: waits for it where the order allows, else tries.
     fn join(&mut self, object: Arc<Object>, place: Option<Place>) -> Result<Handle, TransError> {
         let in_order = place.is_none_or(|place| {
-            self.joined.iter().flatten().all(|held| held.place.is_none_or(|other| other < place))
+            self.work
+                .joined
+                .iter()
+                .flatten()
+                .all(|held| held.place.is_none_or(|other| other < place))
         });
         let guard = match object.lock.try_write_arc() {
             Some(guard) => guard,
             None if in_order => object.lock.write_arc(),
             None => return Err(TransError::Busy(Busy(object))),
         };
-        let handle = Handle(u32::try_from(self.joined.len()).unwrap_or(u32::MAX));
-        self.joined.push(Some(Joined {
+        let handle = Handle(u32::try_from(self.work.joined.len()).unwrap_or(u32::MAX));
+        self.work.joined.push(Some(Joined {
             object,
             guard,
             place,
@@ -353,16 +383,16 @@ impl<'e> Trans<'e> {
         let is_it = |held: &Option<Joined>| {
             held.as_ref().is_some_and(|held| Arc::ptr_eq(&held.object, object))
         };
-        let at = self.joined.iter().position(is_it)?;
+        let at = self.work.joined.iter().position(is_it)?;
         u32::try_from(at).ok().map(Handle)
     }
 
     fn held(&self, handle: Handle) -> &Joined {
-        self.joined[handle.0 as usize].as_ref().expect("a handle of an object that is held")
+        self.work.joined[handle.0 as usize].as_ref().expect("a handle of an object that is held")
     }
 
     fn held_mut(&mut self, handle: Handle) -> &mut Joined {
-        self.joined[handle.0 as usize].as_mut().expect("a handle of an object that is held")
+        self.work.joined[handle.0 as usize].as_mut().expect("a handle of an object that is held")
     }
 
     /// The object behind a handle.
@@ -391,12 +421,13 @@ impl<'e> Trans<'e> {
     /// # Panics
     /// Where `range` lies outside of the object.
     pub fn edit(&mut self, handle: Handle, range: Range<usize>) -> &mut [u8] {
-        let held =
-            self.joined[handle.0 as usize].as_mut().expect("a handle of an object that is held");
+        let held = self.work.joined[handle.0 as usize]
+            .as_mut()
+            .expect("a handle of an object that is held");
         let buf = held.guard.bytes.as_mut().expect("a joined object has been read");
         if held.before.is_none() {
-            self.undo.push(Undo { handle, start: range.start, len: range.len() });
-            self.undo_bytes.extend_from_slice(&buf.bytes[range.clone()]);
+            self.work.undo.push(Undo { handle, start: range.start, len: range.len() });
+            self.work.undo_bytes.extend_from_slice(&buf.bytes[range.clone()]);
         }
         if !held.ordered {
             held.dirty.mark(&range);
@@ -412,7 +443,7 @@ impl<'e> Trans<'e> {
 
     /// Lets go of an object that this transaction has not changed; changed ones stay held.
     pub fn release(&mut self, handle: Handle) {
-        let slot = &mut self.joined[handle.0 as usize];
+        let slot = &mut self.work.joined[handle.0 as usize];
         let changed = |held: &Joined| !held.dirty.is_empty() || held.before.is_some() || held.stale;
         if slot.as_ref().is_some_and(|held| !changed(held)) {
             *slot = None;
@@ -441,17 +472,18 @@ impl<'e> Trans<'e> {
 
     /// Blocks that this transaction gave back: not to be used again before its checkpoint is durable.
     pub fn freed(&mut self, extent: Freed) {
-        self.freed.push(extent);
+        self.work.freed.push(extent);
     }
 
     /// What this transaction gave back so far.
     pub fn freed_so_far(&self) -> &[Freed] {
-        &self.freed
+        &self.work.freed
     }
 
     /// Bytes that this transaction adds to the journal, roughly: when to stop and go on in another.
     pub fn dirty_bytes(&self) -> usize {
-        self.joined
+        self.work
+            .joined
             .iter()
             .flatten()
             .map(|held| match held.object.home() {
@@ -472,8 +504,8 @@ impl<'e> Trans<'e> {
     pub fn commit(mut self) {
         let seq = self.engine.checkpoint_number();
         let mut added = 0;
-        let mut list = Vec::new();
-        for mut held in self.joined.drain(..).flatten() {
+        let Work { joined, list, .. } = &mut self.work;
+        for mut held in joined.drain(..).flatten() {
             let touched = !held.dirty.is_empty() || held.stale || held.unlinked || held.ordered;
             if !touched {
                 continue;
@@ -494,11 +526,10 @@ impl<'e> Trans<'e> {
             }
             held.object.listed_in.store(seq, Ordering::Release);
         }
-        self.engine.list(list, std::mem::take(&mut self.icreates), added);
+        self.engine.list(&mut self.work.list, &mut self.work.icreates, added);
         self.engine.apply(self.delta);
-        self.engine.busy().add(&self.freed, seq);
-        self.undo.clear();
-        self.undo_bytes.clear();
+        self.engine.busy().add(&self.work.freed, seq);
+        self.work.undo.clear();
     }
 }
 
@@ -506,21 +537,22 @@ impl Drop for Trans<'_> {
     /// Undoes what was not committed, the newest change first: blocks taken over as fresh get back what
     /// stood there, then every edit before that is taken back.
     fn drop(&mut self) {
-        for held in self.joined.iter_mut().flatten() {
+        for held in self.work.joined.iter_mut().flatten() {
             if let Some(Before(before)) = held.before.take() {
                 held.guard.verified = held.guard.verified && before.is_some();
                 held.guard.bytes = before;
             }
         }
-        while let Some(Undo { handle, start, len }) = self.undo.pop() {
-            let from = self.undo_bytes.len() - len;
-            let held = self.joined.get_mut(handle.0 as usize).and_then(Option::as_mut);
+        while let Some(Undo { handle, start, len }) = self.work.undo.pop() {
+            let from = self.work.undo_bytes.len() - len;
+            let held = self.work.joined.get_mut(handle.0 as usize).and_then(Option::as_mut);
             if let Some(buf) = held.and_then(|held| held.guard.bytes.as_mut()) {
-                let saved = &self.undo_bytes[from..];
+                let saved = &self.work.undo_bytes[from..];
                 Arc::make_mut(buf).bytes[start..start + len].copy_from_slice(saved);
             }
-            self.undo_bytes.truncate(from);
+            self.work.undo_bytes.truncate(from);
         }
+        std::mem::take(&mut self.work).keep();
     }
 }
 

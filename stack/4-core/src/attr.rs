@@ -21,6 +21,7 @@ use xfskit_format::inode::{Dinode, Format};
 use xfskit_format::{Ctx, Fork, hash, inode};
 use xfskit_units::{DaBlock, FileOff, Geometry, Ino};
 
+use crate::bmap::{ExtentList, Mapping};
 use crate::da::DaFork;
 use crate::error::Result;
 use crate::inode::Inode;
@@ -68,9 +69,9 @@ type EachPlace<'e> = dyn FnMut(Result<(Namespace, &[u8], Place<'_>)>) -> Control
 
 /// The attributes of one inode.
 #[derive(Debug)]
-pub struct Attrs<'a> {
+pub struct Attrs<'a, M = ExtentList> {
     core: Dinode<'a>,
-    da: DaFork<'a>,
+    da: DaFork<'a, M>,
 }
 
 impl Volume {
@@ -113,7 +114,8 @@ impl Volume {
         namespace: Namespace,
         name: &[u8],
     ) -> Result<Option<Vec<u8>>> {
-        self.open_attrs(inode)?.get(namespace, name)
+        let da = DaFork::on_demand(self, inode, Fork::Attr)?;
+        Attrs { core: inode.core(), da }.get(namespace, name)
     }
 
     /// All attributes of `inode` with their values. What cannot be read is told to `each` in its
@@ -194,7 +196,8 @@ pub fn stored_name(name: &[u8]) -> Option<(Namespace, &[u8])> {
     })
 }
 
-impl<'a> Attrs<'a> {
+#[expect(private_bounds, reason = "how blocks are found is this crate's business")]
+impl<'a, M: Mapping> Attrs<'a, M> {
     fn geo(&self) -> &'a Geometry {
         self.da.geo()
     }

@@ -17,7 +17,7 @@ use xfskit_format::{Ctx, Expected, Fork, Layout, Location, Value, Verdict, attr,
 use xfskit_trans::Buf;
 use xfskit_units::{DaBlock, Daddr, FileOff, Geometry, Ino, Sectors};
 
-use crate::bmap::ExtentList;
+use crate::bmap::{ExtentList, Mapping, OnDemand};
 use crate::error::Result;
 use crate::inode::Inode;
 use crate::volume::Volume;
@@ -27,11 +27,11 @@ const READ_AHEAD: usize = 64;
 
 /// A fork with a hash btree, and where its blocks lie.
 #[derive(Debug)]
-pub(crate) struct DaFork<'a> {
+pub(crate) struct DaFork<'a, M = ExtentList> {
     pub(crate) vol: &'a Volume,
     pub(crate) ino: Ino,
     pub(crate) fork: Fork,
-    pub(crate) extents: ExtentList,
+    pub(crate) extents: M,
 }
 
 /// A block of the tree: where it is in the fork, and its verified bytes.
@@ -61,7 +61,16 @@ impl<'a> DaFork<'a> {
         ctx.at_most("da.blocks", vol.geo().dblocks.0, extents.blocks())?;
         Ok(Self { vol, ino, fork, extents })
     }
+}
 
+impl<'a> DaFork<'a, OnDemand<'a>> {
+    /// The fork of `inode`, for a look-up or two: its map is read where it is needed.
+    pub(crate) fn on_demand(vol: &'a Volume, inode: &'a Inode, fork: Fork) -> Result<Self> {
+        Ok(Self { vol, ino: inode.ino(), fork, extents: OnDemand::open(vol, inode, fork)? })
+    }
+}
+
+impl<'a, M: Mapping> DaFork<'a, M> {
     pub(crate) fn geo(&self) -> &'a Geometry {
         self.vol.geo()
     }
@@ -87,7 +96,7 @@ impl<'a> DaFork<'a> {
         verify: &dyn Fn(&[u8], &Ctx<'_>) -> Verdict,
     ) -> Result<Arc<Buf>> {
         let at = self.at(what, fileoff);
-        let Some(map) = self.extents.map_blocks(self.geo(), fileoff, self.unit()) else {
+        let Some(map) = self.extents.buf_map(self.geo(), fileoff, self.unit())? else {
             let want = Expected::Described("a mapped block".into());
             return Err(self.vol.ctx(at).fault("da.map", want, Value::Missing).into());
         };
@@ -99,7 +108,7 @@ impl<'a> DaFork<'a> {
     /// Announces blocks of the fork that will be read soon.
     pub(crate) fn read_ahead(&self, blocks: impl Iterator<Item = FileOff>) {
         let single =
-            |fileoff| self.extents.map_blocks(self.geo(), fileoff, self.unit())?.as_single();
+            |at| self.extents.buf_map(self.geo(), at, self.unit()).ok().flatten()?.as_single();
         let ranges: Vec<(Daddr, Sectors)> = blocks.filter_map(single).collect();
         if ranges.len() > 1 {
             self.vol.cache().read_ahead(&ranges);
@@ -153,7 +162,7 @@ impl<'a> DaFork<'a> {
 
     /// Most blocks that a walk may visit.
     pub(crate) fn budget(&self) -> u64 {
-        self.extents.blocks()
+        self.extents.most_blocks()
     }
 
     /// Every leaf in hash order. What cannot be read is told in its place, and the walk goes on

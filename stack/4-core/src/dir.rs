@@ -1,8 +1,7 @@
 //! Directories: listing them, and finding a name.
 //!
 //! A [`Dir`] is an open directory. It remembers where its blocks lie, so that many look-ups cost
-//! one reading of the extent map; [`Volume::lookup`] and [`Volume::readdir`] open one for a single
-//! use.
+//! one reading of the extent map. [`Volume::lookup`] reads of the map what leads to one name.
 //!
 //! *Listing goes on where it can.* A block that cannot be read, or fails its checks, is told to the
 //! caller as an `Err` between the entries. If the block still says that it is this directory's, the
@@ -15,6 +14,7 @@
 
 pub(crate) mod fork;
 mod leaves;
+mod lookup;
 #[cfg(test)]
 mod memory;
 pub(crate) mod names;
@@ -29,11 +29,10 @@ mod tx;
 use std::ops::ControlFlow;
 
 use xfskit_format::dir::data::{Data, Form, salvage};
-use xfskit_format::dir::leaf::{Leaf, LeafEntry};
 use xfskit_format::dir::sf::Sf;
 use xfskit_format::dir::{self, DataPtr, Entry};
-use xfskit_format::inode::{Dinode, FileType, Format};
-use xfskit_format::{Ctx, Fork, Layout, bytes, hash, inode};
+use xfskit_format::inode::{Dinode, FileType};
+use xfskit_format::{Ctx, Fork, Layout, bytes};
 use xfskit_units::{FileOff, Geometry, Ino};
 
 use crate::bmap::ExtentList;
@@ -41,6 +40,7 @@ use crate::da::DaFork;
 use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::volume::Volume;
+use lookup::Lookup;
 
 /// Data blocks announced to the device at once.
 const READ_AHEAD: usize = 64;
@@ -100,7 +100,12 @@ impl Volume {
     /// # Errors
     /// [`Error::NotDirectory`], [`Error::Device`], [`Error::Corrupt`].
     pub fn lookup(&self, inode: &Inode, name: &[u8]) -> Result<Option<(Ino, Option<FileType>)>> {
-        self.open_dir(inode)?.lookup(name)
+        let core = inode.core();
+        if !core.is_dir() {
+            return Err(Error::NotDirectory(inode.ino()));
+        }
+        let da = DaFork::on_demand(self, inode, Fork::Data)?;
+        Lookup { core: &core, da: &da }.lookup(name)
     }
 }
 
@@ -119,23 +124,22 @@ impl<'a> Dir<'a> {
         &self.da.extents
     }
 
-    /// The short form, judged, and a context for complaints about it; `None` in other forms.
-    fn short_form(&self) -> Option<(&'a [u8], Ctx<'a>)> {
-        if self.core.fork_format(Fork::Data) != Some(Format::Local) {
-            return None;
-        }
-        let fork = self.core.fork(Fork::Data).unwrap_or(&[]);
-        let size = usize::try_from(self.core.size().0).unwrap_or(usize::MAX);
-        let at = inode::location(self.geo(), self.ino()).fork(Fork::Data);
-        Some((fork.get(..size).unwrap_or(fork), self.da.vol.ctx(at)))
+    fn names(&self) -> Lookup<'_, 'a, ExtentList> {
+        Lookup { core: &self.core, da: &self.da }
     }
 
-    // ---- listing -----------------------------------------------------------------------------
+    /// What `name` is; `None` where the directory has no such name.
+    ///
+    /// # Errors
+    /// [`Error::Device`], [`Error::Corrupt`].
+    pub fn lookup(&self, name: &[u8]) -> Result<Option<(Ino, Option<FileType>)>> {
+        self.names().lookup(name)
+    }
 
     /// Lists the directory from `cookie` on (0: from the start), "." and ".." included, until
     /// `each` breaks. Damage is told to `each` as well, in its place, and the listing goes on.
     pub fn read(&self, cookie: u64, each: &mut EachEntry<'_>) {
-        let _stopped = match self.short_form() {
+        let _stopped = match self.names().short_form() {
             Some((fork, ctx)) => self.read_short(fork, &ctx, cookie, each),
             None => self.read_blocks(cookie, each),
         };
@@ -272,80 +276,5 @@ impl<'a> Dir<'a> {
     fn is_ours(&self, block: &[u8]) -> bool {
         let owner_ok = !self.geo().v5() || bytes::be64(block, 40) == Some(self.ino().0);
         owner_ok && Form::of(block, self.geo()).is_some()
-    }
-
-    // ---- look-up -----------------------------------------------------------------------------
-
-    /// What `name` is; `None` where the directory has no such name.
-    ///
-    /// # Errors
-    /// [`Error::Device`], [`Error::Corrupt`].
-    pub fn lookup(&self, name: &[u8]) -> Result<Option<(Ino, Option<FileType>)>> {
-        if name == b"." {
-            return Ok(Some((self.ino(), Some(FileType::Directory))));
-        }
-        match self.short_form() {
-            Some((fork, ctx)) => {
-                let sf = Sf::verify(fork, &ctx)?;
-                if name == b".." {
-                    return Ok(Some((sf.parent, Some(FileType::Directory))));
-                }
-                let found = sf.entries().find(|e| hash::same_name(self.geo(), e.name, name));
-                Ok(found.map(|e| (e.inumber, file_type(e.filetype))))
-            }
-            None => self.lookup_hashed(name),
-        }
-    }
-
-    fn lookup_hashed(&self, name: &[u8]) -> Result<Option<(Ino, Option<FileType>)>> {
-        let hash = hash::dir_hash(self.geo(), name);
-        let leafblk = FileOff(self.geo().dir_leafblk().0.into());
-        if self.da.extents.lookup(leafblk).is_none() {
-            return self.lookup_in_block(name, hash);
-        }
-        let mut next = self.da.leaf_for(hash)?;
-        let mut budget = self.da.budget();
-        while let Some(block) = next.take() {
-            let Some(leaf) = Leaf::parse(&block.buf, self.geo()) else { break };
-            for &entry in leaf.run(hash) {
-                if let Some(found) = self.entry_matches(entry, name)? {
-                    return Ok(Some(found));
-                }
-            }
-            // Equal hashes may go on in the next leaf.
-            budget = budget.saturating_sub(1);
-            if leaf.last_hash() == Some(hash) && budget > 0 {
-                next = self.da.next_leaf(leaf.info.forw.get())?;
-            }
-        }
-        Ok(None)
-    }
-
-    fn lookup_in_block(&self, name: &[u8], hash: u32) -> Result<Option<(Ino, Option<FileType>)>> {
-        let verify =
-            |bytes: &[u8], ctx: &Ctx<'_>| Data::verify(bytes, ctx, Some(Form::Block)).map(drop);
-        let buf = self.da.read("directory block", FileOff(0), &verify)?;
-        let Some(data) = Data::parse(&buf, self.geo()) else { return Ok(None) };
-        let live = dir::leaf::run(data.bleaf, hash).iter().filter_map(LeafEntry::dataptr);
-        let mut entries = live.filter_map(|ptr| data.entry_at(ptr.offset(self.geo())));
-        let found = entries.find(|e| hash::same_name(self.geo(), e.name, name));
-        Ok(found.map(|e| (e.inumber, file_type(e.filetype))))
-    }
-
-    /// The entry that a hash entry points at, if it is called `name`.
-    fn entry_matches(
-        &self,
-        entry: LeafEntry,
-        name: &[u8],
-    ) -> Result<Option<(Ino, Option<FileType>)>> {
-        let Some(ptr) = entry.dataptr() else { return Ok(None) };
-        let fileoff = ptr.fileoff(self.geo());
-        let verify =
-            |bytes: &[u8], ctx: &Ctx<'_>| Data::verify(bytes, ctx, Some(Form::Data)).map(drop);
-        let buf = self.da.read("directory block", fileoff, &verify)?;
-        let data = Data::parse(&buf, self.geo());
-        let found = data.and_then(|data| data.entry_at(ptr.offset(self.geo())));
-        let found = found.filter(|e| hash::same_name(self.geo(), e.name, name));
-        Ok(found.map(|e| (e.inumber, file_type(e.filetype))))
     }
 }

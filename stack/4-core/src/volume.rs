@@ -7,7 +7,7 @@ use xfskit_format::agf::Agf;
 use xfskit_format::agi::Agi;
 use xfskit_format::sb::{self, SbError, Superblock};
 use xfskit_format::{Corruption, Ctx, Expected, Location, Verdict, agf, agi};
-use xfskit_trans::{Buf, BufCache, BufMap, Engine};
+use xfskit_trans::{Buf, BufCache, BufMap, Running};
 use xfskit_units::{AgNumber, ByteLen, ByteOffset, Geometry, Lsn};
 
 use crate::dir::room::Rooms;
@@ -44,7 +44,7 @@ pub struct Volume {
     sb: Superblock,
     cache: Arc<BufCache>,
     /// What makes it writable.
-    pub(crate) engine: Option<Box<Engine>>,
+    pub(crate) engine: Option<Running>,
     /// Where free space is, roughly; of a volume that is open for writing.
     pub(crate) space: Hints,
     /// Where the next directory goes.
@@ -115,7 +115,7 @@ impl Volume {
             geo,
             sb,
             cache,
-            engine: Some(Box::new(engine)),
+            engine: Some(Running::new(engine)),
             space,
             rotor: Rotor::default(),
             contents: Contents::default(),

@@ -6,12 +6,13 @@ use xfskit_format::Fork;
 use xfskit_format::bmbt::Extent;
 use xfskit_format::inode::Format;
 use xfskit_trans::BufMap;
-use xfskit_units::{ExtLen, FilBlks, FileOff, FsBlock, Sectors};
+use xfskit_units::{ExtLen, FilBlks, FileOff, FsBlock};
 
 use super::blocks;
 use super::cursor::Cursor;
 use super::map;
 use super::node::{ForkOf, count_blocks};
+use crate::bmap::mapping::buf_map;
 use crate::bmap::{BUNMAP_MAX, ExtentList};
 use crate::error::Result;
 use crate::space::RECORDS_MAX;
@@ -98,17 +99,7 @@ impl Tx<'_> {
         blocks: u32,
     ) -> Result<Option<BufMap>> {
         let geo = self.volume().geo();
-        let end = start.saturating_add(blocks.into());
-        let (mut at, mut pieces) = (start, Vec::with_capacity(1));
-        while at < end {
-            let found = self.bmap_lookup(inode, fork, at)?.filter(|extent| !extent.unwritten);
-            let Some(extent) = found else { return Ok(None) };
-            let part = extent.clip(at, end);
-            let Some(daddr) = geo.fsb_to_daddr(part.startblock) else { return Ok(None) };
-            pieces.push((daddr, Sectors(geo.block_sectors().0 * part.blockcount.0)));
-            at = part.end();
-        }
-        Ok(BufMap::pieces(pieces))
+        buf_map(geo, start, blocks, |at| self.bmap_lookup(inode, fork, at))
     }
 
     /// All extents of a fork. For forks that are short by nature: everything else has look-ups.

@@ -11,6 +11,7 @@ mod change;
 mod cursor;
 mod forkoff;
 mod map;
+mod mapping;
 mod node;
 #[cfg(test)]
 mod tests;
@@ -24,6 +25,8 @@ use xfskit_units::{Daddr, FilBlks, FileOff, FsBlock, Geometry, Ino, Sectors};
 use crate::error::Result;
 use crate::inode::Inode;
 use crate::volume::Volume;
+
+pub(crate) use mapping::{Mapping, OnDemand};
 
 /// Blocks of a level announced to the device at once.
 const READ_AHEAD: usize = 64;

@@ -1,0 +1,161 @@
+//! Where the blocks of a fork lie: from its whole map, or one by one from its tree.
+//!
+//! Who reads all of a fork wants the [`ExtentList`]. Who wants one name of a directory of a million wants
+//! the few blocks that lead to it ([`OnDemand`]): the tree's height for each, whatever the fork's size.
+
+use xfskit_format::bmbt::edit::Node;
+use xfskit_format::bmbt::{self, BmbtBlock, BmdrRoot, Extent, ExtentRules};
+use xfskit_format::inode::{Dinode, Format};
+use xfskit_format::{Ctx, Fork, Location, inode};
+use xfskit_trans::BufMap;
+use xfskit_units::{FileOff, FsBlock, Geometry, Ino, Sectors};
+
+use super::{Child, ExtentList};
+use crate::error::Result;
+use crate::inode::Inode;
+use crate::volume::Volume;
+
+/// Tells where the blocks of a fork lie.
+pub(crate) trait Mapping {
+    /// The extent that covers `fileoff`.
+    fn extent_at(&self, fileoff: FileOff) -> Result<Option<Extent>>;
+
+    /// True where the fork maps nothing.
+    fn is_empty(&self) -> bool;
+
+    /// At least as many blocks as are mapped, and no more than the volume has: what bounds a walk.
+    fn most_blocks(&self) -> u64;
+
+    /// The device ranges that hold `blocks` blocks from `start` on; `None` where there is a hole.
+    fn buf_map(&self, geo: &Geometry, start: FileOff, blocks: u32) -> Result<Option<BufMap>> {
+        buf_map(geo, start, blocks, |at| self.extent_at(at))
+    }
+}
+
+/// The device ranges of `blocks` blocks from `start` on, where `extent_at` says what covers a block.
+pub(super) fn buf_map(
+    geo: &Geometry,
+    start: FileOff,
+    blocks: u32,
+    extent_at: impl Fn(FileOff) -> Result<Option<Extent>>,
+) -> Result<Option<BufMap>> {
+    let end = start.saturating_add(blocks.into());
+    let (mut at, mut pieces) = (start, Vec::new());
+    while at < end {
+        let found = extent_at(at)?.filter(|extent| !extent.unwritten);
+        let part = found.map(|extent| extent.clip(at, end));
+        let place = part.and_then(|part| Some((part, geo.fsb_to_daddr(part.startblock)?)));
+        let Some((part, daddr)) = place else { return Ok(None) };
+        let len = Sectors(geo.block_sectors().0 * part.blockcount.0);
+        if at == start && part.end() == end {
+            return Ok(Some(BufMap::single(daddr, len)));
+        }
+        pieces.push((daddr, len));
+        at = part.end();
+    }
+    Ok(BufMap::pieces(pieces))
+}
+
+impl Mapping for ExtentList {
+    fn extent_at(&self, fileoff: FileOff) -> Result<Option<Extent>> {
+        Ok(self.lookup(fileoff).copied())
+    }
+
+    fn is_empty(&self) -> bool {
+        self.is_empty()
+    }
+
+    fn most_blocks(&self) -> u64 {
+        self.blocks()
+    }
+}
+
+/// A fork whose map is read where it is needed.
+#[derive(Debug)]
+pub(crate) enum OnDemand<'a> {
+    /// It has no tree: all of it is in the inode.
+    Few(ExtentList),
+    /// Its extents lie in a tree.
+    Tree(Tree<'a>),
+}
+
+/// The tree of a fork.
+#[derive(Debug)]
+pub(crate) struct Tree<'a> {
+    volume: &'a Volume,
+    core: Dinode<'a>,
+    ino: Ino,
+    fork: Fork,
+}
+
+impl<'a> OnDemand<'a> {
+    pub(crate) fn open(volume: &'a Volume, inode: &'a Inode, fork: Fork) -> Result<Self> {
+        let (core, ino) = (inode.core(), inode.ino());
+        if core.fork_format(fork) == Some(Format::Btree) {
+            return Ok(Self::Tree(Tree { volume, core, ino, fork }));
+        }
+        Ok(Self::Few(volume.extents(inode, fork)?))
+    }
+}
+
+impl Mapping for OnDemand<'_> {
+    fn extent_at(&self, fileoff: FileOff) -> Result<Option<Extent>> {
+        match self {
+            Self::Few(list) => list.extent_at(fileoff),
+            Self::Tree(tree) => tree.extent_at(fileoff),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        match self {
+            Self::Few(list) => list.is_empty(),
+            Self::Tree(_) => false,
+        }
+    }
+
+    fn most_blocks(&self) -> u64 {
+        match self {
+            Self::Few(list) => list.most_blocks(),
+            Self::Tree(tree) => tree.core.nblocks().0.min(tree.volume.geo().dblocks.0),
+        }
+    }
+}
+
+impl Tree<'_> {
+    /// Goes down to the leaf that may cover `fileoff`, each level one below the last.
+    fn extent_at(&self, fileoff: FileOff) -> Result<Option<Extent>> {
+        let (geo, at) = (self.volume.geo(), inode::location(self.volume.geo(), self.ino));
+        let ctx = self.volume.ctx(at.fork(self.fork));
+        let root = BmdrRoot::verify(self.core.fork(self.fork).unwrap_or(&[]), &ctx, self.fork)?;
+        let upto = root.keys.partition_point(|key| key.get() <= fileoff.0);
+        let mut child = Child::list(root.keys, root.ptrs).take(upto).last();
+        for level in (0..root.level).rev() {
+            let Some(Child { key, block }) = child else { return Ok(None) };
+            let at = self.location(geo, block, key);
+            let buf = self.volume.read_buf(at, &|bytes, ctx| self.verify(bytes, ctx))?;
+            let node = Node::of_block(&buf, geo);
+            let ctx = self.volume.ctx(at);
+            ctx.eq("bmbt.level", level, node.level)?;
+            if let Some(first) = node.key(&buf, 0) {
+                ctx.eq("bmbt.keys", key, first)?;
+            }
+            let slot = node.upto(&buf, fileoff).checked_sub(1);
+            let Some(slot) = slot.and_then(|index| node.slot(&buf, index)) else { return Ok(None) };
+            if level == 0 {
+                let extent = slot.extent();
+                extent.verify(&ctx, ExtentRules::of(&self.core, self.fork))?;
+                return Ok(Some(extent).filter(|extent| fileoff < extent.end()));
+            }
+            child = Some(Child { key: FileOff(slot.0), block: slot.child() });
+        }
+        Ok(None)
+    }
+
+    fn location(&self, geo: &Geometry, block: FsBlock, key: FileOff) -> Location {
+        bmbt::location(geo, block).ino(self.ino).fork(self.fork).fileoff(key)
+    }
+
+    fn verify(&self, bytes: &[u8], ctx: &Ctx<'_>) -> xfskit_format::Verdict {
+        BmbtBlock::verify(bytes, ctx, self.fork).map(drop)
+    }
+}
