@@ -53,18 +53,32 @@ pub const fn power(n: usize) -> u8 {
 ///
 /// # Panics
 /// For zero, which is no power of g.
-pub fn log(a: u8) -> usize {
-    assert_ne!(a, 0, "zero is no power");
-    usize::from(LOGS[usize::from(a)])
+pub const fn log(a: u8) -> usize {
+    assert!(a != 0, "zero is no power");
+    LOGS[a as usize] as usize
 }
 
 /// The element whose product with `a` is one.
 ///
 /// # Panics
 /// For zero, which has none.
-pub fn inverse(a: u8) -> u8 {
+pub const fn inverse(a: u8) -> u8 {
     power(255 - log(a))
 }
+
+/// By `c`, its products with the sixteen low halves of a byte, and with the sixteen high ones.
+#[allow(clippy::cast_possible_truncation)] // below 256, below 16
+pub(crate) static HALVES: [[[u8; 16]; 2]; 256] = {
+    let mut halves = [[[0; 16]; 2]; 256];
+    let mut i = 0;
+    while i < 256 * 16 {
+        let (c, half) = (i / 16, i % 16);
+        halves[c][0][half] = product(c as u8, half as u8);
+        halves[c][1][half] = product(c as u8, (half as u8) << 4);
+        i += 1;
+    }
+    halves
+};
 
 #[cfg(test)]
 mod tests {

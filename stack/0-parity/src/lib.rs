@@ -14,8 +14,12 @@
 //! *One pass.* Every recovery reads each source once and writes each result once: the sums stay in
 //! registers, and what is missing is solved from them before it is stored.
 //!
-//! *Several routines, one answer.* The first call takes the best that the processor has;
-//! [`routines`] lists them, and [`select`] takes another.
+//! *Several routines, one answer.* The first call tests the best routine that the processor has against
+//! the portable one, and takes the next where they disagree; [`routines`] lists them, [`select`] takes
+//! another, [`measure()`] tests and times them all (docs/design/parity.md has the table).
+//!
+//! *Where chunks lie.* Best some cache lines off multiples of 4096 from each other: chunks that begin
+//! at the same offset of a page all fall into the same few sets of the first cache.
 //!
 //! # Panics
 //! Where chunks of one call differ in length, where there are more than 255 places, where a chunk to
@@ -26,16 +30,27 @@
 //! | --- | --- |
 //! | [`field`] | the field: products, inverses, powers of g, from the definition |
 //! | [`routine`] | the routines there are, and the choice among them |
+//! | [`measure`](mod@measure) | every routine tested and timed |
 //! | `row` | what a routine is asked for |
 //! | `portable` | the portable routine: eight bytes at a time in a word |
+//! | `vector` | what the others share: one pass over a row, for any processor's registers |
+//! | `x86`, `arm` | the registers of SSSE3 and AVX2, of AVX2 and AVX-512 with GFNI; of NEON |
 
+#[cfg(target_arch = "aarch64")]
+mod arm;
 pub mod field;
+pub mod measure;
 mod portable;
 pub mod routine;
 mod row;
 #[cfg(test)]
 mod tests;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod vector;
+#[cfg(target_arch = "x86_64")]
+mod x86;
 
+pub use measure::{Measured, Operation, measure};
 pub use routine::{Routine, routines, select, selected};
 
 use field::{inverse, power, product};

@@ -2,8 +2,26 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+#[cfg(target_arch = "aarch64")]
+use crate::arm;
+use crate::measure;
 use crate::portable;
 use crate::row::{Row, Want, checked_len};
+#[cfg(target_arch = "x86_64")]
+use crate::x86;
+
+/// A routine of what [`crate::vector::routine`] defined as a module.
+macro_rules! routine {
+    ($name:literal, $detect:expr, $($module:ident)::+) => {
+        Routine {
+            name: $name,
+            detect: $detect,
+            run: $($module)::+::run,
+            xor: $($module)::+::xor,
+            update: $($module)::+::update,
+        }
+    };
+}
 
 /// One way to compute parity.
 ///
@@ -16,7 +34,7 @@ pub struct Routine {
     /// Asks the processor for what the functions need, which are called only after a yes.
     detect: fn() -> bool,
     /// Sums over the row, and what is wanted of them.
-    run: fn(&Row, &mut Want) -> usize,
+    run: fn(&Row, &mut Want, usize) -> usize,
     /// The sum of the sources.
     xor: fn(&[&[u8]], &mut [u8]) -> usize,
     /// Adds the difference to P, and so many times the difference to Q.
@@ -24,13 +42,25 @@ pub struct Routine {
 }
 
 /// All routines, the best first. The portable one is last, and always there.
-static ROUTINES: &[Routine] = &[Routine {
-    name: "portable",
-    detect: || true,
-    run: |_, _| 0,
-    xor: |_, _| 0,
-    update: |_, _, _, _| 0,
-}];
+static ROUTINES: &[Routine] = &[
+    #[cfg(target_arch = "x86_64")]
+    routine!("avx512-gfni", x86::has_avx512, x86::avx512),
+    #[cfg(target_arch = "x86_64")]
+    routine!("avx2-gfni", x86::has_avx2_gfni, x86::avx2_gfni),
+    #[cfg(target_arch = "x86_64")]
+    routine!("avx2", x86::has_avx2, x86::avx2),
+    #[cfg(target_arch = "x86_64")]
+    routine!("ssse3", x86::has_ssse3, x86::ssse3),
+    #[cfg(target_arch = "aarch64")]
+    routine!("neon", || true, arm::neon),
+    Routine {
+        name: "portable",
+        detect: || true,
+        run: |_, _, _| 0,
+        xor: |_, _| 0,
+        update: |_, _, _, _| 0,
+    },
+];
 
 /// Index of the routine in use; [`UNCHOSEN`] before the first call.
 static CHOSEN: AtomicUsize = AtomicUsize::new(UNCHOSEN);
@@ -44,7 +74,7 @@ impl Routine {
 
     pub(crate) fn run(&self, row: &Row, mut want: Want) {
         let len = checked_len(row, &want);
-        let done = (self.run)(row, &mut want);
+        let done = (self.run)(row, &mut want, len);
         portable::run(row, &mut want, done, len);
     }
 
@@ -62,7 +92,7 @@ impl Routine {
     }
 }
 
-/// The routine in use; the first call takes the best that the processor has.
+/// The routine in use; the first call takes the best that agrees with the portable one.
 #[inline]
 pub(crate) fn chosen() -> &'static Routine {
     ROUTINES.get(CHOSEN.load(Ordering::Relaxed)).unwrap_or_else(choose)
@@ -70,9 +100,15 @@ pub(crate) fn chosen() -> &'static Routine {
 
 #[cold]
 fn choose() -> &'static Routine {
-    let best = ROUTINES.iter().position(Routine::available).unwrap_or(ROUTINES.len() - 1);
+    let good = |routine: &Routine| routine.available() && measure::agrees(routine);
+    let best = ROUTINES.iter().position(good).unwrap_or(ROUTINES.len() - 1);
     CHOSEN.store(best, Ordering::Relaxed);
     &ROUTINES[best]
+}
+
+/// The portable routine, which the others are tested against.
+pub(crate) fn portable() -> &'static Routine {
+    &ROUTINES[ROUTINES.len() - 1]
 }
 
 /// All routines of this architecture, the best first, the portable one last.
@@ -86,7 +122,7 @@ pub fn selected() -> &'static str {
 }
 
 /// Uses the routine called `name` from now on, in all threads. False, and nothing changes, where
-/// there is none of that name or the processor lacks what it needs.
+/// there is none of that name or the processor lacks what it needs. Tests nothing.
 pub fn select(name: &str) -> bool {
     let found = ROUTINES.iter().position(|r| r.name == name && r.available());
     if let Some(i) = found {

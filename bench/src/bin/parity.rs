@@ -1,0 +1,273 @@
+//! P and Q and their recoveries: our routines beside Intel's ISA-L and snapraid, from one run.
+//!
+//! A row's chunks stay in the processor's cache. The contestants take many short turns one after the
+//! other; the median turn and the best are printed (on a machine that does other work besides, the
+//! best is the processor's and the median the scheduler's). Rates are bytes of sources per second.
+//!
+//! ISA-L is used where its shared library is installed (Debian: libisal2), snapraid where its program
+//! is; its own speed test says how fast it is, and ours is measured on a row of the same shape.
+#![allow(unsafe_code)] // ISA-L speaks C
+
+use std::ffi::c_void;
+use std::hint::black_box;
+use std::process::Command;
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
+
+/// Data members, and bytes of a block: ISA-L's and snapraid's shapes among them.
+const SHAPES: [(usize, usize); 6] =
+    [(8, 4096), (16, 4096), (22, 4096), (22, 16_384), (22, 65_536), (22, 524_288)];
+const TURN: Duration = Duration::from_micros(150);
+
+/// One row in memory: chunks, P and Q, each aligned to 64 bytes and a little apart.
+struct Members {
+    memory: Vec<u8>,
+    chunks: usize,
+    len: usize,
+    apart: usize,
+}
+
+impl Members {
+    /// `data` chunks, P and Q, and two more blocks for results.
+    fn new(data: usize, len: usize) -> Self {
+        let (chunks, apart) = (data + 4, len + 1792);
+        let mut memory = vec![0u8; chunks * apart + 64];
+        let mut state = 1u32;
+        for byte in &mut memory {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            *byte = state.to_be_bytes()[0];
+        }
+        Self { memory, chunks, len, apart }
+    }
+
+    /// All blocks, each to be written to.
+    fn split(&mut self) -> Vec<&mut [u8]> {
+        let begin = self.memory.as_ptr().align_offset(64);
+        let (len, apart, chunks) = (self.len, self.apart, self.chunks);
+        self.memory[begin..].chunks_mut(apart).take(chunks).map(|c| &mut c[..len]).collect()
+    }
+}
+
+/// The functions of ISA-L, with their types as raid.h and erasure_code.h declare them.
+struct Isal {
+    pq_gen: unsafe extern "C" fn(i32, i32, *mut *mut c_void) -> i32,
+    init_tables: unsafe extern "C" fn(i32, i32, *const u8, *mut u8),
+    encode: unsafe extern "C" fn(i32, i32, i32, *const u8, *const *const u8, *const *mut u8),
+    _library: libloading::Library,
+}
+
+impl Isal {
+    fn load() -> Option<Self> {
+        // SAFETY: loading ISA-L runs no initializers beyond its own processor detection, and the
+        // functions have the types that are declared above.
+        unsafe {
+            let library = libloading::Library::new("libisal.so.2").ok()?;
+            Some(Self {
+                pq_gen: *library.get(b"pq_gen\0").ok()?,
+                init_tables: *library.get(b"ec_init_tables\0").ok()?,
+                encode: *library.get(b"ec_encode_data\0").ok()?,
+                _library: library,
+            })
+        }
+    }
+
+    /// The rows' factors as ISA-L wants them: two outputs of `k` sources.
+    fn tables(&self, factors: &[u8], k: usize) -> Vec<u8> {
+        assert_eq!(factors.len(), 2 * k);
+        let mut tables = vec![0; 32 * factors.len()];
+        // SAFETY: the tables have 32 bytes for each of 2·k factors.
+        unsafe { (self.init_tables)(small(k), 2, factors.as_ptr(), tables.as_mut_ptr()) };
+        tables
+    }
+}
+
+fn small(n: usize) -> i32 {
+    i32::try_from(n).expect("a block's length")
+}
+
+/// Calls until a turn is over; bytes per second.
+#[allow(clippy::cast_precision_loss)] // counts of bytes, far below 2^52
+fn turn(bytes: usize, mut call: impl FnMut()) -> f64 {
+    let batch = (2_000_000 / bytes).max(1);
+    let (start, mut calls) = (Instant::now(), 0);
+    while start.elapsed() < TURN {
+        for _ in 0..batch {
+            call();
+        }
+        calls += batch;
+    }
+    (calls * bytes) as f64 / start.elapsed().as_secs_f64()
+}
+
+fn best(rates: &[f64]) -> f64 {
+    rates.iter().copied().fold(0.0, f64::max)
+}
+
+fn median(rates: &[f64]) -> f64 {
+    let mut sorted = rates.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted[sorted.len() / 2]
+}
+
+/// The median and the best turn, in GB/s.
+fn told(rates: &[f64]) -> String {
+    format!("{:6.1} /{:6.1}", median(rates) / 1e9, best(rates) / 1e9)
+}
+
+fn routines() -> Vec<&'static str> {
+    xfskit_parity::routines().iter().filter(|r| r.available()).map(|r| r.name).collect()
+}
+
+fn places<'a>(chunks: &'a [&mut [u8]]) -> Vec<Option<&'a [u8]>> {
+    chunks.iter().map(|c| Some(&**c)).collect()
+}
+
+/// One shape, all contestants by turns: the rates of (P+Q, two members recovered), by contestant.
+fn shape(
+    data: usize,
+    len: usize,
+    turns: usize,
+    isal: Option<&Isal>,
+) -> Vec<(String, [Vec<f64>; 2])> {
+    let mut members = Members::new(data, len);
+    let mut blocks = members.split();
+    let pointers: Vec<*mut u8> = blocks.iter_mut().map(|b| b.as_mut_ptr()).collect();
+    let (chunks, rest) = blocks.split_at_mut(data);
+    let [p, q, x, y] = rest else { unreachable!("four blocks behind the data") };
+    let mut all: Vec<(String, [Vec<f64>; 2])> =
+        routines().iter().map(|name| (format!("xfskit {name}"), Default::default())).collect();
+    all.push(("ISA-L".into(), Default::default()));
+    let whole = places(chunks);
+    let mut without = whole.clone();
+    (without[1], without[data - 2]) = (None, None);
+    // What ISA-L is given: the others, P and Q, with the factors that make the two lost ones.
+    let factors = recovery_factors(data, 1, data - 2);
+    let sources: Vec<*const u8> = (0..data + 2)
+        .filter(|i| *i != 1 && *i != data - 2)
+        .map(|i| pointers[i].cast_const())
+        .collect();
+    let tables = isal.map(|isal| isal.tables(&factors, data));
+    for _ in 0..turns {
+        for (name, rates) in routines().iter().zip(all.iter_mut().map(|(_, rates)| rates)) {
+            assert!(xfskit_parity::select(name));
+            rates[0].push(turn(data * len, || {
+                xfskit_parity::pq(black_box(&whole), p, q);
+            }));
+            rates[1].push(turn(data * len, || {
+                xfskit_parity::d_and_d(black_box(&without), 1, data - 2, p, q, x, y);
+            }));
+        }
+        if let (Some(isal), Some(tables)) = (isal, &tables) {
+            let (_, rates) = all.last_mut().expect("ISA-L is the last");
+            let mut array: Vec<*mut c_void> =
+                pointers[..data + 2].iter().map(|p| p.cast()).collect();
+            rates[0].push(turn(data * len, || {
+                // SAFETY: the row's blocks, each of `len` bytes, a multiple of 32 and aligned so.
+                unsafe {
+                    (isal.pq_gen)(small(data + 2), small(len), black_box(array.as_mut_ptr()))
+                };
+            }));
+            let outputs = [x.as_mut_ptr(), y.as_mut_ptr()];
+            rates[1].push(turn(data * len, || {
+                // SAFETY: `data` sources and two outputs of `len` bytes, and their tables.
+                unsafe {
+                    (isal.encode)(
+                        small(len),
+                        small(data),
+                        2,
+                        tables.as_ptr(),
+                        black_box(sources.as_ptr()),
+                        outputs.as_ptr(),
+                    );
+                }
+            }));
+            assert!(Some(&**x) == whole[1], "ISA-L recovers the same");
+        }
+    }
+    all
+}
+
+/// By which each source (the chunks but `x` and `y`, then P and Q) is multiplied to give `x`, then `y`.
+fn recovery_factors(data: usize, x: usize, y: usize) -> Vec<u8> {
+    use xfskit_parity::field::{inverse, power, product};
+    let b = inverse(power(x) ^ power(y));
+    let a = product(power(y), b);
+    let others = (0..data).filter(|i| *i != x && *i != y);
+    let for_x: Vec<u8> = others.map(|i| a ^ product(b, power(i))).chain([a, b]).collect();
+    let for_y = for_x.iter().enumerate().map(|(i, f)| f ^ u8::from(i != data - 1));
+    for_x.iter().copied().chain(for_y).collect()
+}
+
+/// P+Q on `threads` at once, each on a row of its own: bytes per second of all.
+fn together(threads: usize, data: usize, len: usize, turns: usize) -> f64 {
+    let barrier = Barrier::new(threads);
+    let mut sums = vec![0.0; turns];
+    let all: Vec<Vec<f64>> = std::thread::scope(|scope| {
+        let one = || {
+            let mut members = Members::new(data, len);
+            let mut blocks = members.split();
+            let (chunks, rest) = blocks.split_at_mut(data);
+            let [p, q, ..] = rest else { unreachable!("four blocks behind the data") };
+            let whole = places(chunks);
+            let turns = (0..turns).map(|_| {
+                barrier.wait();
+                turn(data * len, || xfskit_parity::pq(black_box(&whole), p, q))
+            });
+            turns.collect()
+        };
+        let running: Vec<_> = (0..threads).map(|_| scope.spawn(one)).collect();
+        running.into_iter().map(|r| r.join().expect("a thread of ours")).collect()
+    });
+    for rates in all {
+        for (sum, rate) in sums.iter_mut().zip(rates) {
+            *sum += rate;
+        }
+    }
+    best(&sums)
+}
+
+/// What `snapraid -T` says of its fastest P+Q and two-member recovery, in bytes per second.
+fn snapraid() -> Option<[f64; 2]> {
+    let out = Command::new("snapraid").arg("-T").output().ok()?;
+    let text = String::from_utf8_lossy(&out.stdout);
+    let row = |name: &str| {
+        let line = text.lines().find(|l| l.trim_start().starts_with(name))?;
+        let rates = line.split_whitespace().filter_map(|word| word.parse::<f64>().ok());
+        Some(rates.fold(0.0, f64::max) * 1e6)
+    };
+    Some([row("gen2")?, row("rec2")?])
+}
+
+fn main() {
+    let turns = std::env::var("TURNS").ok().and_then(|t| t.parse().ok()).unwrap_or(100);
+    let isal = Isal::load();
+    for (data, len) in SHAPES {
+        println!("\n{data} data members, blocks of {len} bytes; GB/s of sources, median / best");
+        println!("{:<22}{:>15}{:>20}", "", "P+Q", "two recovered");
+        for (name, [pq, dd]) in shape(data, len, turns, isal.as_ref()) {
+            if !pq.is_empty() {
+                println!("{name:<22}{:>15}{:>20}", told(&pq), told(&dd));
+            }
+        }
+    }
+    let fastest = routines()[0];
+    assert!(xfskit_parity::select(fastest));
+    println!("\nP+Q on several threads, 22 members, blocks of 4096 bytes; GB/s of all, best");
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let one = together(1, 22, 4096, turns);
+    for threads in 1..=cores {
+        let all = together(threads, 22, 4096, turns);
+        println!("{threads} threads {:6.1}   {:4.2} times one", all / 1e9, all / one);
+    }
+    if std::env::args().any(|a| a == "--snapraid") {
+        println!("\nsnapraid -T, and ours on a row of its shape (8 of 262144 bytes)");
+        if let Some([pq, dd]) = snapraid() {
+            println!("{:<22}{:15.1}{:20.1}", "snapraid", pq / 1e9, dd / 1e9);
+        }
+        for (name, [pq, dd]) in shape(8, 262_144, turns, None) {
+            if !pq.is_empty() {
+                println!("{name:<22}{:>15}{:>20}", told(&pq), told(&dd));
+            }
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! Every routine tested against the portable one, and timed.
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use crate::field::{inverse, power, product};
+use crate::routine::{Routine, portable, routines};
+use crate::row::{Row, Want};
+
+/// What is tested and timed of each routine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// P of a row, or a chunk from P.
+    Xor,
+    /// P and Q of a row.
+    Pq,
+    /// P and Q by a chunk's difference.
+    Update,
+    /// A chunk from Q.
+    DFromQ,
+    /// A chunk and P.
+    DAndP,
+    /// A chunk and Q.
+    DAndQ,
+    /// Two chunks.
+    DAndD,
+}
+
+impl Operation {
+    /// All of them, in the order of [`Measured::rates`].
+    pub const ALL: [Operation; 7] = [
+        Operation::Xor,
+        Operation::Pq,
+        Operation::Update,
+        Operation::DFromQ,
+        Operation::DAndP,
+        Operation::DAndQ,
+        Operation::DAndD,
+    ];
+
+    /// Its name in a table: `xor`, `P+Q`, …
+    pub fn name(self) -> &'static str {
+        match self {
+            Operation::Xor => "xor",
+            Operation::Pq => "P+Q",
+            Operation::Update => "update",
+            Operation::DFromQ => "D from Q",
+            Operation::DAndP => "D+P",
+            Operation::DAndQ => "D+Q",
+            Operation::DAndD => "D+D",
+        }
+    }
+}
+
+/// How a routine did.
+#[derive(Clone, Copy, Debug)]
+pub struct Measured {
+    /// Which routine.
+    pub name: &'static str,
+    /// True where it agreed with the portable one in everything.
+    pub passed: bool,
+    /// Bytes of sources per second, by [`Operation::ALL`].
+    pub rates: [f64; Operation::ALL.len()],
+}
+
+/// Tests and times every available routine over rows of `data` chunks of `len` bytes, which stay in the
+/// processor's cache where they fit: a few milliseconds each.
+///
+/// # Panics
+/// Where there are less than two chunks or more than 255.
+pub fn measure(data: usize, len: usize) -> Vec<Measured> {
+    let mut row = Sample::new(data, len);
+    let mut measured = |routine: &Routine| Measured {
+        name: routine.name,
+        passed: agrees(routine),
+        rates: Operation::ALL.map(|operation| row.rate(routine, operation)),
+    };
+    routines().iter().filter(|routine| routine.available()).map(&mut measured).collect()
+}
+
+/// True where `routine` agrees with the portable one: in every operation, beyond a tile, with places that
+/// hold nothing, and bytes behind the last whole register.
+pub(crate) fn agrees(routine: &Routine) -> bool {
+    [(2, 100), (11, 4096 + 3 * 64 + 21)].into_iter().all(|(data, len)| {
+        let mut row = Sample::new(data, len);
+        Operation::ALL.into_iter().all(|operation| {
+            row.run(routine, operation);
+            let got = (row.one.clone(), row.two.clone());
+            row.run(portable(), operation);
+            got == (row.one.clone(), row.two.clone())
+        })
+    })
+}
+
+/// A row without a pattern that a mistake could hide in.
+struct Sample {
+    chunks: Vec<Vec<u8>>,
+    p: Vec<u8>,
+    q: Vec<u8>,
+    one: Vec<u8>,
+    two: Vec<u8>,
+}
+
+impl Sample {
+    fn new(data: usize, len: usize) -> Self {
+        assert!(data > 1, "two chunks are to be recovered");
+        let mut state = 0x9e37_79b9_7f4a_7c15u64;
+        let mut noise = || {
+            let byte = || {
+                state ^= state << 13;
+                state ^= state >> 7;
+                state ^= state << 17;
+                state.to_le_bytes()[3]
+            };
+            std::iter::repeat_with(byte).take(len).collect::<Vec<u8>>()
+        };
+        let chunks = (0..data).map(|_| noise()).collect();
+        Self { chunks, p: noise(), q: noise(), one: noise(), two: noise() }
+    }
+
+    /// Runs `operation` on chunks taken for missing at the lowest and a middle place; P and Q are any.
+    fn run(&mut self, routine: &Routine, operation: Operation) {
+        let (x, y) = (0, self.chunks.len() / 2);
+        let (one, two) = (&mut self.one[..], &mut self.two[..]);
+        let (p, q) = (Some(&self.p[..]), Some(&self.q[..]));
+        let mut data: Vec<Option<&[u8]>> = self.chunks.iter().map(|c| Some(&c[..])).collect();
+        match operation {
+            Operation::Xor => {
+                let sources: Vec<&[u8]> = self.chunks.iter().map(|c| &c[..]).collect();
+                return routine.xor(&sources, one);
+            }
+            Operation::Update => {
+                one.copy_from_slice(&self.p);
+                two.copy_from_slice(&self.q);
+                return routine.update(power(y), &self.chunks[y], one, two);
+            }
+            Operation::Pq => {}
+            Operation::DAndD => (data[x], data[y]) = (None, None),
+            _ => data[y] = None,
+        }
+        let (b, c) = (inverse(power(y)), power(y));
+        let (row, want) = match operation {
+            Operation::DFromQ => (Row::with(&data, None, q), Want::Scaled { b, d: one }),
+            Operation::DAndP => (Row::with(&data, None, q), Want::DataP { b, d: one, p: two }),
+            Operation::DAndQ => (Row::with(&data, p, None), Want::DataQ { c, d: one, q: two }),
+            Operation::DAndD => {
+                let b = inverse(power(x) ^ power(y));
+                let a = product(power(y), b);
+                (Row::with(&data, p, q), Want::DataData { a, b, x: one, y: two })
+            }
+            _ => (Row::new(&data), Want::Sums { p: one, q: two }),
+        };
+        routine.run(&row, want);
+    }
+
+    /// Bytes of sources per second.
+    fn rate(&mut self, routine: &Routine, operation: Operation) -> f64 {
+        let sources = if operation == Operation::Update { 1 } else { self.chunks.len() };
+        let bytes = sources * self.p.len();
+        let rounds = (500_000 / bytes.max(1)).max(1);
+        let mut round = || {
+            let start = Instant::now();
+            for _ in 0..rounds {
+                black_box(&mut *self).run(routine, operation);
+            }
+            start.elapsed()
+        };
+        // The best of some: what disturbs a measurement only ever makes it slower.
+        let best = (0..20).map(|_| round()).min().unwrap_or(Duration::MAX);
+        #[allow(clippy::cast_precision_loss)] // counts of bytes, far below 2^52
+        let bytes = (rounds * bytes) as f64;
+        bytes / best.as_secs_f64().max(1e-9)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_available_routine_passes_and_is_timed() {
+        let all = measure(3, 512);
+        assert_eq!(all.len(), routines().iter().filter(|r| r.available()).count());
+        assert!(all.iter().all(|m| m.passed && m.rates.iter().all(|&rate| rate > 0.0)));
+    }
+}

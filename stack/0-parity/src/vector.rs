@@ -1,0 +1,345 @@
+//! What the routines share: one pass over a row, written for any processor's registers.
+//!
+//! Everything is generic over [`Vector`], a register of bytes, and always inlined: it becomes code for a
+//! processor inside the few functions of `x86` and `arm` that enable its instructions. A block of
+//! some registers' width is summed over all sources with its A and B in registers, and what is wanted is
+//! solved there and stored, before the next block begins.
+//!
+//! One contract holds for all functions here: the processor has the instructions of the `Vector`, and
+//! the pointers are good for the bytes that are touched, which `run`, `xor` and `update` see to.
+#![allow(unsafe_code)] // instructions that not every processor has, loads and stores through pointers
+#![allow(unsafe_op_in_unsafe_fn)] // the one contract above is all there is to say
+#![allow(clippy::inline_always)] // or it is no code of the processor it is for
+
+use std::array;
+use std::mem::MaybeUninit;
+
+use crate::row::{Row, Want};
+
+/// Bytes of every chunk that are summed before the next ones: a page.
+const TILE: usize = 4096;
+/// Chunks that are read side by side.
+const GROUP: usize = 8;
+
+#[repr(align(64))]
+struct Page([u8; TILE]);
+/// What is read where no chunk is.
+static ZEROES: Page = Page([0; TILE]);
+
+/// A register of bytes, each an element of the field.
+pub(crate) trait Vector: Copy {
+    /// Its width in bytes.
+    const LEN: usize;
+    /// What every byte of B is off by while it is summed: some routines double faster so.
+    const OFFSET: u8 = 0;
+    /// A factor, prepared for [`Vector::times`].
+    type Factor: Copy;
+
+    unsafe fn load(from: *const u8) -> Self;
+    unsafe fn store(self, to: *mut u8);
+    /// The same byte everywhere.
+    unsafe fn all(byte: u8) -> Self;
+    unsafe fn plus(self, other: Self) -> Self;
+    unsafe fn factor(c: u8) -> Self::Factor;
+    unsafe fn times(self, factor: Self::Factor) -> Self;
+    /// Twice `self`, plus `d`, both times off by [`Vector::OFFSET`].
+    unsafe fn step(self, d: Self) -> Self;
+
+    /// `self` plus all of `d`.
+    #[inline(always)]
+    unsafe fn plus_four(self, d: [Self; 4]) -> Self {
+        self.plus(d[0]).plus(d[1]).plus(d[2]).plus(d[3])
+    }
+
+    /// Four steps, the last of `d` (the highest exponent) first.
+    #[inline(always)]
+    unsafe fn step_four(self, d: [Self; 4]) -> Self {
+        self.step(d[3]).step(d[2]).step(d[1]).step(d[0])
+    }
+}
+
+/// What stands at one exponent: a chunk, or nothing.
+trait Place: Copy {
+    /// Its bytes from `at`, at least a tile; zeroes where nothing stands.
+    unsafe fn bytes(self, at: usize) -> *const u8;
+}
+
+impl Place for &[u8] {
+    #[inline(always)]
+    unsafe fn bytes(self, at: usize) -> *const u8 {
+        self.as_ptr().add(at)
+    }
+}
+
+impl Place for Option<&[u8]> {
+    #[inline(always)]
+    unsafe fn bytes(self, at: usize) -> *const u8 {
+        match self {
+            Some(chunk) => chunk.bytes(at),
+            None => ZEROES.0.as_ptr(),
+        }
+    }
+}
+
+/// What is wanted of the sums ([`Want`]), the factors prepared.
+enum Solve<V: Vector> {
+    P,
+    Sums,
+    Scaled(V::Factor),
+    DataP(V::Factor),
+    DataQ(V::Factor),
+    DataData(V::Factor, V::Factor),
+}
+
+/// One tile: where its sources and its results begin. The results hold A and B while these grow.
+struct Tile {
+    start: usize,
+    len: usize,
+    p: *const u8,
+    q: *const u8,
+    one: *mut u8,
+    two: *mut u8,
+}
+
+/// A and B over a group and what came before, of a register's width `at` bytes into the tile.
+#[inline(always)]
+unsafe fn sums<V: Vector, const G: usize, const B: bool>(
+    chunks: &[*const u8; G],
+    (mut a, mut b): (V, V),
+    at: usize,
+) -> (V, V) {
+    let d = chunks.map(|chunk| V::load(chunk.add(at)));
+    let (fours, top) = d.as_chunks::<4>();
+    for &d in top.iter().rev() {
+        a = a.plus(d);
+        if B {
+            b = b.step(d);
+        }
+    }
+    for &d in fours.iter().rev() {
+        a = a.plus_four(d);
+        if B {
+            b = b.step_four(d);
+        }
+    }
+    (a, b)
+}
+
+impl Tile {
+    /// The first chunks: the sums begin. `B` off: B is neither summed nor stored.
+    #[inline(always)]
+    unsafe fn begin<V: Vector, const G: usize, const B: bool>(&self, chunks: &[impl Place]) {
+        let chunks = array::from_fn::<_, G, _>(|i| chunks.get_unchecked(i).bytes(self.start));
+        for at in (0..self.len).step_by(V::LEN) {
+            let begin = (V::load(self.p.add(at)), V::all(V::OFFSET));
+            let (a, b) = sums::<V, G, B>(&chunks, begin, at);
+            a.store(self.one.add(at));
+            if B {
+                b.store(self.two.add(at));
+            }
+        }
+    }
+
+    /// [`Tile::begin`] with any number of chunks up to a group.
+    #[inline(always)]
+    unsafe fn begin_any<V: Vector, const B: bool>(&self, chunks: &[impl Place]) {
+        match chunks.len() {
+            0 => self.begin::<V, 0, B>(chunks),
+            1 => self.begin::<V, 1, B>(chunks),
+            2 => self.begin::<V, 2, B>(chunks),
+            3 => self.begin::<V, 3, B>(chunks),
+            4 => self.begin::<V, 4, B>(chunks),
+            5 => self.begin::<V, 5, B>(chunks),
+            6 => self.begin::<V, 6, B>(chunks),
+            7 => self.begin::<V, 7, B>(chunks),
+            _ => self.begin::<V, GROUP, B>(chunks),
+        }
+    }
+
+    /// A further group: the sums grow.
+    #[inline(always)]
+    unsafe fn grow<V: Vector, const B: bool>(&self, chunks: &[impl Place; GROUP]) {
+        let chunks = chunks.map(|chunk| chunk.bytes(self.start));
+        for at in (0..self.len).step_by(V::LEN) {
+            let b = if B { V::load(self.two.add(at)) } else { V::all(0) };
+            let (a, b) = sums::<V, GROUP, B>(&chunks, (V::load(self.one.add(at)), b), at);
+            a.store(self.one.add(at));
+            if B {
+                b.store(self.two.add(at));
+            }
+        }
+    }
+
+    /// The last chunks: the sums end, and what `solve` makes of A and B is stored.
+    #[inline(always)]
+    unsafe fn end<V: Vector, const G: usize>(
+        &self,
+        chunks: &[impl Place; G],
+        solve: impl Fn(V, V) -> (V, V),
+    ) {
+        let chunks = chunks.map(|chunk| chunk.bytes(self.start));
+        for at in (0..self.len).step_by(V::LEN) {
+            let before = (V::load(self.one.add(at)), V::load(self.two.add(at)));
+            let (a, b) = sums::<V, G, true>(&chunks, before, at);
+            let b = b.plus(V::load(self.q.add(at))).plus(V::all(V::OFFSET));
+            let (one, two) = solve(a, b);
+            one.store(self.one.add(at));
+            two.store(self.two.add(at));
+        }
+    }
+
+    /// [`Tile::end`] by what is wanted.
+    #[inline(always)]
+    unsafe fn solve<V: Vector, const G: usize>(&self, chunks: &[impl Place; G], solve: &Solve<V>) {
+        match *solve {
+            Solve::P | Solve::Sums => self.end::<V, G>(chunks, |a, b| (a, b)),
+            Solve::Scaled(factor) => self.end::<V, G>(chunks, |a, b| (a, b.times(factor))),
+            Solve::DataP(factor) => self.end::<V, G>(chunks, |a, b| {
+                let data = b.times(factor);
+                (data, a.plus(data))
+            }),
+            Solve::DataQ(factor) => {
+                self.end::<V, G>(chunks, |a, b| (a, b.plus(a.times(factor))));
+            }
+            Solve::DataData(factor_a, factor_b) => self.end::<V, G>(chunks, |a, b| {
+                let data = a.times(factor_a).plus(b.times(factor_b));
+                (data, a.plus(data))
+            }),
+        }
+    }
+}
+
+/// Whole registers of a row, tile by tile, the highest exponents first; answers where it ended.
+#[inline(always)]
+unsafe fn sweep<V: Vector>(
+    chunks: &[impl Place],
+    (p, q): (Option<&[u8]>, Option<&[u8]>),
+    solve: &Solve<V>,
+    (mut one, mut two): (Option<&mut [u8]>, Option<&mut [u8]>),
+    len: usize,
+) -> usize {
+    // A result that nobody wants has the same tile of memory over and over.
+    let mut unwanted = MaybeUninit::<Page>::uninit();
+    let mut result = |out: &mut Option<&mut [u8]>, start| match out {
+        Some(out) => out.as_mut_ptr().add(start),
+        None => unwanted.as_mut_ptr().cast(),
+    };
+    let (groups, top) = match chunks.as_chunks::<GROUP>() {
+        ([groups @ .., last], []) => (groups, &last[..]),
+        groups => groups,
+    };
+    let end = len / V::LEN * V::LEN;
+    for start in (0..end).step_by(TILE) {
+        let tile = Tile {
+            start,
+            len: TILE.min(end - start),
+            p: p.bytes(start),
+            q: q.bytes(start),
+            one: result(&mut one, start),
+            two: result(&mut two, start),
+        };
+        if let Solve::P = solve {
+            tile.begin_any::<V, false>(top);
+            groups.iter().rev().for_each(|group| tile.grow::<V, false>(group));
+            continue;
+        }
+        tile.begin_any::<V, true>(top);
+        match groups {
+            [] => tile.solve(&[None; 0], solve),
+            [last, groups @ ..] => {
+                groups.iter().rev().for_each(|group| tile.grow::<V, true>(group));
+                tile.solve(last, solve);
+            }
+        }
+    }
+    end
+}
+
+/// [`crate::routine::Routine`]'s `run`.
+#[inline(always)]
+pub(crate) unsafe fn run<V: Vector>(row: &Row, want: &mut Want, len: usize) -> usize {
+    let (solve, one, two): (Solve<V>, _, _) = match want {
+        Want::P { p } => (Solve::P, Some(p), None),
+        Want::Sums { p, q } => (Solve::Sums, Some(p), Some(q)),
+        Want::Scaled { b, d } => (Solve::Scaled(V::factor(*b)), None, Some(d)),
+        Want::DataP { b, d, p } => (Solve::DataP(V::factor(*b)), Some(d), Some(p)),
+        Want::DataQ { c, d, q } => (Solve::DataQ(V::factor(*c)), Some(d), Some(q)),
+        Want::DataData { a, b, x, y } => {
+            (Solve::DataData(V::factor(*a), V::factor(*b)), Some(x), Some(y))
+        }
+    };
+    let results = (one.map(|one| &mut **one), two.map(|two| &mut **two));
+    sweep(row.data, (row.p, row.q), &solve, results, len)
+}
+
+/// [`crate::routine::Routine`]'s `xor`.
+#[inline(always)]
+pub(crate) unsafe fn xor<V: Vector>(sources: &[&[u8]], out: &mut [u8]) -> usize {
+    let len = out.len();
+    sweep(sources, (None, None), &Solve::<V>::P, (Some(out), None), len)
+}
+
+/// [`crate::routine::Routine`]'s `update`.
+#[inline(always)]
+pub(crate) unsafe fn update<V: Vector>(
+    c: u8,
+    difference: &[u8],
+    p: &mut [u8],
+    q: &mut [u8],
+) -> usize {
+    let c = V::factor(c);
+    let (from, p, q) = (difference.as_ptr(), p.as_mut_ptr(), q.as_mut_ptr());
+    let end = difference.len() / V::LEN * V::LEN;
+    let mut at = 0;
+    while at < end {
+        let d = V::load(from.add(at));
+        V::load(p.add(at)).plus(d).store(p.add(at));
+        V::load(q.add(at)).plus(d.times(c)).store(q.add(at));
+        at += V::LEN;
+    }
+    end
+}
+
+/// Defines the routine `$name` of [`Vector`] `$vector` with N registers of A and as many of B at a
+/// time: its `run`, `xor` and `update` in a module, each a function that enables the instructions.
+macro_rules! routine {
+    ($name:ident, $vector:ty, $features:literal) => {
+        pub(crate) mod $name {
+            use super::*;
+            use $crate::row::{Row, Want};
+            use $crate::vector;
+
+            pub(crate) fn run(row: &Row, want: &mut Want, len: usize) -> usize {
+                #[target_feature(enable = $features)]
+                fn enabled(row: &Row, want: &mut Want, len: usize) -> usize {
+                    // SAFETY: the instructions are enabled; `len` is the length of everything.
+                    unsafe { vector::run::<$vector>(row, want, len) }
+                }
+                // SAFETY: routine.rs runs a routine only after its detection said that the processor
+                // has the instructions.
+                unsafe { enabled(row, want, len) }
+            }
+
+            pub(crate) fn xor(sources: &[&[u8]], out: &mut [u8]) -> usize {
+                #[target_feature(enable = $features)]
+                fn enabled(sources: &[&[u8]], out: &mut [u8]) -> usize {
+                    // SAFETY: as in `run`.
+                    unsafe { vector::xor::<$vector>(sources, out) }
+                }
+                // SAFETY: as in `run`.
+                unsafe { enabled(sources, out) }
+            }
+
+            pub(crate) fn update(c: u8, difference: &[u8], p: &mut [u8], q: &mut [u8]) -> usize {
+                #[target_feature(enable = $features)]
+                fn enabled(c: u8, difference: &[u8], p: &mut [u8], q: &mut [u8]) -> usize {
+                    // SAFETY: as in `run`.
+                    unsafe { vector::update::<$vector>(c, difference, p, q) }
+                }
+                // SAFETY: as in `run`.
+                unsafe { enabled(c, difference, p, q) }
+            }
+        }
+    };
+}
+pub(crate) use routine;
