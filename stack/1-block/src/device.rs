@@ -32,10 +32,12 @@ pub enum Error {
         source: std::io::Error,
     },
     /// Somebody else has the file or device open for writing, or has it mounted.
-    #[error("{path} is in use by another writer", path = path.display())]
+    #[error("{path} is in use by {by}", path = path.display())]
     InUse {
         /// What was to be opened.
         path: PathBuf,
+        /// Who has it.
+        by: Holder,
     },
     /// The range does not lie within the device.
     #[error("{op} of {len} bytes at byte {offset} goes beyond the device's {size} bytes")]
@@ -55,6 +57,27 @@ pub enum Error {
     /// The device has no such alternative copy of the range.
     #[error("there is no alternative {0} of this range")]
     NoAlternative(usize),
+}
+
+/// Who has what cannot be opened for writing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Holder {
+    /// A program that has locked it for writing.
+    Writer,
+    /// The kernel, which has it mounted, or a program that opened it exclusively.
+    Kernel,
+    /// The kernel, through this loop device.
+    Loop(PathBuf),
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Writer => f.write_str("another writer"),
+            Self::Kernel => f.write_str("the kernel (mounted?) or another program"),
+            Self::Loop(device) => write!(f, "the kernel as {}", device.display()),
+        }
+    }
 }
 
 /// A device's answer.

@@ -12,8 +12,9 @@
 //! `docs/design/reading-in-batches.md` has the figures beside threads and io_uring. A batch of writes
 //! is sorted and its neighbours joined as well.
 //!
-//! A device opened for writing is locked (`flock`) against a second writer that also asks, and a
-//! block device is opened exclusively, so that a mounted one is refused.
+//! A device opened for writing is locked (`flock`) against a second writer that also asks. What the
+//! kernel may write to is refused: a block device is opened exclusively, and a file (or device) that is
+//! attached to a loop device is not opened at all, because its volume may be mounted.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice, IoSliceMut, Seek, SeekFrom as StdSeekFrom};
@@ -26,8 +27,8 @@ use rustix::fs::{Advice, FallocateFlags, FlockOperation, OFlags, SeekFrom};
 use rustix::io::{Errno, ReadWriteFlags};
 use xfskit_units::{ByteLen, ByteOffset};
 
-use crate::device::{BlockDevice, Error, IoRead, Result, check_range, check_span};
-use crate::ioctl;
+use crate::device::{BlockDevice, Error, Holder, IoRead, Result, check_range, check_span};
+use crate::{ioctl, loops};
 
 /// Most buffers one `preadv` takes (`IOV_MAX`).
 const IOV_MAX: usize = 1024;
@@ -59,7 +60,7 @@ impl FileDevice {
     /// Opens an existing image file or block device.
     ///
     /// # Errors
-    /// [`Error::InUse`] where another writer has it, [`Error::Open`] for everything else.
+    /// [`Error::InUse`] where another writer or the kernel has it, [`Error::Open`] for everything else.
     pub fn open(path: impl AsRef<Path>, mode: OpenMode) -> Result<Self> {
         let path = path.as_ref();
         let fail = |source| Error::Open { path: path.into(), source };
@@ -72,7 +73,8 @@ impl FileDevice {
         if mode == OpenMode::ReadWrite && kind.is_block_device() {
             options.custom_flags(OFlags::EXCL.bits().cast_signed()); // not while mounted
         }
-        let file = options.open(path).map_err(|e| in_use_or(path, e, Errno::BUSY))?;
+        let file =
+            options.open(path).map_err(|e| in_use_or(path, e, Errno::BUSY, Holder::Kernel))?;
         Self::from_open(file, path, mode)
     }
 
@@ -80,8 +82,8 @@ impl FileDevice {
     /// is gone.
     ///
     /// # Errors
-    /// [`Error::InUse`] where another writer has the file, [`Error::Open`] for everything else,
-    /// also where the filesystem cannot hold a file of that size.
+    /// [`Error::InUse`] where another writer or the kernel has the file, [`Error::Open`] for
+    /// everything else, also where the filesystem cannot hold a file of that size.
     pub fn create(path: impl AsRef<Path>, size: ByteLen) -> Result<Self> {
         let path = path.as_ref();
         let file = OpenOptions::new()
@@ -101,11 +103,15 @@ impl FileDevice {
 
     fn from_open(mut file: File, path: &Path, mode: OpenMode) -> Result<Self> {
         let fail = |source| Error::Open { path: path.into(), source };
+        let meta = file.metadata().map_err(fail)?;
         if mode == OpenMode::ReadWrite {
             rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)
-                .map_err(|e| in_use_or(path, e.into(), Errno::WOULDBLOCK))?;
+                .map_err(|e| in_use_or(path, e.into(), Errno::WOULDBLOCK, Holder::Writer))?;
+            if let Some(device) = loops::attached_to(&meta) {
+                return Err(Error::InUse { path: path.into(), by: Holder::Loop(device) });
+            }
         }
-        let is_block_device = file.metadata().map_err(fail)?.file_type().is_block_device();
+        let is_block_device = meta.file_type().is_block_device();
         let size = ByteLen(file.seek(StdSeekFrom::End(0)).map_err(fail)?);
         let (logical, physical) = if is_block_device {
             let logical = rustix::fs::ioctl_blksszget(&file).map_err(|e| fail(e.into()))?;
@@ -201,9 +207,9 @@ impl FileDevice {
 }
 
 /// [`Error::InUse`] where the system says `busy`, else [`Error::Open`].
-fn in_use_or(path: &Path, source: io::Error, busy: Errno) -> Error {
+fn in_use_or(path: &Path, source: io::Error, busy: Errno, by: Holder) -> Error {
     if Errno::from_io_error(&source) == Some(busy) {
-        Error::InUse { path: path.into() }
+        Error::InUse { path: path.into(), by }
     } else {
         Error::Open { path: path.into(), source }
     }

@@ -1,13 +1,15 @@
-//! The one ioctl that rustix does not know.
+//! The ioctls that rustix does not know.
 #![allow(unsafe_code)] // an ioctl takes a pointer whose meaning only its number says
 
 use std::fs::File;
 use std::io;
 
-use rustix::ioctl::{Setter, ioctl, opcode};
+use rustix::ioctl::{Getter, Opcode, Setter, ioctl, opcode};
 
 /// `BLKDISCARD` of Linux's `<linux/fs.h>`: start and length in bytes.
-const BLKDISCARD: rustix::ioctl::Opcode = opcode::none(0x12, 119);
+const BLKDISCARD: Opcode = opcode::none(0x12, 119);
+/// `LOOP_GET_STATUS64` of Linux's `<linux/loop.h>`: a `loop_info64`.
+const LOOP_GET_STATUS64: Opcode = 0x4C05;
 
 /// Tells a block device that `len` bytes from `start` on are no longer needed.
 pub(crate) fn discard(device: &File, start: u64, len: u64) -> io::Result<()> {
@@ -16,4 +18,23 @@ pub(crate) fn discard(device: &File, start: u64, len: u64) -> io::Result<()> {
     let request = unsafe { Setter::<BLKDISCARD, [u64; 2]>::new([start, len]) };
     // SAFETY: as above; the request lives until the call returns.
     unsafe { ioctl(device, request) }.map_err(io::Error::from)
+}
+
+/// What a loop device shows: the first fields of a `loop_info64`, whose whole is 232 bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LoopStatus {
+    /// Device and number of the file behind it.
+    pub file: (u64, u64),
+    /// Where that is a block device: its own number, else 0.
+    pub rdev: u64,
+}
+
+/// Asks a loop device what it shows.
+pub(crate) fn loop_status(device: &File) -> io::Result<LoopStatus> {
+    // SAFETY: LOOP_GET_STATUS64 writes a loop_info64, 232 bytes whose alignment is that of a u64; on
+    // anything but a loop device the kernel answers ENOTTY or ENXIO.
+    let request = unsafe { Getter::<LOOP_GET_STATUS64, [u64; 29]>::new() };
+    // SAFETY: as above.
+    let [dev, ino, rdev, ..] = unsafe { ioctl(device, request) }?;
+    Ok(LoopStatus { file: (dev, ino), rdev })
 }

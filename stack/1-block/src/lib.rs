@@ -21,6 +21,7 @@ pub mod device;
 pub mod fault;
 pub mod file;
 mod ioctl;
+mod loops;
 pub mod memory;
 pub mod overlay;
 mod pages;
@@ -28,7 +29,7 @@ pub mod record;
 pub mod window;
 
 pub use count::{CountingDevice, Counts};
-pub use device::{BlockDevice, Error, IoRead, Result};
+pub use device::{BlockDevice, Error, Holder, IoRead, Result};
 pub use fault::{FaultDevice, FaultPlan};
 pub use file::{FileDevice, OpenMode};
 pub use memory::MemDevice;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use xfskit_block::{BlockDevice, Error, FileDevice, OpenMode};
+use xfskit_block::{BlockDevice, Error, FileDevice, Holder, OpenMode};
 use xfskit_test_oracle::{Image, Need, Scratch, needs};
 use xfskit_units::{ByteLen, ByteOffset};
 
@@ -86,4 +86,43 @@ fn a_mounted_block_device_is_refused_for_writing_and_not_for_reading() {
     assert!(matches!(writer, Err(Error::InUse { .. })), "{writer:?}");
     assert!(reader.is_ok());
     FileDevice::open(&disk.0, OpenMode::ReadWrite).expect("opens when unmounted");
+}
+
+#[test]
+fn what_is_behind_a_loop_device_is_refused_for_writing_until_it_is_detached() {
+    if !needs(&[Need::Mount]) {
+        return;
+    }
+    let scratch = Scratch::new("behind");
+    let image = Image::sparse(&scratch, "disk.img", SIZE);
+    run("mkfs.xfs", &[Path::new("-q"), image.path()]);
+    let point = scratch.path().join("mounted");
+    let second_name = scratch.path().join("second");
+    std::fs::create_dir(&point).expect("mount point");
+    std::fs::hard_link(image.path(), &second_name).expect("a second name");
+    let open = |path: &Path| FileDevice::open(path, OpenMode::ReadWrite);
+    let attached = |opened: Result<FileDevice, Error>| {
+        matches!(opened, Err(Error::InUse { by: Holder::Loop(_), .. }))
+    };
+
+    run("mount", &[Path::new("-oloop"), image.path(), &point]);
+    let writers = [open(image.path()), open(&second_name)].map(attached);
+    let maker = attached(FileDevice::create(image.path(), ByteLen(0)));
+    let reader = FileDevice::open(image.path(), OpenMode::ReadOnly);
+    run("umount", &[&point]);
+    assert_eq!((writers, maker), ([true, true], true));
+    assert_eq!(reader.expect("opens").size(), ByteLen(SIZE), "nothing was cut off");
+    open(image.path()).expect("opens when unmounted");
+
+    let (first, second) = (Loop::attach(image.path(), "512"), Loop::attach(image.path(), "512"));
+    assert!(attached(open(image.path())), "attached, though not mounted");
+    assert!(attached(open(&first.0)), "the second shows the same bytes");
+    std::fs::remove_file(image.path()).expect("the first name goes");
+    assert!(attached(open(&second_name)), "it is the file that counts, not its name");
+    drop(second);
+    open(&first.0).expect("the only one left");
+    let on_device = Loop::attach(&first.0, "512");
+    assert!(attached(open(&first.0)), "a device behind another");
+    drop((on_device, first));
+    open(&second_name).expect("opens when detached");
 }

@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
-use xfskit::block::{self, BlockDevice, OpenMode};
+use xfskit::block::{self, BlockDevice, Holder, OpenMode};
 use xfskit::target::{self, Target};
 use xfskit::vfs::{self, Follow, Inode};
 use xfskit::{OpenOptions, Volume, core};
@@ -60,6 +60,13 @@ pub(crate) fn about(name: &str, error: &dyn std::error::Error) -> String {
 /// What to do about a device that cannot be opened or fails.
 pub(crate) fn device_hint(failure: Failure, error: &block::Error) -> Failure {
     use std::io::ErrorKind;
+    if let block::Error::InUse { by: Holder::Loop(device), .. } = error {
+        let device = device.display();
+        return failure.hint(format!(
+            "Unmount it first (umount {device}); where it is not mounted, detach it (losetup \
+             --detach {device})."
+        ));
+    }
     let kind = match error {
         block::Error::Open { source, .. } | block::Error::Io { source, .. } => source.kind(),
         block::Error::InUse { .. } => ErrorKind::ResourceBusy,
@@ -84,10 +91,7 @@ pub(crate) fn volume(target: &grammar::Target, out: &Out) -> Result<Volume, Fail
     let device = device(name)?;
     let log = target.logdev.as_deref().map(device_whole).transpose()?;
     let options = OpenOptions { recovery: !target.norecovery, ..OpenOptions::default() };
-    let volume = options.open_device(device, log).map_err(|error| match error {
-        xfskit::Error::Target(error) => target_failure(name, &error),
-        xfskit::Error::Volume(error) => open_failure(name, &error),
-    })?;
+    let volume = options.open_device(device, log).map_err(|error| not_opened(name, &error))?;
     for fault in volume.fs().volume().faults() {
         out.fault_at(name, fault, Some(fault));
     }
@@ -102,10 +106,7 @@ pub(crate) fn volume_for_writing(
 ) -> Result<Volume, Failure> {
     let options = OpenOptions { write: true, log: target.logdev.clone(), ..OpenOptions::default() };
     let name = target.name.as_str();
-    let volume = options.open(name).map_err(|error| match error {
-        xfskit::Error::Target(error) => target_failure(name, &error),
-        xfskit::Error::Volume(error) => open_failure(name, &error),
-    })?;
+    let volume = options.open(name).map_err(|error| not_opened(name, &error))?;
     if let Some(replay) = volume.fs().volume().replay().filter(|replay| !replay.clean) {
         out.note(&format!("the journal was replayed ({} transactions)", replay.transactions));
     }
@@ -137,6 +138,15 @@ fn note_replay(volume: &Volume, out: &Out) {
 pub(crate) fn device_whole(name: &str) -> Result<Arc<dyn BlockDevice>, Failure> {
     let target = Target::parse(name).map_err(|e| target_failure(name, &e))?;
     target::open_unchecked(&target, OpenMode::ReadOnly).map_err(|e| target_failure(name, &e))
+}
+
+/// Why a volume does not open, and what to do.
+pub(crate) fn not_opened(name: &str, error: &xfskit::Error) -> Failure {
+    match error {
+        xfskit::Error::Target(error) => target_failure(name, error),
+        xfskit::Error::Volume(error) => open_failure(name, error),
+        xfskit::Error::Make(error) => Failure::cannot(about(name, error)),
+    }
 }
 
 /// Why a device does not open as a volume, and what to do.
