@@ -43,7 +43,7 @@ pub mod writer;
 
 use xfskit_block::BlockDevice;
 use xfskit_format::{Fault, log};
-use xfskit_units::{Daddr, Geometry, LogBlock, Lsn};
+use xfskit_units::{Daddr, Geometry, LogBlock, Lsn, Uuid};
 
 pub use head::{Search, Torn};
 pub use payload::Payload;
@@ -131,9 +131,20 @@ impl<'d> Log<'d> {
     /// # Errors
     /// Where the device fails.
     pub fn seal(self) -> Result<()> {
+        let uuid = self.ring.geo().uuid;
+        self.seal_as(uuid)
+    }
+
+    /// The same with another UUID in the record: that which the volume is about to get, or nil, which
+    /// fits every volume.
+    ///
+    /// # Errors
+    /// Where the device fails.
+    pub fn seal_as(self, uuid: Uuid) -> Result<()> {
         self.clear_ahead()?;
         let prev = self.last_record().map_or(u32::MAX, |block| block.0);
-        let record = log::unmount_record(self.ring.geo(), self.head(), prev);
+        let geo = Geometry { uuid, ..self.ring.geo().clone() };
+        let record = log::unmount_record(&geo, self.head(), prev);
         self.ring.write(self.head().block(), &record)?;
         self.ring.flush()
     }

@@ -20,6 +20,7 @@
 //! | [`btree`] | btrees of all kinds, changed in transactions |
 //! | [`space`] | free space: allocating and freeing extents, and work that is put off |
 //! | [`bulk`] | whole structures in one go, for a volume that is built from nothing |
+//! | [`uuid`] | another UUID for a volume |
 //! | [`chunks`] | all inodes of the volume, by chunk: bulkstat |
 
 pub mod attr;
@@ -38,6 +39,7 @@ pub mod parent;
 pub mod recovery;
 pub mod space;
 pub mod tx;
+pub mod uuid;
 pub mod volume;
 mod writable;
 

@@ -174,6 +174,11 @@ impl Mount {
         Self::with_options(image, scratch, &options)
     }
 
+    /// Mounts to change the tree, unless another volume with the same UUID is mounted.
+    pub fn checked(image: &Image, scratch: &Scratch) -> Result<Self, String> {
+        Self::with_options(image, scratch, "loop")
+    }
+
     /// Mounts to look. A dirty log is refused: the loop device cannot be written.
     pub fn read_only(image: &Image, scratch: &Scratch) -> Result<Self, String> {
         Self::with_options(image, scratch, "loop,nouuid,ro,noatime")

@@ -95,7 +95,10 @@ impl RecordHeader {
         ctx.eq_hex("log.record.magicno", MAGIC, header.magicno.get())?;
         ctx.within("log.record.version", 1..=3, header.version.get())?;
         ctx.eq("log.record.fmt", FMT_LINUX_LE, header.fmt.get())?;
-        ctx.eq("log.record.fs_uuid", ctx.geo.uuid, header.fs_uuid())?;
+        // Writers of old left the UUID out, and Linux still takes their word.
+        if !header.fs_uuid().is_nil() {
+            ctx.eq("log.record.fs_uuid", ctx.geo.uuid, header.fs_uuid())?;
+        }
         if header.v2() {
             ctx.at_most("log.record.size", SIZE_MAX, header.size.get())?;
         }
