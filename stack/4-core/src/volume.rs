@@ -37,6 +37,17 @@ impl Default for OpenOptions {
     }
 }
 
+/// The superblock's counters, as they are now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counts {
+    /// Inodes that there are, those that are free included.
+    pub icount: u64,
+    /// Inodes that are free.
+    pub ifree: u64,
+    /// Blocks that are free.
+    pub fdblocks: u64,
+}
+
 /// An XFS filesystem, open for reading, or for writing too. Shared by all threads.
 #[derive(Debug)]
 pub struct Volume {
@@ -175,6 +186,19 @@ impl Volume {
     /// The primary superblock, as it is after recovery.
     pub fn superblock(&self) -> &Superblock {
         &self.sb
+    }
+
+    /// Inodes and blocks, counted.
+    pub fn counts(&self) -> Counts {
+        let sb = &self.sb;
+        let Some(engine) = &self.engine else {
+            let (icount, ifree) = (sb.icount.get(), sb.ifree.get());
+            return Counts { icount, ifree, fdblocks: sb.fdblocks.get() };
+        };
+        let now = engine.counters().get();
+        let count = |count: i64| u64::try_from(count).unwrap_or(0);
+        let (icount, ifree) = (count(now.icount), count(now.ifree));
+        Counts { icount, ifree, fdblocks: count(now.fdblocks) }
     }
 
     /// The buffer cache, and the device below it.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use xfskit_block::BlockDevice;
 use xfskit_format::sb::{self, SbError, Superblock};
-use xfskit_format::{Ctx, Image};
+use xfskit_format::{Ctx, Image, Verdict};
 use xfskit_log::LogWriter;
 use xfskit_log::writer::RECORD_SIZE;
 use xfskit_trans::{BufCache, Delta, Engine, Held, Journal};
@@ -119,6 +119,17 @@ pub(crate) fn log_counters(volume: &Volume) -> Result<()> {
 }
 
 impl Volume {
+    /// The label, as it is now.
+    ///
+    /// # Errors
+    /// [`Error::Device`], [`Error::Corrupt`].
+    pub fn label(&self) -> Result<Vec<u8>> {
+        let place = sb::location(self.geo(), AgNumber(0));
+        let buf = self.read_buf(place, &|bytes, _| judge(bytes, AgNumber(0)))?;
+        let fname = Superblock::parse(&buf).map_or([0; LABEL_MAX], |sb| sb.fname);
+        Ok(fname.split(|&b| b == 0).next().unwrap_or_default().to_vec())
+    }
+
     /// Sets the label, at most 12 bytes, in all superblocks.
     ///
     /// # Errors
@@ -150,12 +161,17 @@ fn edit_superblock_of(
     edit: impl Fn(&mut Held<'_, '_>),
 ) -> Result<()> {
     volume.transact(|tx| {
-        let judge = |bytes: &[u8], _: &Ctx<'_>| match Superblock::verify(bytes, agno) {
-            Err(SbError::Corrupt(fault)) => Err(fault),
-            _ => Ok(()),
-        };
+        let judge = |bytes: &[u8], _: &Ctx<'_>| judge(bytes, agno);
         let handle = tx.read_buf(sb::location(volume.geo(), agno), &judge)?;
         edit(&mut tx.image(handle));
         Ok(())
     })
+}
+
+/// The superblock of group `agno`, as a block of metadata.
+fn judge(bytes: &[u8], agno: AgNumber) -> Verdict {
+    match Superblock::verify(bytes, agno) {
+        Err(SbError::Corrupt(fault)) => Err(fault),
+        _ => Ok(()),
+    }
 }

@@ -61,7 +61,7 @@ pub enum Error {
 }
 
 /// The answer of this floor.
-pub type Result<T> = std::result::Result<T, Error>;
+pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
     /// The number that a system call would answer: `ENOENT`, `ELOOP`, `EUCLEAN` for corruption, ….

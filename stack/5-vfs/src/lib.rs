@@ -34,7 +34,7 @@ pub use change::rename::RenameMode;
 pub use change::set::SetAttr;
 pub use content::{FileMap, Piece, ReadAhead, ReadError};
 pub use error::{Error, Result};
-pub use fs::{Entry, Fs, Xattr};
+pub use fs::{Entry, Fs, Portion, Xattr};
 pub use path::{Follow, join};
 pub use stat::Stat;
 pub use statfs::Statfs;

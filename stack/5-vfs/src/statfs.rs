@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 use xfskit_core::Volume;
+use xfskit_core::volume::Counts;
 
 /// The size of a volume, and what is free of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -25,14 +26,7 @@ impl Statfs {
     /// What `volume` says now.
     pub(crate) fn of(volume: &Volume) -> Self {
         let (geo, sb) = (volume.geo(), volume.superblock());
-        let (icount, ifree) = volume.engine().map_or_else(
-            |_| (sb.icount.get(), sb.ifree.get()),
-            |engine| {
-                let now = engine.counters().get();
-                let counter = |value: i64| u64::try_from(value).unwrap_or(0);
-                (counter(now.icount), counter(now.ifree))
-            },
-        );
+        let Counts { icount, ifree, .. } = volume.counts();
         let blocks_free = volume.blocks_available();
         let log = if geo.logstart.is_some() { u64::from(geo.logblocks) } else { 0 };
         let blocks = sb.dblocks.get().saturating_sub(log);

@@ -58,7 +58,7 @@ pub enum PutError {
     #[error("the stream: {0}")]
     Stream(io::Error),
     /// The volume refused.
-    #[error("{}: {error}", String::from_utf8_lossy(path))]
+    #[error("{}", about(path, error))]
     Volume {
         /// Where in the volume.
         path: Vec<u8>,
@@ -80,6 +80,12 @@ pub enum PutError {
     /// The caller asked to stop.
     #[error("stopped")]
     Stopped,
+}
+
+/// An error with the path before it, unless that is there already.
+fn about(path: &[u8], error: &Error) -> String {
+    let (path, text) = (String::from_utf8_lossy(path), error.to_string());
+    if text.starts_with(&format!("{path}: ")) { text } else { format!("{path}: {text}") }
 }
 
 /// Told what was copied so far, after each name and piece; may stop the copy.

@@ -4,33 +4,71 @@
 //! command line: a file, a block device, `IMAGE#p2`, `IMAGE#lv:vg/root`, `mem:SIZE`. Opening and
 //! reading never write to a target, unless it is opened for writing.
 //!
-//! ```no_run
+//! ```
 //! # fn main() -> Result<(), xfskit::Error> {
-//! let volume = xfskit::open("disk.img")?;
+//! # let image = std::env::temp_dir().join(format!("xfskit-look-{}", std::process::id()));
+//! # let image = image.to_str().unwrap();
+//! # let device = xfskit::block::FileDevice::create(image, xfskit::units::ByteLen(64 << 20)).unwrap();
+//! # let new = xfskit::make(std::sync::Arc::new(device), &Default::default())?;
+//! # new.make_dirs("/etc")?;
+//! # new.write("/etc/fstab", b"/dev/vda1 / xfs defaults 0 1\n")?;
+//! # new.close()?;
+//! let volume = xfskit::open(image)?;
 //! for entry in volume.read_dir("/etc")? {
 //!     println!("{}", String::from_utf8_lossy(&entry.name));
 //! }
 //! let fstab = volume.read("/etc/fstab")?;
 //! let stat = volume.stat("/etc/fstab")?;
 //! assert_eq!(fstab.len() as u64, stat.size);
-//! for step in volume.walk("/var")? {
+//! for step in volume.walk("/etc")? {
 //!     match step {
 //!         Ok(file) => println!("{}", String::from_utf8_lossy(&file.path)),
 //!         Err(fault) => eprintln!("{fault}"), // damage does not hide the rest
 //!     }
 //! }
+//! # drop(volume);
+//! # std::fs::remove_file(image).unwrap();
+//! # Ok(()) }
+//! ```
+//!
+//! A volume that is open for writing ([`open_for_writing`], or a new one from [`make`]) is changed by
+//! paths here, and by inode numbers and [handles](vfs::Handle) through [`Volume::fs`], from as many
+//! threads as there are. Each change happens as a whole or not at all; it is durable after
+//! [`Volume::sync`], [`Handle::fsync`](vfs::Handle::fsync) or [`Volume::close`].
+//!
+//! ```
+//! use std::sync::Arc;
+//! use xfskit::block::MemDevice;
+//! use xfskit::units::ByteLen;
+//!
+//! # fn main() -> Result<(), xfskit::Error> {
+//! let device = Arc::new(MemDevice::new(ByteLen(300 << 20)));
+//! let volume = xfskit::make(device, &Default::default())?;
+//! volume.make_dirs("/srv/www")?;
+//! volume.write("/srv/www/index.html", b"<p>Hello</p>")?;
+//! volume.rename("/srv/www/index.html", "/srv/www/home.html")?;
+//!
+//! let file = volume.file("/srv/www/home.html")?;
+//! file.write(3, b"Howdy")?;
+//! file.fsync()?;
+//! let copy = volume.fs().make(volume.stat("/srv")?.ino, b"copy", &xfskit::vfs::NewNode::file(0o600))?;
+//! volume.fs().open(copy)?.share(0, &file, 0..file.size())?; // the same blocks, until one is written
+//! drop(file);
+//! assert_eq!(volume.read("/srv/copy")?, b"<p>Howdy</p>");
+//! volume.close()?;
 //! # Ok(()) }
 //! ```
 //!
 //! A whole tree out of a volume is [`copy::get()`], or as tar [`copy::archive()`]; many files at once in
-//! the order of the disk [`vfs::sweep`]; all inodes [`core::Volume::bulkstat`]; a volume from
-//! nothing [`mkfs::make`]; judging one [`check::check`](check::check()).
+//! the order of the disk [`vfs::sweep`]; a tree in [`copy::put()`]; a volume from a tree
+//! [`copy::build`]; all inodes [`core::Volume::bulkstat`]; judging one [`check::check`](check::check()).
 //!
-//! `examples/look.rs` is a small program that does most of this.
+//! `examples/look.rs` is a small program that looks around, `examples/change.rs` one that makes a volume
+//! and changes it in every way.
 //!
 //! | module | floor |
 //! | --- | --- |
-//! | [`copy`] | 6: trees out: directories, tar |
+//! | [`copy`] | 6: trees out and in: directories, tar, whole volumes from them |
 //! | [`vfs`] | 5: paths, names, bytes: what [`Volume`] stands on |
 //! | [`mkfs`], [`check`](mod@check), [`inspect`] | 5: make a volume, judge one, print any structure |
 //! | [`core`] | 4: inodes, extent maps, directories, attributes |
@@ -56,7 +94,9 @@ use std::time::SystemTime;
 
 use block::{BlockDevice, OpenMode};
 use target::Target;
+use units::Uuid;
 use vfs::{Entry, Follow, Fs, Stat, Walk, Xattr};
+use xfskit_core::uuid::{NewUuid, set_uuid};
 
 /// What can go wrong.
 #[derive(Debug, thiserror::Error)]
@@ -67,6 +107,9 @@ pub enum Error {
     /// The volume, or a path in it.
     #[error(transparent)]
     Volume(#[from] vfs::Error),
+    /// No volume can be made there.
+    #[error(transparent)]
+    Make(#[from] mkfs::Error),
 }
 
 impl From<core::Error> for Error {
@@ -104,11 +147,25 @@ impl OpenOptions {
     pub fn open(&self, name: &str) -> Result<Volume> {
         let mode = if self.write { OpenMode::ReadWrite } else { OpenMode::ReadOnly };
         let device = target::open(&Target::parse(name)?, mode)?;
-        let log_dev = match &self.log {
-            Some(log) => Some(target::open_unchecked(&Target::parse(log)?, mode)?),
-            None => None,
-        };
-        self.open_device(device, log_dev)
+        self.open_device(device, self.log_device(mode)?)
+    }
+
+    /// Gives the volume on the target `name` another UUID; answers the UUIDs of the volume and of its
+    /// metadata, which differ unless it is the original one.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open) for writing.
+    pub fn set_uuid(&self, name: &str, uuid: NewUuid) -> Result<(Uuid, Uuid)> {
+        let device = target::open(&Target::parse(name)?, OpenMode::ReadWrite)?;
+        let log_dev = self.log_device(OpenMode::ReadWrite)?;
+        let options = core::OpenOptions { log_dev, ..Default::default() };
+        Ok(set_uuid(&device, &options, uuid)?)
+    }
+
+    /// The device with the journal, where it has one of its own.
+    fn log_device(&self, mode: OpenMode) -> Result<Option<Arc<dyn BlockDevice>>> {
+        let open = |name: &String| Ok(target::open_unchecked(&Target::parse(name)?, mode)?);
+        self.log.as_ref().map(open).transpose()
     }
 
     /// Opens the volume on `device`, with the journal on `log_dev` where it is external.
@@ -122,7 +179,9 @@ impl OpenOptions {
     ) -> Result<Volume> {
         let (recovery, write) = (self.recovery, self.write);
         let options = core::OpenOptions { recovery, write, log_dev, ..Default::default() };
-        Ok(Volume { fs: Fs::with_clock(core::Volume::open(device, &options)?, system_clock()) })
+        Ok(Volume {
+            fs: Fs::with_clock(core::Volume::open(device, &options)?, vfs::Clock::new(now)),
+        })
     }
 }
 
@@ -143,13 +202,26 @@ pub fn open_for_writing(name: &str) -> Result<Volume> {
     OpenOptions { write: true, ..OpenOptions::default() }.open(name)
 }
 
+/// Makes an empty volume on `device`, of now and with a UUID of its own unless `options` name one, and opens
+/// it for reading and writing. [`mkfs::make()`] is the way with all parameters.
+///
+/// # Errors
+/// [`Error::Make`] where the options do not fit the device, or something is on it.
+pub fn make(device: Arc<dyn BlockDevice>, options: &mkfs::Options) -> Result<Volume> {
+    let vfs::Timestamp { sec, nsec } = now();
+    let (uuid, random) = (Uuid::new_v4(), Uuid::new_v4().as_u64_pair().0);
+    let generation = u32::try_from(random >> 32).unwrap_or_default();
+    let stamp = mkfs::Stamp { uuid, seconds: sec, nanoseconds: nsec, generation };
+    let plan = mkfs::plan(options, &mkfs::DeviceFacts::of(&*device, None), stamp)?;
+    mkfs::make(&*device, None, &plan)?;
+    OpenOptions { write: true, ..OpenOptions::default() }.open_device(device, None)
+}
+
 /// The time of this machine.
-fn system_clock() -> vfs::Clock {
-    vfs::Clock::new(|| {
-        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let sec = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
-        vfs::Timestamp { sec, nsec: since.subsec_nanos() }
-    })
+fn now() -> vfs::Timestamp {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let sec = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
+    vfs::Timestamp { sec, nsec: since.subsec_nanos() }
 }
 
 /// A volume, by paths. Paths are absolute; they need not be UTF-8.
@@ -249,6 +321,70 @@ impl Volume {
         Ok(self.fs.make(dir, &name, new)?)
     }
 
+    /// Makes the directory `path` with those on the way to it, as far as they are missing.
+    ///
+    /// # Errors
+    /// Where something else is there already, or the volume is full.
+    pub fn make_dirs(&self, path: impl AsRef<[u8]>) -> Result<()> {
+        let path = path.as_ref();
+        let ends = (1..path.len()).filter(|&end| path[end] == b'/').chain([path.len()]);
+        for way in ends.map(|end| &path[..end]) {
+            match self.fs.resolve(way, Follow::Yes) {
+                Ok(there) if there.core().is_dir() => {}
+                Ok(_) => return Err(core::Error::Exists.into()),
+                Err(vfs::Error::NotFound { .. }) => {
+                    self.make(way, &vfs::NewNode::directory(0o755))?;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens the regular file `path` for reading and writing at any offset.
+    ///
+    /// # Errors
+    /// Where it is none, or the volume is open for reading only.
+    pub fn file(&self, path: impl AsRef<[u8]>) -> Result<vfs::Handle<'_>> {
+        let inode = self.fs.resolve(path.as_ref(), Follow::Yes)?;
+        Ok(self.fs.open(inode.ino())?)
+    }
+
+    /// Makes `content` the whole content of the file `path`, which is made where it is missing. One that is
+    /// there keeps everything else.
+    ///
+    /// # Errors
+    /// Where `path` is no regular file, there is no such directory, or the volume is full: then the file
+    /// is as it was.
+    pub fn write(&self, path: impl AsRef<[u8]>, content: &[u8]) -> Result<()> {
+        let path = path.as_ref();
+        let fill = |ino| {
+            let file = self.fs.open(ino)?;
+            file.write(0, content)?;
+            file.truncate(content.len() as u64)?;
+            file.close()
+        };
+        match self.fs.resolve(path, Follow::Yes) {
+            Err(vfs::Error::NotFound { .. }) => {
+                let (dir, name) = self.fs.resolve_parent(path)?;
+                let file = self.fs.make_unnamed(dir, &vfs::NewNode::file(0o644))?;
+                fill(file.ino())?;
+                Ok(self.fs.link(file.ino(), dir, &name)?)
+            }
+            there => Ok(fill(there?.ino())?),
+        }
+    }
+
+    /// Gives the file `path` the further name `new`.
+    ///
+    /// # Errors
+    /// As [`Fs::link`].
+    pub fn link(&self, path: impl AsRef<[u8]>, new: impl AsRef<[u8]>) -> Result<()> {
+        let inode = self.fs.resolve(path.as_ref(), Follow::No)?;
+        let (dir, name) = self.fs.resolve_parent(new.as_ref())?;
+        Ok(self.fs.link(inode.ino(), dir, &name)?)
+    }
+
     /// Removes the name `path`: of a file, or of an empty directory.
     ///
     /// # Errors
@@ -265,9 +401,21 @@ impl Volume {
     /// # Errors
     /// As [`Fs::rename`].
     pub fn rename(&self, from: impl AsRef<[u8]>, to: impl AsRef<[u8]>) -> Result<()> {
+        self.rename_as(from, to, vfs::RenameMode::Replace)
+    }
+
+    /// The same; `mode` says what becomes of what is at `to`.
+    ///
+    /// # Errors
+    /// As [`Fs::rename`].
+    pub fn rename_as(
+        &self,
+        from: impl AsRef<[u8]>,
+        to: impl AsRef<[u8]>,
+        mode: vfs::RenameMode,
+    ) -> Result<()> {
         let (from_dir, from_name) = self.fs.resolve_parent(from.as_ref())?;
         let (to_dir, to_name) = self.fs.resolve_parent(to.as_ref())?;
-        let mode = vfs::RenameMode::Replace;
         Ok(self.fs.rename(from_dir, &from_name, to_dir, &to_name, mode)?)
     }
 
