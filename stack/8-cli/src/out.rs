@@ -37,6 +37,11 @@ impl Out {
         Self { voice, terminal, inner: Mutex::new(Inner { stdout, faults: 0 }) }
     }
 
+    /// How it speaks.
+    pub(crate) fn voice(&self) -> Voice {
+        self.voice
+    }
+
     /// True where standard output carries JSON.
     pub(crate) fn json(&self) -> bool {
         self.voice.json
@@ -104,6 +109,7 @@ impl Out {
     ) {
         self.lock().faults += 1;
         let message = chain(error);
+        let message = without_path(&message, at);
         if self.json() {
             let fault = json!({ "path": at, "message": message, "corruption": corruption });
             // A reader that has gone away is noticed at the next answer.
@@ -188,6 +194,11 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
         cause = error.source();
     }
     text
+}
+
+/// What a message about `path` says of it: the path itself is said by others.
+pub(crate) fn without_path<'m>(message: &'m str, path: &str) -> &'m str {
+    message.strip_prefix(path).and_then(|rest| rest.strip_prefix(": ")).unwrap_or(message)
 }
 
 /// Standard output cannot be written. A reader that had enough (`| head`) is not an error.

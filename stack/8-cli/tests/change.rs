@@ -320,6 +320,15 @@ fn truncate_and_fallocate_shape_content() {
     v.run(1, "truncate -s 0 @ /none/f");
     v.run(0, "truncate -s 0 @ /f");
     assert_eq!(v.stat("/f")["blocks"], 0);
+    // What is missing is made, unless that fails or is not wanted.
+    v.run(0, "truncate -c -s 0 @ /g");
+    v.run(1, "fallocate --punch-hole -l 4k @ /g");
+    v.run(1, "fallocate -l 400M @ /g");
+    assert_eq!(v.ls("/"), "f");
+    v.run(0, "fallocate --owner 7:8 -l 64k @ /g");
+    v.run(0, "truncate --owner 7:8 -s 7E @ /h /i");
+    assert_eq!((&v.stat("/g")["blocks"], &v.stat("/g")["uid"]), (&128.into(), &7.into()));
+    assert_eq!((v.ls("/").as_str(), &v.stat("/h")["gid"]), ("f g h i", &8.into()));
 }
 
 #[test]
@@ -362,6 +371,43 @@ fn label_stands_in_all_superblocks() {
     v.run(1, "label @ thirteenbytes");
     v.run_with(0, "label @", &[""]);
     assert_eq!(v.run(0, "label @").stdout, "\n");
+    assert_eq!(json(&["label", "--json", &v.image])[0]["label"], "");
+}
+
+#[test]
+fn uuid_is_shown_set_and_restored() {
+    let v = Made::new();
+    let shown = |line: &str| v.run(0, line).stdout.trim().to_owned();
+    let original = shown("uuid @");
+    let before = fs::read(&v.path).unwrap();
+    assert_eq!(shown("uuid @"), original);
+    assert!(fs::read(&v.path).unwrap() == before, "looking changes nothing");
+    let new = shown("uuid @ generate");
+    assert_ne!(new, original);
+    v.run(0, "mkdir @ /d");
+    let both = json(&["uuid", "--json", &v.image]).remove(0);
+    assert_eq!((&both["uuid"], &both["meta_uuid"]), (&new.into(), &original.clone().into()));
+    let wanted = "8f1c2c6e-54c5-4a0c-a1b5-1ea8b2ba6fd9";
+    assert_eq!(shown(&format!("uuid @ {wanted}")), wanted);
+    assert!(v.run(0, "uuid @ nil").stderr.contains("nouuid"));
+    assert_eq!(shown("uuid @ restore"), original);
+    assert_eq!(v.run(0, "uuid -q @ restore").stdout, "");
+    assert!(!v.run(0, "info @").stdout.contains("meta_uuid"));
+    v.run(2, "uuid @ nonsense");
+    v.run(0, "check @");
+}
+
+#[test]
+fn a_path_is_said_once() {
+    let v = Made::new();
+    v.run(0, "mkdir @ /d");
+    for line in ["rm @ /d", "rm @ /none", "chmod @ 644 /none", "cp @ /d /e"] {
+        let run = v.run(1, line);
+        let path = if line.contains("none") { "/none" } else { "/d" };
+        assert_eq!(run.stderr.matches(path).count(), 1, "{line}: {}", run.stderr);
+    }
+    let fault = v.run(1, "rm --json @ /d").stdout;
+    assert!(fault.contains(r#""path":"/d","message":"is a directory""#), "{fault}");
 }
 
 #[test]
@@ -373,9 +419,16 @@ fn shell_runs_many_commands_in_one_open() {
     let run = v.run(0, &format!("shell --file {} @", script(lines)));
     assert!(run.stdout.starts_with("b\ntwo words\nx\nv"), "{}", run.stdout);
     assert_eq!(v.ls("/a"), "b two words y");
-    let lines = "rm /none\nmkdir /after\nmkfs\nlabel 'open\n";
+    let lines = "rm /none\nmkdir /after\nmkfs\nlabel 'open\nuuid nil\n";
     let run = v.run(1, &format!("shell --file {} @", script(lines)));
     assert!(run.stderr.contains("/none") && run.stderr.contains("mkfs"), "{}", run.stderr);
+    let lines =
+        "df --json\nfallocate -l 10M /a/big\ndf --json\nlabel new\nlabel\nuuid\nrm /a/big\n";
+    let run = v.run(0, &format!("shell --file {} @", script(lines)));
+    let lines: Vec<&str> = run.stdout.lines().collect();
+    let free = |line: &str| serde_json::from_str::<Value>(line).unwrap()["free"].as_u64().unwrap();
+    assert_eq!(free(lines[0]), free(lines[1]) + (10 << 20), "df counts what was done before it");
+    assert_eq!((lines[2], lines.len()), ("new", 4));
     v.run(1, &format!("shell --strict --file {} @", script("rm /none\nmkdir /never\n")));
     assert_eq!(v.ls("/"), "a after");
     v.run(2, "shell --file /no/such/file @");

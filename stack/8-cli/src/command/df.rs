@@ -23,12 +23,12 @@ impl Usage {
     /// What `volume` counts.
     pub(crate) fn of(volume: &Volume) -> Self {
         let volume = volume.fs().volume();
-        let (geo, sb) = (volume.geo(), volume.superblock());
+        let (geo, now) = (volume.geo(), volume.counts());
         let bytes = |blocks: u64| blocks.saturating_mul(1 << geo.blocklog);
         let log = if geo.logstart.is_some() { u64::from(geo.logblocks) } else { 0 };
         let size = bytes(geo.dblocks.0.saturating_sub(log));
-        let free = bytes(sb.fdblocks.get()).min(size);
-        let (inodes, inodes_free) = (sb.icount.get(), sb.ifree.get());
+        let free = bytes(now.fdblocks).min(size);
+        let (inodes, inodes_free) = (now.icount, now.ifree);
         let inodes_used = inodes.saturating_sub(inodes_free);
         Self { size, used: size - free, free, inodes, inodes_used, inodes_free }
     }

@@ -7,6 +7,7 @@ mod check;
 mod df;
 mod find;
 mod get;
+mod identity;
 mod info;
 mod inspect;
 mod log;
@@ -22,6 +23,7 @@ mod xattr;
 use xfskit::Volume;
 
 use crate::exit::Outcome;
+use crate::grammar::change::{Label, Uuid};
 use crate::grammar::look::XattrCommand;
 use crate::grammar::{Command, Target};
 use crate::out::Out;
@@ -32,10 +34,11 @@ pub(crate) fn run(command: &Command, out: &Out) -> Outcome {
         return change::run(target, command, out);
     }
     if let Some(target) = looked_at(command) {
-        return look(&open::volume(target, out)?, command, out);
+        return look(&open::volume(&target, out)?, command, out);
     }
     match command {
         Command::Mkfs(args) => mkfs::run(args, out),
+        Command::Uuid(Uuid { target, uuid: Some(uuid) }) => identity::set_uuid(target, *uuid, out),
         Command::Info(args) => info::run(args, out),
         Command::Bulkstat(args) => bulkstat::run(args, out),
         Command::Check(args) => check::run(args, out),
@@ -49,8 +52,12 @@ pub(crate) fn run(command: &Command, out: &Out) -> Outcome {
 }
 
 /// The volume whose files a command looks at; `None` for all other commands.
-pub(crate) fn looked_at(command: &Command) -> Option<&Target> {
-    Some(match command {
+pub(crate) fn looked_at(command: &Command) -> Option<Target> {
+    let target = match command {
+        Command::Label(Label { target, label: None })
+        | Command::Uuid(Uuid { target, uuid: None }) => {
+            return Some(target.to_read());
+        }
         Command::Ls(args) => &args.target,
         Command::Tree(args) => &args.target,
         Command::Stat(args) => &args.target,
@@ -63,7 +70,8 @@ pub(crate) fn looked_at(command: &Command) -> Option<&Target> {
             XattrCommand::Set { .. } | XattrCommand::Rm { .. } => return None,
         },
         _ => return None,
-    })
+    };
+    Some(target.clone())
 }
 
 /// Carries out a command that looks at the files of `volume`.
@@ -77,6 +85,8 @@ pub(crate) fn look(volume: &Volume, command: &Command, out: &Out) -> Outcome {
         Command::Find(args) => find::run(volume, args, out),
         Command::Df(args) => df::run(volume, args, out),
         Command::Get(args) => get::run(volume, args, out),
+        Command::Label(_) => identity::label(volume, out),
+        Command::Uuid(_) => identity::uuid(volume, out),
         _ => unreachable!("not a command that looks at files"),
     }
 }

@@ -7,6 +7,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use xfskit::core::uuid::NewUuid;
 
 use crate::command::change::mode::ModeChange;
 use crate::command::change::words::{self, Owner, OwnerChange};
@@ -20,6 +21,13 @@ pub(crate) struct Target {
     /// The device or file with the journal, for a volume with an external log
     #[arg(long, value_name = "DEVICE")]
     pub logdev: Option<String>,
+}
+
+impl Target {
+    /// The same volume, to be read only.
+    pub(crate) fn to_read(&self) -> super::Target {
+        super::Target { name: self.name.clone(), norecovery: false, logdev: self.logdev.clone() }
+    }
 }
 
 /// Make directories
@@ -340,13 +348,19 @@ pub(crate) struct Truncate {
     /// The new size, in bytes
     #[arg(short, long, value_name = "SIZE", value_parser = crate::show::parse_size)]
     pub size: u64,
+    /// Make no files
+    #[arg(short = 'c', long)]
+    pub no_create: bool,
+    /// Owner of files that are made
+    #[arg(long, value_name = "UID:GID", default_value = "0:0")]
+    pub owner: Owner,
 }
 
 /// Give a range of a file blocks, or take them away
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Without further options the range gets blocks that read as zeroes. Ranges of --collapse-range and
---insert-range consist of whole filesystem blocks.
+Without further options the range gets blocks that read as zeroes; a missing file is made, and with
+--zero-range too. Ranges of --collapse-range and --insert-range consist of whole filesystem blocks.
 
 Examples:
   xfskit fallocate -l 1G disk.img /var/db/journal
@@ -379,6 +393,9 @@ pub(crate) struct Fallocate {
     /// Make a hole: what is there and behind moves back
     #[arg(short, long, group = "what")]
     pub insert_range: bool,
+    /// Owner of a file that is made
+    #[arg(long, value_name = "UID:GID", default_value = "0:0")]
+    pub owner: Owner,
 }
 
 /// Show or set the label of a volume
@@ -395,6 +412,31 @@ pub(crate) struct Label {
     /// The new label
     #[arg(value_name = "LABEL")]
     pub label: Option<OsString>,
+}
+
+/// Show or set the UUID of a volume
+#[derive(Debug, Args)]
+#[command(after_help = "\
+UUID is written as usual, or is one of these words:
+  generate   a new one, which is printed
+  nil        none: Linux mounts such a volume with -o nouuid only
+  restore    the one with which the volume was made
+
+All metadata carries the UUID with which the volume was made, and keeps it: the volume gets the
+feature meta_uuid (Linux 4.3, GRUB 2.02) until that UUID is restored. /etc/fstab and the like may
+name the old one.
+
+Examples:
+  xfskit uuid disk.img
+  xfskit uuid copy.img generate          both can be mounted at once
+  xfskit uuid disk.img 8f1c2c6e-54c5-4a0c-a1b5-1ea8b2ba6fd9
+  xfskit uuid copy.img restore")]
+pub(crate) struct Uuid {
+    #[command(flatten)]
+    pub target: Target,
+    /// The new UUID
+    #[arg(value_name = "UUID|generate|nil|restore", value_parser = words::uuid)]
+    pub uuid: Option<NewUuid>,
 }
 
 /// Run many commands on one open volume, from standard input or a file

@@ -8,7 +8,7 @@
 //! | --- | --- |
 //! | [`make`] | `mkfs` |
 //! | [`look`] | `info`, `ls`, `tree`, `stat`, `cat`, `xattr`, `find`, `df`, `get`, `bulkstat`, `targets` |
-//! | [`change`] | `put`, `mkdir`, `rm`, `mv`, `ln`, `mknod`, `chmod`, `chown`, `touch`, `cp`, `truncate`, `fallocate`, `label`, `shell`, `xattr set`, `xattr rm` |
+//! | [`change`] | `put`, `mkdir`, `rm`, `mv`, `ln`, `mknod`, `chmod`, `chown`, `touch`, `cp`, `truncate`, `fallocate`, `label`, `uuid`, `shell`, `xattr set`, `xattr rm` |
 //! | [`judge`] | `check`, `inspect`, `log` |
 
 pub(crate) mod change;
@@ -42,7 +42,7 @@ Exit codes:
 
 With --json every line of standard output is one JSON object, faults and errors included.
 These commands write to a target: mkfs, put, mkdir, rm, mv, cp, ln, mknod, chmod, chown, touch,
-truncate, fallocate, label, xattr set, xattr rm, shell. All others only read it.
+truncate, fallocate, label, uuid, xattr set, xattr rm, shell. All others only read it.
 
 Examples:
   xfskit mkfs --size 1G disk.img          make a volume in a new file
@@ -78,6 +78,13 @@ pub(crate) struct Voice {
     /// No progress, no notes: only the answer and the errors
     #[arg(short, long, global = true)]
     pub quiet: bool,
+}
+
+impl Voice {
+    /// This one, and what another asks for besides.
+    pub(crate) fn with(self, other: Self) -> Self {
+        Self { json: self.json || other.json, quiet: self.quiet || other.quiet }
+    }
 }
 
 /// Where the volume is and how to open it; shared by every command that reads one.
@@ -120,6 +127,7 @@ pub(crate) enum Command {
     Truncate(change::Truncate),
     Fallocate(change::Fallocate),
     Label(change::Label),
+    Uuid(change::Uuid),
     Shell(change::Shell),
     Inspect(judge::Inspect),
     Log(judge::Log),

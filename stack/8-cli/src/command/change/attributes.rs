@@ -134,15 +134,11 @@ pub(super) fn xattr(session: &Session<'_>, what: &XattrCommand) -> Result<(), Fa
     }
 }
 
-/// `xfskit label`
+/// `xfskit label TARGET LABEL`
 pub(super) fn label(session: &Session<'_>, args: &Label) -> Result<(), Failure> {
-    let volume = session.fs().volume();
-    if let Some(label) = &args.label {
-        return volume.set_label(label.as_bytes()).map_err(|e| open::failure(&e.into()));
-    }
-    let fname = volume.superblock().fname;
-    let label = fname.split(|&b| b == 0).next().unwrap_or_default();
-    session.out.line(session.out.name(label))
+    let Some(label) = &args.label else { return Ok(()) };
+    let set = session.fs().volume().set_label(label.as_bytes());
+    set.map_err(|e| open::failure(&e.into()))
 }
 
 /// Says which attribute is missing, or is there.

@@ -1,46 +1,73 @@
 //! `truncate`, `fallocate`: the content of files, by ranges.
 
+use std::ops::Range;
+
 use xfskit::core::Error as Core;
-use xfskit::vfs::{Error, Follow, NewNode};
+use xfskit::vfs::{Error, Follow, Handle, NewNode, Result};
 
 use super::Session;
+use super::words::Owner;
 use crate::exit::Failure;
 use crate::grammar::change::{Fallocate, Truncate};
 
 /// `xfskit truncate`
 pub(super) fn truncate(session: &Session<'_>, args: &Truncate) -> Result<(), Failure> {
-    let fs = session.fs();
+    let owner = (!args.no_create).then_some(args.owner);
     session.each(&args.paths, |path| {
-        let ino = match fs.resolve(path, Follow::Yes) {
-            Err(Error::NotFound { .. }) => {
-                let (dir, name) = fs.resolve_parent(path)?;
-                fs.make(dir, &name, &NewNode::file(0o644))?
-            }
-            found => found?.ino(),
-        };
-        Ok(fs.truncate(ino, args.size)?)
+        match shape(session, path, owner, |file| file.truncate(args.size)) {
+            Err(Error::NotFound { .. }) if args.no_create => Ok(()),
+            answer => Ok(answer?),
+        }
     })
 }
 
 /// `xfskit fallocate`
 pub(super) fn fallocate(session: &Session<'_>, args: &Fallocate) -> Result<(), Failure> {
-    let fs = session.fs();
+    let needs_file = args.punch_hole || args.collapse_range || args.insert_range;
+    let owner = (!needs_file).then_some(args.owner);
     session.each(std::slice::from_ref(&args.path), |path| {
-        let ino = fs.resolve(path, Follow::Yes)?.ino();
         let end = args.offset.checked_add(args.length).filter(|_| args.length > 0);
         let end = end.ok_or(Error::Core(Core::Limit("the range is empty or beyond all files")))?;
-        let (range, handle) = (args.offset..end, fs.open(ino)?);
-        if args.punch_hole {
-            handle.punch(range)?;
-        } else if args.zero_range {
-            handle.zero(range, args.keep_size)?;
-        } else if args.collapse_range {
-            handle.collapse(range)?;
-        } else if args.insert_range {
-            handle.insert(range)?;
-        } else {
-            handle.preallocate(range, args.keep_size)?;
-        }
-        Ok(handle.close()?)
+        Ok(shape(session, path, owner, |file| allocate(file, args, args.offset..end))?)
     })
+}
+
+fn allocate(file: &Handle<'_>, args: &Fallocate, range: Range<u64>) -> Result<()> {
+    if args.punch_hole {
+        file.punch(range)
+    } else if args.zero_range {
+        file.zero(range, args.keep_size)
+    } else if args.collapse_range {
+        file.collapse(range)
+    } else if args.insert_range {
+        file.insert(range)
+    } else {
+        file.preallocate(range, args.keep_size)
+    }
+}
+
+/// Does `work` on the file `path`. One that is missing is made where `owner` says whose it will be; it
+/// gets its name when the work is done.
+fn shape(
+    session: &Session<'_>,
+    path: &[u8],
+    owner: Option<Owner>,
+    work: impl Fn(&Handle<'_>) -> Result<()>,
+) -> Result<()> {
+    let fs = session.fs();
+    let on = |ino| {
+        let file = fs.open(ino)?;
+        work(&file)?;
+        file.close()
+    };
+    match (fs.resolve(path, Follow::Yes), owner) {
+        (Err(Error::NotFound { .. }), Some(owner)) => {
+            let (dir, name) = fs.resolve_parent(path)?;
+            let new = NewNode::file(0o644).owner(owner.uid, owner.gid);
+            let file = fs.make_unnamed(dir, &new)?;
+            on(file.ino())?;
+            fs.link(file.ino(), dir, &name)
+        }
+        (found, _) => on(found?.ino()),
+    }
 }

@@ -27,7 +27,7 @@ use xfskit::{Volume, core};
 use super::open;
 use crate::exit::{Failure, Outcome};
 use crate::grammar::Command;
-use crate::grammar::change::Target;
+use crate::grammar::change::{Label, Target};
 use crate::grammar::look::XattrCommand;
 use crate::out::Out;
 use crate::stop::Stop;
@@ -54,7 +54,7 @@ pub(crate) fn target(command: &Command) -> Option<&Target> {
         Command::Cp(args) => &args.target,
         Command::Truncate(args) => &args.target,
         Command::Fallocate(args) => &args.target,
-        Command::Label(args) => &args.target,
+        Command::Label(Label { target, label: Some(_) }) => target,
         Command::Shell(args) => &args.target,
         Command::Xattr(args) => match &args.what {
             XattrCommand::Set { target, .. } | XattrCommand::Rm { target, .. } => target,
@@ -80,7 +80,7 @@ fn in_session(
     let worked = work(&Session { volume: &volume, out, stop: &stop });
     let closed = volume.close().map_err(|error| match &error {
         xfskit::Error::Volume(error) => open::failure(error),
-        xfskit::Error::Target(error) => open::target_failure(&target.name, error),
+        error => open::not_opened(&target.name, error),
     });
     worked.and(closed)?;
     Ok(out.verdict())

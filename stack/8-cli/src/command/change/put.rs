@@ -14,6 +14,7 @@ use super::{Session, last_name};
 use crate::command::open;
 use crate::exit::Failure;
 use crate::grammar::change::{Cp, Put};
+use crate::out::without_path;
 use crate::progress::Progress;
 use crate::show;
 
@@ -135,8 +136,9 @@ fn stdin(
         new = new.owner(owner.uid, owner.gid);
     }
     let told = |_: Done| session.stop.flow();
-    let mut stream = std::io::stdin().lock();
-    let bytes = put_stream(fs, (dir, &name), &mut stream, &new, &told).map_err(failure)?;
+    let put = put_stream(fs, (dir, &name), &mut session.stop.stdin(), &new, &told);
+    session.stop.check()?;
+    let bytes = put.map_err(failure)?;
     progress.add(1);
     Ok(Done { names: 1, bytes })
 }
@@ -209,7 +211,9 @@ fn failure(error: PutError) -> Failure {
         PutError::Stopped | PutError::Source(SourceError::Stopped) => Failure::stopped(),
         PutError::Volume { path, error } => {
             let failure = open::failure(&error);
-            Failure { message: format!("{}: {}", show::name(&path), failure.message), ..failure }
+            let path = show::name(&path);
+            let what = without_path(&failure.message, &path);
+            Failure { message: format!("{path}: {what}"), ..failure }
         }
         PutError::Clash { .. } => {
             Failure::no(error.to_string()).hint("Remove it first, or give another name.")

@@ -15,6 +15,7 @@ use crate::command::{self, open};
 use crate::exit::{Answer, Failure};
 use crate::grammar::change::Shell;
 use crate::grammar::{Cli, Command};
+use crate::out::Out;
 
 /// `xfskit shell`
 pub(super) fn run(session: &Session<'_>, args: &Shell) -> Result<(), Failure> {
@@ -24,7 +25,7 @@ pub(super) fn run(session: &Session<'_>, args: &Shell) -> Result<(), Failure> {
                 .map_err(|e| Failure::cannot(format!("{}: {e}", path.display())))?;
             Box::new(BufReader::new(file))
         }
-        None => Box::new(BufReader::new(io::stdin())),
+        None => Box::new(BufReader::new(session.stop.stdin())),
     };
     let prompt = args.file.is_none() && io::stdin().is_terminal() && !session.out.quiet();
     let (mut number, mut failed) = (0_u64, false);
@@ -35,6 +36,7 @@ pub(super) fn run(session: &Session<'_>, args: &Shell) -> Result<(), Failure> {
         }
         let mut line = Vec::new();
         let read = input.read_until(b'\n', &mut line);
+        session.stop.check()?;
         if read.map_err(|e| Failure::cannot(format!("the commands: {e}")))? == 0 {
             break;
         }
@@ -72,25 +74,33 @@ fn one(session: &Session<'_>, target: &str, words: &[OsString]) -> Result<Answer
         [word] if word == "help" => return help(session),
         _ => {}
     }
-    let faults = session.out.faults();
-    let command = parse(target, words)?;
-    match &command {
-        Some(Command::Shell(_)) => return Err(Failure::cannot("shell: this is one")),
-        Some(command) if super::target(command).is_some() => session.carry_out(command)?,
-        Some(command) if command::looked_at(command).is_some() => {
-            command::look(session.volume, command, session.out)?;
+    let Some(Cli { command, voice }) = parse(target, words)? else { return Ok(Answer::Yes) };
+    // A line may ask for another voice than the shell as a whole.
+    let out = Out::new(session.out.voice().with(voice));
+    let session = Session { out: &out, ..*session };
+    let ended = match &command {
+        Command::Shell(_) => Err(Failure::cannot("shell: this is one")),
+        command if super::target(command).is_some() => session.carry_out(command),
+        command if command::looked_at(command).is_some() => {
+            command::look(session.volume, command, &out).map(|_| ())
         }
-        Some(_) => {
-            return Err(Failure::cannot(format!("{}: not in the shell", words[0].display()))
-                .hint("`help` lists the commands."));
+        _ => Err(Failure::cannot(format!("{}: not in the shell", words[0].display()))
+            .hint("`help` lists the commands.")),
+    };
+    let answer = match ended {
+        Ok(()) => out.verdict(),
+        Err(failure) if failure.exit == Failure::stopped().exit => return Err(failure),
+        Err(failure) => {
+            out.failure(&failure);
+            Answer::No
         }
-        None => {}
-    }
-    Ok(Answer::of(session.out.faults() == faults))
+    };
+    out.flush()?;
+    Ok(answer)
 }
 
-/// The command that the words mean; `None` where they asked for help, which is printed.
-fn parse(target: &str, words: &[OsString]) -> Result<Option<Command>, Failure> {
+/// What the words mean; `None` where they asked for help, which is printed.
+fn parse(target: &str, words: &[OsString]) -> Result<Option<Cli>, Failure> {
     // `xattr` has its target behind the second word.
     let head = if words[0] == "xattr" { 2 } else { 1 }.min(words.len());
     let mut line = vec![OsString::from("xfskit")];
@@ -98,7 +108,7 @@ fn parse(target: &str, words: &[OsString]) -> Result<Option<Command>, Failure> {
     line.push(target.into());
     line.extend_from_slice(&words[head..]);
     match Cli::try_parse_from(line) {
-        Ok(cli) => Ok(Some(cli.command)),
+        Ok(cli) => Ok(Some(cli)),
         Err(error) if !error.use_stderr() => {
             let _ = error.print();
             Ok(None)

@@ -1,10 +1,12 @@
-//! Owners and times as words on the command line.
+//! Owners, times and UUIDs as words on the command line.
 
 use std::str::FromStr;
 
 use jiff::Zoned;
 use jiff::civil::{Date, DateTime};
 use jiff::tz::TimeZone;
+use xfskit::core::uuid::NewUuid;
+use xfskit::units::Uuid;
 use xfskit::vfs::Timestamp;
 
 /// `UID:GID`.
@@ -48,6 +50,16 @@ impl FromStr for OwnerChange {
 fn id(word: &str) -> Result<u32, String> {
     let id = word.parse().ok().filter(|&id| id != u32::MAX);
     id.ok_or_else(|| format!("{word:?} is no number of a user or group"))
+}
+
+/// A UUID, or one of the words that `xfs_admin -U` knows.
+pub(crate) fn uuid(text: &str) -> Result<NewUuid, String> {
+    Ok(match text {
+        "generate" => NewUuid::Is(Uuid::new_v4()),
+        "nil" => NewUuid::Is(Uuid::nil()),
+        "restore" => NewUuid::Original,
+        text => NewUuid::Is(Uuid::parse_str(text).map_err(|e| e.to_string())?),
+    })
 }
 
 /// `@SECONDS`, a date, or a date and time, with or without a zone.

@@ -1,21 +1,19 @@
 //! `xfskit mkfs --from`: a volume with a tree in it.
 
 use std::fmt::Display;
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Serialize;
-use signal_hook::consts::{SIGINT, SIGTERM};
 use xfskit::copy::build::{self, Blueprint, BuildError, Free, WriteOptions};
-use xfskit::copy::source::{self, Labels, MapError, Owners, Source, SourceOptions, Tree};
+use xfskit::copy::source::{
+    self, Labels, MapError, Owners, Source, SourceError, SourceOptions, Tree,
+};
 use xfskit::format::timestamp::Timestamp;
 use xfskit::mkfs::{self, DeviceFacts, Options, Plan, Stamp, Summary};
 use xfskit::target::Target;
 use xfskit::units::ByteLen;
 
-use super::super::open::about;
+use super::super::open::{about, device_hint};
 use super::{
     data_device, facts, failure, image_path, log_device, source_date_epoch, stamp, wanted_size,
 };
@@ -24,6 +22,7 @@ use crate::grammar::make::Mkfs;
 use crate::out::Out;
 use crate::progress::Progress;
 use crate::show;
+use crate::stop::Stop;
 
 /// What was made.
 #[derive(Debug, Serialize)]
@@ -43,14 +42,7 @@ pub(super) fn is_auto(args: &Mkfs) -> bool {
 
 /// `xfskit mkfs --from`
 pub(super) fn run(args: &Mkfs, target: &Target, options: &Options, out: &Out) -> Outcome {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        // A second signal ends the program at once.
-        let at_once = signal_hook::flag::register_conditional_default(signal, Arc::clone(&stop));
-        at_once
-            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)))
-            .map_err(|e| Failure::cannot(format!("signals: {e}")))?;
-    }
+    let stop = Stop::on_signals()?;
     let tree = read(args, target, out, &stop)?;
     let plan = plan(args, target, options, &tree)?;
     plan.notes.iter().for_each(|note| out.note(note));
@@ -73,11 +65,7 @@ pub(super) fn run(args: &Mkfs, target: &Target, options: &Options, out: &Out) ->
     Ok(Answer::Yes)
 }
 
-fn flow(stop: &AtomicBool) -> ControlFlow<()> {
-    if stop.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-}
-
-fn read(args: &Mkfs, target: &Target, out: &Out, stop: &AtomicBool) -> Result<Tree, Failure> {
+fn read(args: &Mkfs, target: &Target, out: &Out, stop: &Stop) -> Result<Tree, Failure> {
     let sources: Vec<Source> = args.from.iter().cloned().map(Source::named).collect();
     let epoch = source_date_epoch()?.map(|sec| Timestamp { sec, nsec: 0 });
     let options = SourceOptions {
@@ -95,7 +83,7 @@ fn read(args: &Mkfs, target: &Target, out: &Out, stop: &AtomicBool) -> Result<Tr
     let progress = Progress::new(out, "reading", "names");
     let told = |done: source::Progress| {
         progress.set(done.names, 0);
-        flow(stop)
+        stop.flow()
     };
     source::read_tree(&sources, &options, &told)
         .map_err(|e| build_failure(args, &BuildError::Source(e)))
@@ -157,13 +145,13 @@ fn make(
     options: &Options,
     blueprint: &Blueprint<'_>,
     out: &Out,
-    stop: &AtomicBool,
+    stop: &Stop,
 ) -> Result<(), Failure> {
     let new = image_path(target).filter(|path| !path.exists());
     let progress = Progress::new(out, "writing", "files");
     let told = |done: build::Progress| {
         progress.set(done.inodes, done.total);
-        flow(stop)
+        stop.flow()
     };
     let made = (|| {
         let data = data_device(target, blueprint.data_bytes())?;
@@ -184,7 +172,12 @@ fn build_failure(args: &Mkfs, error: &BuildError) -> Failure {
         BuildError::Mkfs(error) => failure(args, error),
         BuildError::NoSpace { .. } => Failure::cannot(about(&args.target, error))
             .hint("`--size auto` makes the volume as large as the tree needs."),
-        BuildError::Device(_) => Failure::cannot(about(&args.target, error)),
+        BuildError::Device(error) => {
+            device_hint(Failure::cannot(about(&args.target, error)), error)
+        }
+        BuildError::Stopped | BuildError::Source(SourceError::Stopped) => {
+            Failure { message: "stopped; no volume was made".into(), ..Failure::stopped() }
+        }
         _ => Failure::cannot(error.to_string()),
     }
 }

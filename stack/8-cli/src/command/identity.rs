@@ -1,0 +1,57 @@
+//! `xfskit label`, `xfskit uuid`: what a volume is called.
+
+use serde::Serialize;
+use xfskit::core::uuid::NewUuid;
+use xfskit::units::Uuid;
+use xfskit::{OpenOptions, Volume};
+
+use super::open;
+use crate::exit::{Answer, Outcome};
+use crate::grammar::change::Target;
+use crate::out::Out;
+use crate::show;
+
+/// The UUIDs of a volume.
+#[derive(Debug, Serialize)]
+struct Identity {
+    uuid: Uuid,
+    /// The one in its metadata.
+    meta_uuid: Uuid,
+}
+
+/// `xfskit label TARGET`
+pub(super) fn label(volume: &Volume, out: &Out) -> Outcome {
+    let label = volume.fs().volume().label().map_err(|e| open::failure(&e.into()))?;
+    if out.json() {
+        out.object(&serde_json::json!({ "label": show::json_bytes(&label) }))?;
+    } else {
+        out.line(out.name(&label))?;
+    }
+    Ok(Answer::Yes)
+}
+
+/// `xfskit uuid TARGET`
+pub(super) fn uuid(volume: &Volume, out: &Out) -> Outcome {
+    let geo = volume.fs().volume().geo();
+    told(&Identity { uuid: geo.uuid, meta_uuid: geo.meta_uuid }, out)
+}
+
+/// `xfskit uuid TARGET UUID`
+pub(super) fn set_uuid(target: &Target, uuid: NewUuid, out: &Out) -> Outcome {
+    let options = OpenOptions { log: target.logdev.clone(), ..OpenOptions::default() };
+    let name = target.name.as_str();
+    let (uuid, meta_uuid) =
+        options.set_uuid(name, uuid).map_err(|error| open::not_opened(name, &error))?;
+    if uuid.is_nil() {
+        out.note("Linux mounts a volume without a UUID with -o nouuid only");
+    }
+    if out.quiet() {
+        return Ok(Answer::Yes);
+    }
+    told(&Identity { uuid, meta_uuid }, out)
+}
+
+fn told(identity: &Identity, out: &Out) -> Outcome {
+    out.answer(identity, |identity| format!("{}\n", identity.uuid))?;
+    Ok(Answer::Yes)
+}
