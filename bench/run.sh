@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # make bench: each claim about speed, both sides from one run. As root (it mounts and drops caches),
 # with xfsprogs and GNU time installed; needs about 6 GB in $BENCH_DIR (default: bench-out below the
-# build folder). TURNS turns of each (default 5).
+# build folder). TURNS turns of each (default 5). MKFS_WITH_TREE names a mkfs.xfs that knows -p DIR (7.2).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 dir=${BENCH_DIR:-$PWD/target/bench-out} turns=${TURNS:-5}
@@ -22,8 +22,9 @@ say "get beside mount and cp -a: 100,000 small files, cold"
 "$bin/get" "$dir/files.img" "$dir" "$turns"
 say "find beside mount and find: 100,000 files, cold"
 "$bin/find" "$dir/files.img" "$turns"
-say "mkfs --from beside mkfs, mount, cp -a, umount (and mkfs.xfs -p): 100,000 small files"
-[ -d "$dir/tree" ] || "$bin/xfskit" get "$dir/files.img" / "$dir/tree"
+say "mkfs --from beside mkfs, mount, cp -a, umount (and \$MKFS_WITH_TREE -p): 100,000 small files"
 "$bin/from" "$dir/tree" "$dir" 4G "$turns"
+say "zero-length creates beside the kernel's"
+"$bin/create" "$dir" 200000 "$turns"
 say "CRC32c beside the crates and ISA-L"
 "$bin/crc"

@@ -1,6 +1,7 @@
 //! An image file or a block device of the machine.
 //!
-//! I/O is positioned and goes through the page cache. A batch of reads is sorted, and neighbours
+//! I/O is positioned and goes through the page cache, except for large aligned writes, which go past
+//! it (the two are coherent: Linux sees to that). A batch of reads is sorted, and neighbours
 //! become one `preadv`. Then, instead of a pool of threads:
 //!
 //! 1. every run of neighbours is read with `RWF_NOWAIT`, which takes what the page cache holds and
@@ -20,15 +21,17 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice, IoSliceMut, Seek, SeekFrom as StdSeekFrom};
 use std::num::NonZeroU64;
 use std::ops::Range;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::Path;
+use std::sync::OnceLock;
 
 use rustix::fs::{Advice, FallocateFlags, FlockOperation, OFlags, SeekFrom};
 use rustix::io::{Errno, ReadWriteFlags};
 use xfskit_units::{ByteLen, ByteOffset};
 
 use crate::device::{BlockDevice, Error, Holder, IoRead, Result, check_range, check_span};
-use crate::{ioctl, loops};
+use crate::{direct, ioctl, loops};
 
 /// Most buffers one `preadv` takes (`IOV_MAX`).
 const IOV_MAX: usize = 1024;
@@ -54,6 +57,9 @@ pub struct FileDevice {
     physical: u32,
     is_block_device: bool,
     mode: OpenMode,
+    /// The same, open for writes past the page cache; from the first such write on, where the
+    /// filesystem can.
+    direct: OnceLock<Option<File>>,
 }
 
 impl FileDevice {
@@ -120,7 +126,8 @@ impl FileDevice {
         } else {
             (512, 512)
         };
-        Ok(Self { file, size, logical, physical, is_block_device, mode })
+        let direct = OnceLock::new();
+        Ok(Self { file, size, logical, physical, is_block_device, mode, direct })
     }
 
     /// Makes the image file `size` bytes long; new bytes read as zeroes.
@@ -179,6 +186,20 @@ impl FileDevice {
 
     fn check_writable(&self) -> Result<()> {
         if self.mode == OpenMode::ReadOnly { Err(Error::ReadOnly) } else { Ok(()) }
+    }
+
+    /// How much of `buf` has been written at `offset` past the page cache: not all of it where the
+    /// filesystem cannot, or fails. The usual way then does the rest, or says why not.
+    fn write_direct(&self, offset: ByteOffset, buf: &[u8]) -> usize {
+        if !direct::suits(offset, buf) {
+            return 0;
+        }
+        let file = self.direct.get_or_init(|| {
+            let mut options = OpenOptions::new();
+            options.write(true).custom_flags(OFlags::DIRECT.bits().cast_signed());
+            options.open(format!("/proc/self/fd/{}", self.file.as_raw_fd())).ok()
+        });
+        file.as_ref().map_or(0, |file| file.write_at(buf, offset.0).unwrap_or(0))
     }
 
     /// `fallocate` of a range; false where the file or device lacks the ability.
@@ -281,7 +302,10 @@ impl BlockDevice for FileDevice {
         self.check_writable()?;
         check_range("write", self.size, offset, buf.len())?;
         let len = ByteLen(buf.len() as u64);
-        self.file.write_all_at(buf, offset.0).map_err(|e| io_error("write", offset, len, e))
+        let done = self.write_direct(offset, buf);
+        self.file
+            .write_all_at(&buf[done..], offset.0 + done as u64)
+            .map_err(|e| io_error("write", offset, len, e))
     }
 
     fn write_batch(&self, batch: &[(ByteOffset, &[u8])]) -> Vec<Result<()>> {
@@ -376,6 +400,7 @@ impl BlockDevice for FileDevice {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::AlignedBuf;
 
     fn image(size: u64) -> (tempfile::TempDir, FileDevice) {
         let dir = tempfile::tempdir().unwrap();
@@ -452,6 +477,27 @@ mod tests {
         let mut all = vec![0; 1 << 20];
         device.read_at(ByteOffset(0), &mut all).unwrap();
         assert!(all.chunks(256).zip(&bufs).all(|(got, buf)| got == buf));
+    }
+
+    #[test]
+    fn what_is_written_past_the_page_cache_and_through_it_is_one_content() {
+        let (_dir, device) = image(1 << 20);
+        device.write_at(ByteOffset(0), &vec![1; 100_000]).unwrap();
+        let mut large = AlignedBuf::new(256 << 10);
+        large.fill(2);
+        // Over pages that wait to be written back, and past what no device takes straight.
+        device.write_at(ByteOffset(64 << 10), &large).unwrap();
+        device.write_at(ByteOffset((512 << 10) + 100), &large).unwrap();
+        device.write_at(ByteOffset(70_000), &[3; 10]).unwrap();
+        device.flush().unwrap();
+        let mut wanted = vec![0; 1 << 20];
+        wanted[..65_536].fill(1);
+        wanted[65_536..][..262_144].fill(2);
+        wanted[524_388..][..262_144].fill(2);
+        wanted[70_000..70_010].fill(3);
+        let mut all = vec![0; 1 << 20];
+        device.read_at(ByteOffset(0), &mut all).unwrap();
+        assert!(all == wanted);
     }
 
     #[test]

@@ -9,6 +9,7 @@
 //! | --- | --- |
 //! | [`device`] | the trait, its errors |
 //! | [`file`](mod@file) | an image file or a block device of the machine |
+//! | [`direct`] | past the page cache |
 //! | [`memory`] | a sparse device in memory |
 //! | [`window`] | a byte range of another device: a partition |
 //! | [`overlay`] | copy-on-write in memory over a device that is never written |
@@ -18,6 +19,7 @@
 
 pub mod count;
 pub mod device;
+pub mod direct;
 pub mod fault;
 pub mod file;
 mod ioctl;
@@ -30,6 +32,7 @@ pub mod window;
 
 pub use count::{CountingDevice, Counts};
 pub use device::{BlockDevice, Error, Holder, IoRead, Result};
+pub use direct::AlignedBuf;
 pub use fault::{FaultDevice, FaultPlan};
 pub use file::{FileDevice, OpenMode};
 pub use memory::MemDevice;

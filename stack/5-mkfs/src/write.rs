@@ -112,7 +112,10 @@ fn write_log(
     }
     device.write_zeroes(at.byte_offset(), len)?;
     device.write_at(at.byte_offset(), &seed_record(geo.uuid, geo.logsunit, true))?;
-    device.flush()?;
+    // On the data device it becomes durable with all else.
+    if geo.log_daddr().is_none() {
+        device.flush()?;
+    }
     Ok(())
 }
 

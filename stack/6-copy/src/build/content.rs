@@ -1,6 +1,6 @@
 //! The bytes of all blocks that hang off inodes.
 
-use xfskit_block::BlockDevice;
+use xfskit_block::{AlignedBuf, BlockDevice};
 use xfskit_core::bulk::attr::AttrForm;
 use xfskit_core::bulk::bmbt::Shape;
 use xfskit_format::bmbt::Extent;
@@ -16,14 +16,14 @@ pub(super) struct Stage<'d> {
     device: &'d dyn BlockDevice,
     /// Where on the device the collected bytes begin.
     start: u64,
-    bytes: Vec<u8>,
+    bytes: AlignedBuf,
     len: usize,
 }
 
 impl<'d> Stage<'d> {
     /// Writes in pieces of at most `capacity` bytes, a multiple of all block sizes.
     pub(super) fn new(device: &'d dyn BlockDevice, capacity: usize) -> Self {
-        Self { device, start: 0, bytes: vec![0; capacity], len: 0 }
+        Self { device, start: 0, bytes: AlignedBuf::new(capacity), len: 0 }
     }
 
     /// At most how much [`slot`](Self::slot) gives.

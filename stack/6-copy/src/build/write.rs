@@ -11,7 +11,7 @@ use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-use xfskit_block::BlockDevice;
+use xfskit_block::{AlignedBuf, BlockDevice};
 use xfskit_mkfs::write::{begin, finish, write_groups};
 use xfskit_mkfs::{Plan, inodes};
 use xfskit_units::{AgBlock, AgNumber, ByteOffset, Geometry, Ino, index};
@@ -27,12 +27,22 @@ const STAGE: usize = 2 << 20;
 const STRETCH_BYTES: u64 = 8 << 20;
 /// or to so many inodes.
 const STRETCH_INODES: usize = 1024;
+/// At most so many threads: each needs room for what it collects.
+const THREADS_MAX: usize = 16;
 
 /// How a volume is written.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WriteOptions {
-    /// Threads; as many as there are processors where `None`. The bytes are the same.
+    /// Threads; where `None`, two for each processor, up to a bound: while one waits for the
+    /// device, another reads the source. The bytes are the same.
     pub threads: Option<NonZero<usize>>,
+}
+
+impl WriteOptions {
+    fn threads(self) -> usize {
+        let processors = || std::thread::available_parallelism().map_or(1, NonZero::get);
+        self.threads.map_or_else(|| (2 * processors()).min(THREADS_MAX), NonZero::get)
+    }
 }
 
 /// How far the writing is.
@@ -132,9 +142,8 @@ fn write_stretches(
             }
         }
     };
-    let threads = options.threads.or_else(|| std::thread::available_parallelism().ok());
     std::thread::scope(|scope| {
-        for _ in 1..threads.map_or(1, NonZero::get).min(stretches.len()) {
+        for _ in 1..options.threads().min(stretches.len()) {
             scope.spawn(work);
         }
         work();
@@ -165,7 +174,7 @@ fn write_stretch(
 struct Table {
     /// The first inode's number.
     first: u64,
-    bytes: Vec<u8>,
+    bytes: AlignedBuf,
 }
 
 impl Table {
@@ -182,7 +191,7 @@ impl Table {
             census.inos[stretch.places.start].0
         };
         let end = if stretch.last { block(chunks.1) } else { census.inos[stretch.places.end].0 };
-        let mut table = Self { first, bytes: vec![0; index(end - first) << geo.inodelog] };
+        let mut table = Self { first, bytes: AlignedBuf::new(index(end - first) << geo.inodelog) };
         // The others are filled one by one.
         let behind = match stretch.places.clone().last() {
             Some(last) => census.inos[last].0 + 1,
