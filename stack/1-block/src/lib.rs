@@ -15,6 +15,7 @@
 //! | [`overlay`] | copy-on-write in memory over a device that is never written |
 //! | [`count`] | counts reads, writes, bytes and flushes |
 //! | [`record`] | keeps every write with its flush barriers, and replays them |
+//! | [`limited`] | has the bandwidth and latency of a disk |
 //! | [`fault`] | fails, delays, tears, misplaces and rots, all from one seed |
 
 pub mod count;
@@ -23,6 +24,7 @@ pub mod direct;
 pub mod fault;
 pub mod file;
 mod ioctl;
+pub mod limited;
 mod loops;
 pub mod memory;
 pub mod overlay;
@@ -35,6 +37,7 @@ pub use device::{BlockDevice, Error, Holder, IoRead, Result};
 pub use direct::AlignedBuf;
 pub use fault::{FaultDevice, FaultPlan};
 pub use file::{FileDevice, OpenMode};
+pub use limited::LimitedDevice;
 pub use memory::MemDevice;
 pub use overlay::OverlayDevice;
 pub use record::{Event, RecordingDevice};
