@@ -175,6 +175,18 @@ impl Mem {
         }
     }
 
+    /// The content of what `deed` is about may have got another date.
+    pub fn forget_mtime(&mut self, deed: &Deed) {
+        match deed {
+            Deed::Reshape { node, .. } => self.nodes[*node].mtime = None,
+            Deed::Between { node, other, .. } => {
+                self.nodes[*node].mtime = None;
+                self.nodes[*other].mtime = None;
+            }
+            _ => {}
+        }
+    }
+
     /// The names in directory `dir`.
     ///
     /// # Panics
