@@ -28,3 +28,5 @@ say "zero-length creates beside the kernel's"
 "$bin/create" "$dir" 200000 "$turns"
 say "CRC32c beside the crates and ISA-L"
 "$bin/crc"
+say "P and Q beside ISA-L and snapraid"
+"$bin/parity" --snapraid

@@ -5,7 +5,8 @@
 //! best is the processor's and the median the scheduler's). Rates are bytes of sources per second.
 //!
 //! ISA-L is used where its shared library is installed (Debian: libisal2), snapraid where its program
-//! is; its own speed test says how fast it is, and ours is measured on a row of the same shape.
+//! is and `--snapraid` is given: its own speed test, which takes a minute of a machine that does nothing
+//! else, says how fast it is, and ours is measured on a row of the same shape.
 #![allow(unsafe_code)] // ISA-L speaks C
 
 use std::ffi::c_void;
@@ -17,6 +18,7 @@ use std::time::{Duration, Instant};
 /// Data members, and bytes of a block: ISA-L's and snapraid's shapes among them.
 const SHAPES: [(usize, usize); 6] =
     [(8, 4096), (16, 4096), (22, 4096), (22, 16_384), (22, 65_536), (22, 524_288)];
+const TURNS: usize = 100;
 const TURN: Duration = Duration::from_micros(150);
 
 /// One row in memory: chunks, P and Q, each aligned to 64 bytes and a little apart.
@@ -123,12 +125,7 @@ fn places<'a>(chunks: &'a [&mut [u8]]) -> Vec<Option<&'a [u8]>> {
 }
 
 /// One shape, all contestants by turns: the rates of (P+Q, two members recovered), by contestant.
-fn shape(
-    data: usize,
-    len: usize,
-    turns: usize,
-    isal: Option<&Isal>,
-) -> Vec<(String, [Vec<f64>; 2])> {
+fn shape(data: usize, len: usize, isal: Option<&Isal>) -> Vec<(String, [Vec<f64>; 2])> {
     let mut members = Members::new(data, len);
     let mut blocks = members.split();
     let pointers: Vec<*mut u8> = blocks.iter_mut().map(|b| b.as_mut_ptr()).collect();
@@ -147,7 +144,7 @@ fn shape(
         .map(|i| pointers[i].cast_const())
         .collect();
     let tables = isal.map(|isal| isal.tables(&factors, data));
-    for _ in 0..turns {
+    for _ in 0..TURNS {
         for (name, rates) in routines().iter().zip(all.iter_mut().map(|(_, rates)| rates)) {
             assert!(xfskit_parity::select(name));
             rates[0].push(turn(data * len, || {
@@ -187,6 +184,12 @@ fn shape(
     all
 }
 
+fn table(all: &[(String, [Vec<f64>; 2])]) {
+    for (name, [pq, dd]) in all.iter().filter(|(_, [pq, _])| !pq.is_empty()) {
+        println!("{name:<22}{:>15}{:>20}", told(pq), told(dd));
+    }
+}
+
 /// By which each source (the chunks but `x` and `y`, then P and Q) is multiplied to give `x`, then `y`.
 fn recovery_factors(data: usize, x: usize, y: usize) -> Vec<u8> {
     use xfskit_parity::field::{inverse, power, product};
@@ -198,10 +201,11 @@ fn recovery_factors(data: usize, x: usize, y: usize) -> Vec<u8> {
     for_x.iter().copied().chain(for_y).collect()
 }
 
-/// P+Q on `threads` at once, each on a row of its own: bytes per second of all.
-fn together(threads: usize, data: usize, len: usize, turns: usize) -> f64 {
+/// P+Q on `threads` at once, each on a row of its own: bytes per second of all, in the upper quartile of
+/// turns (other work on the machine takes a processor away from some, so the median is no use).
+fn together(threads: usize, data: usize, len: usize) -> f64 {
     let barrier = Barrier::new(threads);
-    let mut sums = vec![0.0; turns];
+    let mut sums = vec![0.0; TURNS];
     let all: Vec<Vec<f64>> = std::thread::scope(|scope| {
         let one = || {
             let mut members = Members::new(data, len);
@@ -209,11 +213,11 @@ fn together(threads: usize, data: usize, len: usize, turns: usize) -> f64 {
             let (chunks, rest) = blocks.split_at_mut(data);
             let [p, q, ..] = rest else { unreachable!("four blocks behind the data") };
             let whole = places(chunks);
-            let turns = (0..turns).map(|_| {
+            let rates = (0..TURNS).map(|_| {
                 barrier.wait();
                 turn(data * len, || xfskit_parity::pq(black_box(&whole), p, q))
             });
-            turns.collect()
+            rates.collect()
         };
         let running: Vec<_> = (0..threads).map(|_| scope.spawn(one)).collect();
         running.into_iter().map(|r| r.join().expect("a thread of ours")).collect()
@@ -223,7 +227,8 @@ fn together(threads: usize, data: usize, len: usize, turns: usize) -> f64 {
             *sum += rate;
         }
     }
-    best(&sums)
+    sums.sort_by(f64::total_cmp);
+    sums[TURNS * 3 / 4]
 }
 
 /// What `snapraid -T` says of its fastest P+Q and two-member recovery, in bytes per second.
@@ -239,24 +244,29 @@ fn snapraid() -> Option<[f64; 2]> {
 }
 
 fn main() {
-    let turns = std::env::var("TURNS").ok().and_then(|t| t.parse().ok()).unwrap_or(100);
     let isal = Isal::load();
     for (data, len) in SHAPES {
         println!("\n{data} data members, blocks of {len} bytes; GB/s of sources, median / best");
         println!("{:<22}{:>15}{:>20}", "", "P+Q", "two recovered");
-        for (name, [pq, dd]) in shape(data, len, turns, isal.as_ref()) {
-            if !pq.is_empty() {
-                println!("{name:<22}{:>15}{:>20}", told(&pq), told(&dd));
-            }
+        let all = shape(data, len, isal.as_ref());
+        table(&all);
+        if let [(name, ours), .., (theirs, isal)] = &all[..]
+            && !isal[0].is_empty()
+        {
+            let times = |i: usize| median(&ours[i]) / median(&isal[i]);
+            println!("{name} is {:.2} and {:.2} times {theirs}", times(0), times(1));
         }
     }
     let fastest = routines()[0];
     assert!(xfskit_parity::select(fastest));
-    println!("\nP+Q on several threads, 22 members, blocks of 4096 bytes; GB/s of all, best");
+    println!(
+        "\nP+Q on several threads, 22 members, blocks of 4096 bytes; GB/s of all, upper quartile"
+    );
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let one = together(1, 22, 4096, turns);
+    let mut one = 0.0;
     for threads in 1..=cores {
-        let all = together(threads, 22, 4096, turns);
+        let all = together(threads, 22, 4096);
+        one = if threads == 1 { all } else { one };
         println!("{threads} threads {:6.1}   {:4.2} times one", all / 1e9, all / one);
     }
     if std::env::args().any(|a| a == "--snapraid") {
@@ -264,10 +274,6 @@ fn main() {
         if let Some([pq, dd]) = snapraid() {
             println!("{:<22}{:15.1}{:20.1}", "snapraid", pq / 1e9, dd / 1e9);
         }
-        for (name, [pq, dd]) in shape(8, 262_144, turns, None) {
-            if !pq.is_empty() {
-                println!("{name:<22}{:>15}{:>20}", told(&pq), told(&dd));
-            }
-        }
+        table(&shape(8, 262_144, None));
     }
 }

@@ -84,21 +84,47 @@ pub(crate) fn agrees(routine: &Routine) -> bool {
     [(2, 100), (11, 4096 + 3 * 64 + 21)].into_iter().all(|(data, len)| {
         let mut row = Sample::new(data, len);
         Operation::ALL.into_iter().all(|operation| {
-            row.run(routine, operation);
-            let got = (row.one.clone(), row.two.clone());
-            row.run(portable(), operation);
-            got == (row.one.clone(), row.two.clone())
+            let mut results = |routine: &Routine| {
+                row.one.bytes_mut().fill(1);
+                row.two.bytes_mut().fill(2);
+                row.run(routine, operation);
+                (row.one.bytes().to_vec(), row.two.bytes().to_vec())
+            };
+            results(routine) == results(portable())
         })
     })
 }
 
+/// Bytes that begin with a cache line.
+struct Block {
+    memory: Vec<u8>,
+    begin: usize,
+    len: usize,
+}
+
+impl Block {
+    fn new(len: usize, fill: impl FnMut() -> u8) -> Self {
+        let memory: Vec<u8> = std::iter::repeat_with(fill).take(len + 63).collect();
+        let begin = memory.as_ptr().align_offset(64).min(63);
+        Self { memory, begin, len }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.memory[self.begin..][..self.len]
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.memory[self.begin..][..self.len]
+    }
+}
+
 /// A row without a pattern that a mistake could hide in.
 struct Sample {
-    chunks: Vec<Vec<u8>>,
-    p: Vec<u8>,
-    q: Vec<u8>,
-    one: Vec<u8>,
-    two: Vec<u8>,
+    chunks: Vec<Block>,
+    p: Block,
+    q: Block,
+    one: Block,
+    two: Block,
 }
 
 impl Sample {
@@ -106,33 +132,29 @@ impl Sample {
         assert!(data > 1, "two chunks are to be recovered");
         let mut state = 0x9e37_79b9_7f4a_7c15u64;
         let mut noise = || {
-            let byte = || {
-                state ^= state << 13;
-                state ^= state >> 7;
-                state ^= state << 17;
-                state.to_le_bytes()[3]
-            };
-            std::iter::repeat_with(byte).take(len).collect::<Vec<u8>>()
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state.to_le_bytes()[3]
         };
-        let chunks = (0..data).map(|_| noise()).collect();
-        Self { chunks, p: noise(), q: noise(), one: noise(), two: noise() }
+        let mut block = || Block::new(len, &mut noise);
+        let chunks = (0..data).map(|_| block()).collect();
+        Self { chunks, p: block(), q: block(), one: block(), two: block() }
     }
 
     /// Runs `operation` on chunks taken for missing at the lowest and a middle place; P and Q are any.
     fn run(&mut self, routine: &Routine, operation: Operation) {
         let (x, y) = (0, self.chunks.len() / 2);
-        let (one, two) = (&mut self.one[..], &mut self.two[..]);
-        let (p, q) = (Some(&self.p[..]), Some(&self.q[..]));
-        let mut data: Vec<Option<&[u8]>> = self.chunks.iter().map(|c| Some(&c[..])).collect();
+        let (one, two) = (self.one.bytes_mut(), self.two.bytes_mut());
+        let (p, q) = (Some(self.p.bytes()), Some(self.q.bytes()));
+        let mut data: Vec<Option<&[u8]>> = self.chunks.iter().map(|c| Some(c.bytes())).collect();
         match operation {
             Operation::Xor => {
-                let sources: Vec<&[u8]> = self.chunks.iter().map(|c| &c[..]).collect();
+                let sources: Vec<&[u8]> = self.chunks.iter().map(Block::bytes).collect();
                 return routine.xor(&sources, one);
             }
             Operation::Update => {
-                one.copy_from_slice(&self.p);
-                two.copy_from_slice(&self.q);
-                return routine.update(power(y), &self.chunks[y], one, two);
+                return routine.update(power(y), self.chunks[y].bytes(), one, two);
             }
             Operation::Pq => {}
             Operation::DAndD => (data[x], data[y]) = (None, None),
@@ -156,7 +178,7 @@ impl Sample {
     /// Bytes of sources per second.
     fn rate(&mut self, routine: &Routine, operation: Operation) -> f64 {
         let sources = if operation == Operation::Update { 1 } else { self.chunks.len() };
-        let bytes = sources * self.p.len();
+        let bytes = sources * self.p.len;
         let rounds = (500_000 / bytes.max(1)).max(1);
         let mut round = || {
             let start = Instant::now();
