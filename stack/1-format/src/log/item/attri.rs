@@ -8,6 +8,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::exactly;
 use super::intent::{Family, Intent, Work};
+use crate::attr::Namespace;
 use crate::bytes::round_up;
 use crate::ctx::Ctx;
 use crate::fault::{Expected, Verdict};
@@ -83,6 +84,13 @@ impl AttriFormat {
             6 => AttrOp::ParentReplace,
             _ => return None,
         })
+    }
+}
+
+impl Attri {
+    /// Where the attribute is; `None` for what nobody knows.
+    pub fn namespace(&self) -> Option<Namespace> {
+        Namespace::from_flags(u8::try_from(self.format.attr_filter.get()).ok()?)
     }
 }
 

@@ -10,6 +10,8 @@
 //! | an inode | [`inode()`]: the core, and each changed fork as a whole |
 //! | an inode's place on the unlinked list | [`unlinked`]: inode items do not carry it |
 //! | a chunk of inodes, new | [`icreate`] |
+//!
+//! [`intent`] and [`done`] write what was promised and what was kept.
 
 use std::ops::Range;
 
@@ -29,6 +31,10 @@ use crate::fault::Fork;
 use crate::image::Image;
 use crate::inode::{self, Dinode, Format};
 use crate::log::Stamp;
+
+mod promise;
+
+pub use promise::{done, intent};
 
 /// Chunks of the longest buffer.
 const CHUNKS_MAX: usize = LEN_MAX as usize * 512 / CHUNK;

@@ -65,6 +65,36 @@ impl Family {
             Self::Exchange => "XMD",
         }
     }
+
+    /// The type of an intent's item.
+    pub const fn intent_kind(self) -> u16 {
+        match self {
+            Self::ExtentFree => kind::EFI,
+            Self::ExtentFreeRt => kind::EFI_RT,
+            Self::Rmap => kind::RUI,
+            Self::RmapRt => kind::RUI_RT,
+            Self::Refcount => kind::CUI,
+            Self::RefcountRt => kind::CUI_RT,
+            Self::Bmap => kind::BUI,
+            Self::Attr => kind::ATTRI,
+            Self::Exchange => kind::XMI,
+        }
+    }
+
+    /// The type of a done item.
+    pub const fn done_kind(self) -> u16 {
+        match self {
+            Self::ExtentFree => kind::EFD,
+            Self::ExtentFreeRt => kind::EFD_RT,
+            Self::Rmap => kind::RUD,
+            Self::RmapRt => kind::RUD_RT,
+            Self::Refcount => kind::CUD,
+            Self::RefcountRt => kind::CUD_RT,
+            Self::Bmap => kind::BUD,
+            Self::Attr => kind::ATTRD,
+            Self::Exchange => kind::XMD,
+        }
+    }
 }
 
 /// A promise.
@@ -76,6 +106,17 @@ pub struct Intent {
     pub id: u64,
     /// What was promised.
     pub work: Work,
+}
+
+impl Intent {
+    /// What says that all of it is done.
+    pub fn done(&self) -> Done {
+        let freed = match &self.work {
+            Work::Free(extents) => extents.clone(),
+            _ => Vec::new(),
+        };
+        Done { family: self.family, id: self.id, freed }
+    }
 }
 
 /// What an intent promises.
@@ -153,6 +194,89 @@ pub struct MapExtent {
 }
 const _: () = assert!(size_of::<MapExtent>() == 32);
 
+/// What a RUI does to a reverse mapping. Whether the blocks are shared, or are staging extents, makes no
+/// difference for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RmapOp {
+    /// The owner has the blocks.
+    Map,
+    /// He has them no more.
+    Unmap,
+    /// They are written, where they were unwritten, or the other way.
+    Convert,
+}
+
+/// What a BUI does to a file's map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MapOp {
+    /// It maps the blocks.
+    Map,
+    /// It does not any more. They are not freed.
+    Unmap,
+}
+
+impl MapExtent {
+    /// The low byte: what is to be done.
+    const OP: u32 = 0xff;
+    const BIT_29: u32 = 1 << 29;
+    const BIT_30: u32 = 1 << 30;
+    const BIT_31: u32 = 1 << 31;
+
+    fn has(&self, bit: u32) -> bool {
+        self.flags.get() & bit != 0
+    }
+
+    /// What is to be done; `None` where there are bits that nobody knows.
+    fn op(&self) -> Option<u32> {
+        let known = Self::OP | Self::BIT_29 | Self::BIT_30 | Self::BIT_31;
+        (!self.has(!known)).then_some(self.flags.get() & Self::OP)
+    }
+
+    /// In a RUI: what is to be done; `None` for what nobody knows.
+    pub fn rmap_op(&self) -> Option<RmapOp> {
+        Some(match self.op()? {
+            1 | 2 | 7 => RmapOp::Map,
+            3 | 4 | 8 => RmapOp::Unmap,
+            5 | 6 => RmapOp::Convert,
+            _ => return None,
+        })
+    }
+
+    /// In a BUI: what is to be done; `None` for what nobody knows.
+    pub fn map_op(&self) -> Option<MapOp> {
+        Some(match self.op()? {
+            1 => MapOp::Map,
+            2 => MapOp::Unmap,
+            _ => return None,
+        })
+    }
+
+    /// It is about the attribute fork.
+    pub fn in_attr_fork(&self) -> bool {
+        self.has(Self::BIT_31)
+    }
+
+    /// In a RUI: the blocks are those of the fork's btree.
+    pub fn is_tree_block(&self) -> bool {
+        self.has(Self::BIT_30)
+    }
+
+    /// In a RUI: the blocks are unwritten.
+    pub fn rmap_unwritten(&self) -> bool {
+        self.has(Self::BIT_29)
+    }
+
+    /// In a BUI: the blocks are unwritten.
+    pub fn map_unwritten(&self) -> bool {
+        self.has(Self::BIT_30)
+    }
+
+    /// In a BUI: the blocks are on the realtime device.
+    pub fn is_realtime(&self) -> bool {
+        self.has(Self::BIT_29)
+    }
+}
+
 /// One extent of CUI.
 #[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
@@ -165,6 +289,55 @@ pub struct CountExtent {
     pub flags: U32,
 }
 const _: () = assert!(size_of::<CountExtent>() == 16);
+
+/// What a CUI does to reference counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CountOp {
+    /// One owner more.
+    Increase,
+    /// One owner less; the last one frees the blocks.
+    Decrease,
+    /// The blocks become a staging extent.
+    CowAlloc,
+    /// They are none any more. They are not freed.
+    CowFree,
+}
+
+impl CountExtent {
+    /// What is to be done; `None` for what nobody knows.
+    pub fn op(&self) -> Option<CountOp> {
+        Some(match self.flags.get() {
+            1 => CountOp::Increase,
+            2 => CountOp::Decrease,
+            3 => CountOp::CowAlloc,
+            4 => CountOp::CowFree,
+            _ => return None,
+        })
+    }
+
+    /// What is left behind the first `len` blocks; `None` where nothing is.
+    pub fn behind(&self, len: u32) -> Option<Self> {
+        let left = self.len.get().checked_sub(len).filter(|&left| left > 0)?;
+        let startblock = self.startblock.get().saturating_add(len.into()).into();
+        Some(Self { startblock, len: left.into(), flags: self.flags })
+    }
+}
+
+/// Flags of an [`Exchange`].
+pub mod exchange {
+    /// Of the attribute forks.
+    pub const ATTR_FORK: u64 = 1;
+    /// Sizes are set at the end.
+    pub const SET_SIZES: u64 = 2;
+    /// Only what is written in the first file.
+    pub const WRITTEN_ONLY: u64 = 4;
+    /// At the end the first file shares nothing any more.
+    pub const CLEAR_REFLINK_1: u64 = 8;
+    /// At the end the second file shares nothing any more.
+    pub const CLEAR_REFLINK_2: u64 = 16;
+    /// All of them.
+    pub const KNOWN: u64 = 31;
+}
 
 /// XMI: exchange the mappings of two files.
 #[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -192,8 +365,7 @@ pub struct Exchange {
     pub startoff2: U64,
     /// Blocks to exchange.
     pub blockcount: U64,
-    /// 1 attribute fork, 2 set sizes, 4 only what is written in file 1, 8 and 16 clear the reflink
-    /// flag of file 1 and 2.
+    /// See [`exchange`].
     pub flags: U64,
     /// Size of the first file afterwards, in bytes; all ones without flag 2.
     pub isize1: U64,
@@ -213,7 +385,7 @@ pub(super) fn decode<'a>(kind: u16, region: &[u8], ctx: &Ctx<'_>) -> Verdict<Opt
         kind::CUI => intent(F::Refcount, Work::Refcount, region, ctx)?,
         kind::CUI_RT => intent(F::RefcountRt, Work::Refcount, region, ctx)?,
         kind::BUI => intent(F::Bmap, Work::Bmap, region, ctx)?,
-        kind::XMI => exchange(region, ctx)?,
+        kind::XMI => exchange_intent(region, ctx)?,
         kind::EFD => free_done(F::ExtentFree, region, ctx)?,
         kind::EFD_RT => free_done(F::ExtentFreeRt, region, ctx)?,
         kind::RUD => done(F::Rmap, region, ctx)?,
@@ -259,7 +431,7 @@ fn done<'a>(family: Family, region: &[u8], ctx: &Ctx<'_>) -> Verdict<Item<'a>> {
     Ok(Item::Done(Done { family, id: head.id.get(), freed: Vec::new() }))
 }
 
-fn exchange<'a>(region: &[u8], ctx: &Ctx<'_>) -> Verdict<Item<'a>> {
+fn exchange_intent<'a>(region: &[u8], ctx: &Ctx<'_>) -> Verdict<Item<'a>> {
     let xmi: &Exchange = exactly(region, "log.xmi.len", ctx)?;
     let work = Work::Exchange(Box::new(xmi.clone()));
     Ok(Item::Intent(Intent { family: Family::Exchange, id: xmi.id.get(), work }))

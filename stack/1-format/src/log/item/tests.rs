@@ -233,6 +233,36 @@ fn intents_and_done_items_find_each_other_by_id() {
 }
 
 #[test]
+fn promises_are_written_as_linux_wrote_them() {
+    let geo = geo_v5_1k();
+    for hex in [EFI, EFD, RUI, RUD, CUI, CUD, BUI, BUD, PARENT_SET, PARENT_REPLACE, ATTRD, XMI, XMD]
+    {
+        let item = regions(hex);
+        let again = decode(&geo, &item, |item| {
+            let mut out = Regions::new();
+            match item {
+                Item::Intent(intent) => super::encode::intent(&mut out, &intent),
+                Item::Done(done) => super::encode::done(&mut out, &done),
+                other => panic!("{other:?}"),
+            }
+            out
+        });
+        assert_eq!(again, Ok(item));
+    }
+    let answer = |hex| {
+        decode(&geo, &regions(hex), |item| {
+            let Item::Intent(intent) = item else { panic!("{item:?}") };
+            let mut out = Regions::new();
+            super::encode::done(&mut out, &intent.done());
+            out
+        })
+    };
+    for (intent, done) in [(EFI, EFD), (RUI, RUD), (CUI, CUD), (BUI, BUD), (XMI, XMD)] {
+        assert_eq!(answer(intent), Ok(regions(done)));
+    }
+}
+
+#[test]
 fn realtime_intents_are_told_apart_by_their_type() {
     let geo = geo_v5_1k();
     for (hex, kind, expected) in [
