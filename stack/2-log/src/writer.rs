@@ -13,7 +13,8 @@
 //!    metadata that refers to new data) is written: [`Before`].
 //! 4. The head never reaches the tail: room for one whole record stays between them.
 //! 5. All records between tail and head have the same number of header blocks. A writer begins on a
-//!    journal of which nothing is needed any more, and keeps its record size.
+//!    journal of which nothing is needed any more, or takes over the record size of what is
+//!    ([`LogWriter::behind`]), and keeps its record size.
 //!
 //! What it costs: one flush for up to eight records, and one before them where [`Before`] asks for it; a
 //! single record goes out as one write with FUA.
@@ -31,6 +32,7 @@ use xfskit_format::log::unmount_record;
 use xfskit_units::{Daddr, Geometry, LogBlock, Lsn};
 use zerocopy::{FromZeros, IntoBytes};
 
+use crate::head::header_at;
 use crate::payload::Payload;
 use crate::{Error, Log, Result, Ring};
 
@@ -102,7 +104,7 @@ pub struct LogWriter {
     start: Daddr,
     geo: Geometry,
     shape: Shape,
-    /// Where the first record of this writer goes: nothing before it is needed.
+    /// Nothing before this is needed: where the first record of this writer goes, or an older tail.
     first: Lsn,
     head: Lsn,
     prev: u32,
@@ -177,6 +179,26 @@ impl LogWriter {
             records: Vec::new(),
             stats: Stats::default(),
         })
+    }
+
+    /// A writer at the head of `log`, of which something is still needed: the tail stays where it is until
+    /// [`append`](Self::append) says otherwise, and records are as long as the one there says.
+    ///
+    /// # Errors
+    /// Where the device fails.
+    pub fn behind(
+        log: &Log<'_>,
+        dev: Arc<dyn BlockDevice>,
+        data: Arc<dyn BlockDevice>,
+    ) -> Result<Self> {
+        let tail = log.tail();
+        let size = header_at(log.ring(), tail.block())?.size.get();
+        Ok(Self { first: tail, tail, ..Self::new(log, dev, data, size)? })
+    }
+
+    /// The tail that the newest record carries, or will carry where none was written yet.
+    pub fn tail(&self) -> Lsn {
+        self.tail
     }
 
     /// Where the next record will begin: the start LSN of the next checkpoint. No LSN on the volume may

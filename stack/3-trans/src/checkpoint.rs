@@ -18,7 +18,7 @@ use xfskit_units::{AgIno, Geometry, Lsn};
 use zerocopy::IntoBytes;
 
 use crate::buf::BufError;
-use crate::engine::{Engine, Listed, TakenList};
+use crate::engine::{Engine, Listed, Promise, TakenList};
 use crate::object::{Chunks, Home, Object};
 
 /// Where an inode's unlinked pointer stands in it, in bytes.
@@ -42,13 +42,30 @@ pub struct Journal {
     payload: Payload,
     /// Start of the newest checkpoint: the tail where everything is in place.
     last: Lsn,
+    /// Where promises stand that are not kept yet: the tail goes no further.
+    held: Option<Lsn>,
 }
 
 impl Journal {
-    /// The journal behind `writer`: everything that it held before is in place.
+    /// The journal behind `writer`: everything that it held before is in place, or promised where its tail is.
     pub fn new(writer: LogWriter) -> Self {
-        let last = writer.next_lsn();
-        Self { writer, payload: Payload::new(), last }
+        let (last, tail) = (writer.next_lsn(), writer.tail());
+        Self { writer, payload: Payload::new(), last, held: (tail < last).then_some(tail) }
+    }
+
+    /// See [`Engine::hold_tail`].
+    pub(crate) fn hold_tail(&mut self) {
+        self.held = Some(self.last);
+    }
+
+    /// See [`Engine::let_tail_go`].
+    pub(crate) fn let_tail_go(&mut self) {
+        self.held = None;
+    }
+
+    /// See [`Engine::journal_is_full`].
+    pub(crate) fn is_full(&self, engine: &Engine) -> bool {
+        self.writer.free(self.tail(engine)) < self.writer.size() / 2
     }
 
     /// What was written so far.
@@ -58,7 +75,8 @@ impl Journal {
 
     /// Start LSN of the oldest checkpoint that is not in place yet.
     fn tail(&self, engine: &Engine) -> Lsn {
-        engine.ail.tail().unwrap_or(self.last)
+        let tail = engine.ail.tail().unwrap_or(self.last);
+        self.held.map_or(tail, |held| held.min(tail))
     }
 
     /// Writes all that is listed.
@@ -68,7 +86,7 @@ impl Journal {
         let lsn = writer.next_lsn();
         let taken = engine.take_list(|listed| format(engine.geo(), listed, payload, lsn));
         taken.data.wait();
-        if !taken.objects.is_empty() {
+        if !taken.objects.is_empty() || !self.payload.is_empty() {
             self.append(engine, &taken)?;
         }
         engine.is_durable(taken.number);
@@ -96,9 +114,8 @@ impl Journal {
 
     /// Writes back the oldest until at most half of the journal is in use.
     fn make_room(&mut self, engine: &Engine) -> Result<(), JournalError> {
-        let (size, free) = (self.writer.size(), self.writer.free(self.tail(engine)));
-        if free < size / 2 {
-            engine.ail.push(engine, self.writer.lsn_behind_head(size / 4))?;
+        if self.is_full(engine) {
+            engine.ail.push(engine, self.writer.lsn_behind_head(self.writer.size() / 4))?;
         }
         Ok(())
     }
@@ -118,6 +135,12 @@ impl Journal {
 fn format(geo: &Geometry, listed: &Listed, payload: &mut Payload, lsn: Lsn) -> Vec<bool> {
     for icreate in &listed.icreates {
         payload.region(&[icreate.as_bytes()]);
+    }
+    for promise in &listed.promises {
+        match promise {
+            Promise::Made(intent) => encode::intent(payload, intent),
+            Promise::Kept(done) => encode::done(payload, done),
+        }
     }
     let one = |object: &Arc<Object>| format_object(geo, object, payload, lsn);
     listed.objects.iter().map(one).collect()

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard};
 use xfskit_block::BlockDevice;
-use xfskit_format::log::item::Icreate;
+use xfskit_format::log::item::{Done, Icreate, Intent};
 use xfskit_units::Geometry;
 
 use crate::ail::Ail;
@@ -54,8 +54,37 @@ pub(crate) struct Shard {
 pub(crate) struct Listed {
     pub objects: Vec<Arc<Object>>,
     pub icreates: Vec<Icreate>,
+    pub promises: Vec<Promise>,
     /// Bytes, roughly, that are not in [`Engine::listed_bytes`] yet.
-    bytes: usize,
+    pub bytes: usize,
+}
+
+impl Listed {
+    /// Takes over all of `other`.
+    fn append(&mut self, other: &mut Self) {
+        self.objects.append(&mut other.objects);
+        self.icreates.append(&mut other.icreates);
+        self.promises.append(&mut other.promises);
+        self.bytes += std::mem::take(&mut other.bytes);
+    }
+
+    /// Forgets everything, and keeps the memory.
+    pub(crate) fn clear(&mut self) {
+        self.objects.clear();
+        self.icreates.clear();
+        self.promises.clear();
+        self.bytes = 0;
+    }
+}
+
+/// What the journal says of work in several steps. Our own transactions need none; who finishes what
+/// Linux began says how far he came.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Promise {
+    /// This shall be done.
+    Made(Intent),
+    /// That was done.
+    Kept(Done),
 }
 
 /// The gate, held by a transaction.
@@ -239,17 +268,10 @@ impl Engine {
         DataTicket(data)
     }
 
-    /// Takes committed objects into the list, out of the caller's vectors. The caller holds the gate.
-    pub(crate) fn list(
-        &self,
-        objects: &mut Vec<Arc<Object>>,
-        icreates: &mut Vec<Icreate>,
-        bytes: usize,
-    ) {
+    /// Takes over what a transaction committed; its vectors stay with the caller. The caller holds the gate.
+    pub(crate) fn list(&self, listed: &mut Listed) {
         let mut list = self.shards[shard_of_thread()].list.lock();
-        list.objects.append(objects);
-        list.icreates.append(icreates);
-        list.bytes += bytes;
+        list.append(listed);
         // The sum is shared by all threads: add to it seldom.
         if list.bytes >= self.list_limit / (4 * SHARDS) {
             let more = std::mem::take(&mut list.bytes);
@@ -317,16 +339,29 @@ impl Engine {
         let _gates: Vec<_> = self.shards.iter().map(|shard| shard.gate.write()).collect();
         let mut all = Listed::default();
         for shard in &self.shards {
-            let mut list = shard.list.lock();
-            all.objects.append(&mut list.objects);
-            all.icreates.append(&mut list.icreates);
-            list.bytes = 0;
+            all.append(&mut shard.list.lock());
         }
         self.listed_bytes.store(0, Ordering::Relaxed);
         let formatted = format(&all);
         let number = self.number.fetch_add(1, Ordering::AcqRel);
         let data = std::mem::take(&mut *self.data.write());
         TakenList { number, objects: all.objects, formatted, data }
+    }
+
+    /// The newest checkpoint holds all promises that are not kept yet: the journal's tail stays there until
+    /// it is [let go](Self::let_tail_go).
+    pub fn hold_tail(&self) {
+        self.journal.lock().hold_tail();
+    }
+
+    /// Nothing that was promised is left to be kept: the journal's tail follows the write-back again.
+    pub fn let_tail_go(&self) {
+        self.journal.lock().let_tail_go();
+    }
+
+    /// True where less than half of the journal is free, so that a tail which is held should move.
+    pub fn journal_is_full(&self) -> bool {
+        self.journal.lock().is_full(self)
     }
 
     pub(crate) fn is_durable(&self, number: u64) {

@@ -36,7 +36,7 @@ pub mod trans;
 pub use buf::{BufCache, BufError, BufMap};
 pub use busy::BusyExtents;
 pub use checkpoint::Journal;
-pub use engine::{DataTicket, Engine, ShutDown};
+pub use engine::{DataTicket, Engine, Promise, ShutDown};
 pub use icache::{InodeCache, InodeHome};
 pub use object::{Buf, Home, Object, Shared};
 pub use running::Running;

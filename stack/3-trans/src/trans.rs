@@ -16,12 +16,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use parking_lot::{ArcRwLockWriteGuard, RawRwLock};
-use xfskit_format::log::item::Icreate;
+use xfskit_format::log::item::{Done, Icreate, Intent};
 use xfskit_format::{Ctx, Image, Verdict};
 use xfskit_units::{AgBlock, AgNumber, ExtLen, Ino};
 
 use crate::buf::{BufError, BufMap};
-use crate::engine::{DataTicket, Engine, GateGuard, ShutDown};
+use crate::engine::{DataTicket, Engine, GateGuard, Listed, Promise, ShutDown};
 use crate::icache::{self, InodeHome};
 use crate::object::{Buf, Chunks, Content, Home, Object};
 
@@ -130,9 +130,8 @@ struct Work {
     undo: Vec<Undo>,
     undo_bytes: Vec<u8>,
     freed: Vec<Freed>,
-    icreates: Vec<Icreate>,
     /// What the commit lists.
-    list: Vec<Arc<Object>>,
+    listed: Listed,
 }
 
 /// Undo of more bytes than this is not kept for the next transaction.
@@ -153,8 +152,7 @@ impl Work {
         self.undo.clear();
         self.undo_bytes.clear();
         self.freed.clear();
-        self.icreates.clear();
-        self.list.clear();
+        self.listed.clear();
         if self.undo_bytes.capacity() <= UNDO_KEPT {
             KEPT.set(Some(self));
         }
@@ -280,7 +278,17 @@ impl<'e> Trans<'e> {
 
     /// Logs that a chunk of inodes was made.
     pub fn icreate(&mut self, item: Icreate) {
-        self.work.icreates.push(item);
+        self.work.listed.icreates.push(item);
+    }
+
+    /// Logs that something shall be done, should this transaction be the last before a crash.
+    pub fn promise(&mut self, intent: Intent) {
+        self.work.listed.promises.push(Promise::Made(intent));
+    }
+
+    /// Logs that this transaction does what was promised.
+    pub fn keep(&mut self, done: Done) {
+        self.work.listed.promises.push(Promise::Kept(done));
     }
 
     /// Inode `ino`, its ILOCK taken; read with `load` where it is not in memory. `newborn` inodes are
@@ -504,7 +512,7 @@ impl<'e> Trans<'e> {
     pub fn commit(mut self) {
         let seq = self.engine.checkpoint_number();
         let mut added = 0;
-        let Work { joined, list, .. } = &mut self.work;
+        let Work { joined, listed, .. } = &mut self.work;
         for mut held in joined.drain(..).flatten() {
             let touched = !held.dirty.is_empty() || held.stale || held.unlinked || held.ordered;
             if !touched {
@@ -522,11 +530,12 @@ impl<'e> Trans<'e> {
                 content.listed = true;
                 held.object.pins.fetch_add(1, Ordering::AcqRel);
                 added += 64 + content.logged.count() * 128;
-                list.push(Arc::clone(&held.object));
+                listed.objects.push(Arc::clone(&held.object));
             }
             held.object.listed_in.store(seq, Ordering::Release);
         }
-        self.engine.list(&mut self.work.list, &mut self.work.icreates, added);
+        listed.bytes = added;
+        self.engine.list(listed);
         self.engine.apply(self.delta);
         self.engine.busy().add(&self.work.freed, seq);
         self.work.undo.clear();
