@@ -6,6 +6,7 @@
 
 mod blocks;
 pub mod change;
+mod finish;
 pub mod forkoff;
 mod leaves;
 mod tree;

@@ -86,7 +86,7 @@ impl Volume {
         let geo = sb.geometry();
         let faults = judge_size(&geo, dev.size());
         let (dev, replay) = if options.recovery && log_is_there(&geo, dev.size()) {
-            recovered(dev, options.log_dev.as_deref(), &sb)?
+            recovered(dev, options, &sb)?
         } else {
             (dev, None)
         };
@@ -112,18 +112,35 @@ impl Volume {
     }
 
     /// Opens for reading and writing: what cannot be written refuses by name first, then the journal is
-    /// replayed onto the device and continued.
+    /// replayed onto the device and continued, and what it promises is done.
     fn open_writable(dev: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Self> {
         let sb = read_superblock(&*dev)?;
         writable::refuse(&sb, &*dev)?;
         let replay = writable::recover(&dev, options.log_dev.as_deref(), &sb)?;
+        let clean = replay.clean;
+        let volume = Self::replayed(dev, options, replay)?;
+        writable::reset_quota(&volume)?;
+        volume.inactivate_orphans()?;
+        if !clean {
+            volume.free_staging()?;
+        }
+        Ok(volume)
+    }
+
+    /// Makes a volume writable whose journal was replayed, and does what is promised there.
+    fn replayed(
+        dev: Arc<dyn BlockDevice>,
+        options: &OpenOptions,
+        mut replay: Replay,
+    ) -> Result<Self> {
         let sb = read_superblock(&*dev)?;
-        let geo = sb.geometry();
-        let cache = Arc::new(BufCache::new(Arc::clone(&dev), options.cache_bytes));
-        let engine = writable::engine(&sb, Arc::clone(&cache), options)?;
+        let cache = Arc::new(BufCache::new(dev, options.cache_bytes));
+        let engine = writable::engine(&sb, Arc::clone(&cache), options, &replay)?;
+        let promises = std::mem::take(&mut replay.unfinished);
+        replay.finished = promises.len() as u64;
         let (log_head, space) = (None, Hints::new(sb.agcount.get()));
         let volume = Self {
-            geo,
+            geo: sb.geometry(),
             sb,
             cache,
             engine: Some(Running::new(engine)),
@@ -135,10 +152,8 @@ impl Volume {
             faults: vec![],
             rooms: Rooms::default(),
         };
-        writable::reset_quota(&volume)?;
-        volume.inactivate_orphans()?;
-        if volume.replay.as_ref().is_some_and(|replay| !replay.clean) {
-            volume.free_staging()?;
+        if !promises.is_empty() {
+            recovery::finish(&volume, &promises)?;
         }
         Ok(volume)
     }
@@ -254,16 +269,47 @@ impl Volume {
 /// copy-on-write copy of it in memory.
 fn recovered(
     dev: Arc<dyn BlockDevice>,
-    log_dev: Option<&dyn BlockDevice>,
+    options: &OpenOptions,
     sb: &Superblock,
 ) -> Result<(Arc<dyn BlockDevice>, Option<Replay>)> {
+    let log_dev = options.log_dev.as_deref();
     if recovery::open_log(&*dev, log_dev, &sb.geometry())?.is_clean() {
         let replay = recovery::replay(&*dev, log_dev, sb)?;
         return Ok((dev, Some(replay)));
     }
     let copy: Arc<dyn BlockDevice> = Arc::new(OverlayDevice::new(dev));
     let replay = recovery::replay(&*copy, log_dev, sb)?;
-    Ok((copy, Some(replay)))
+    if replay.unfinished.is_empty() {
+        return Ok((copy, Some(replay)));
+    }
+    match finished(&copy, options, &replay, sb) {
+        Ok((finished, replay)) => Ok((finished, Some(replay))),
+        Err(error) => {
+            tracing::warn!(%error, "what the journal promises is left undone");
+            Ok((copy, Some(replay)))
+        }
+    }
+}
+
+/// A copy in memory of `dev`, whose journal was replayed, with all done that is promised there.
+fn finished(
+    dev: &Arc<dyn BlockDevice>,
+    options: &OpenOptions,
+    replay: &Replay,
+    sb: &Superblock,
+) -> Result<(Arc<dyn BlockDevice>, Replay)> {
+    let overlay = |dev: &Arc<dyn BlockDevice>| -> Arc<dyn BlockDevice> {
+        Arc::new(OverlayDevice::new(Arc::clone(dev)))
+    };
+    let (copy, log_dev) = (overlay(dev), options.log_dev.as_ref().map(overlay));
+    writable::refuse(sb, &*copy)?;
+    recovery::refuse(&replay.unfinished)?;
+    let options = OpenOptions { log_dev, ..options.clone() };
+    let volume = Volume::replayed(Arc::clone(&copy), &options, replay.clone())?;
+    let mut replay = volume.replay.clone().unwrap_or_else(|| replay.clone());
+    volume.close()?;
+    replay.head = recovery::open_log(&*copy, options.log_dev.as_deref(), &sb.geometry())?.head();
+    Ok((copy, replay))
 }
 
 /// Reads and judges the primary superblock. Its sector size is only known after a first look.

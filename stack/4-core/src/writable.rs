@@ -54,29 +54,23 @@ pub(crate) fn refuse(sb: &Superblock, dev: &dyn BlockDevice) -> Result<()> {
     Ok(())
 }
 
-/// Replays the journal onto the device and marks it clean.
+/// Replays the journal onto the device.
 pub(crate) fn recover(
     dev: &Arc<dyn BlockDevice>,
     log_dev: Option<&dyn BlockDevice>,
     sb: &Superblock,
 ) -> Result<Replay> {
-    let replay = recovery::replay(&**dev, log_dev, sb)?;
-    if let Some(intent) = replay.unfinished.first() {
-        return Err(Error::Unsupported(format!(
-            "finishing what the journal promises ({intent:?})"
-        )));
-    }
-    if !replay.clean {
-        recovery::open_log(&**dev, log_dev, &sb.geometry())?.seal()?;
-    }
-    Ok(replay)
+    recovery::replay_if(&**dev, log_dev, sb, recovery::refuse)
 }
 
-/// The engine of a volume whose journal is clean.
+/// The engine of a volume whose journal is clean, or was replayed. It goes on where that ends: an unmount
+/// record comes when there are no more orphans either, whom nobody looks for behind one. What is promised there and
+/// not done keeps its tail where it is.
 pub(crate) fn engine(
     sb: &Superblock,
     cache: Arc<BufCache>,
     options: &OpenOptions,
+    replay: &Replay,
 ) -> Result<Engine> {
     let counters = Delta {
         icount: i64::try_from(sb.icount.get()).unwrap_or(i64::MAX),
@@ -87,7 +81,12 @@ pub(crate) fn engine(
     let geo = sb.geometry();
     let log = recovery::open_log(&*dev, options.log_dev.as_deref(), &geo)?;
     let log_dev = options.log_dev.as_ref().filter(|_| geo.logstart.is_none()).unwrap_or(&dev);
-    let writer = LogWriter::new(&log, Arc::clone(log_dev), Arc::clone(&dev), RECORD_SIZE)?;
+    let (log_dev, data) = (Arc::clone(log_dev), Arc::clone(&dev));
+    let writer = if replay.unfinished.is_empty() {
+        LogWriter::new(&log, log_dev, data, RECORD_SIZE)?
+    } else {
+        LogWriter::behind(&log, log_dev, data)?
+    };
     let inodes = options.cache_bytes / INODE_COST;
     Ok(Engine::new(geo.clone(), cache, Journal::new(writer), counters, inodes))
 }

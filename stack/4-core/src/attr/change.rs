@@ -9,7 +9,8 @@
 //! The border between the forks ([`forkoff`]) moves with what the attributes need.
 //!
 //! An entry and its value appear and go in one transaction, so nothing is ever INCOMPLETE; such
-//! entries, which Linux leaves behind after a crash, are not seen.
+//! entries, which Linux leaves behind after a crash, are seen by those only who finish what it
+//! began (`finish`).
 
 use std::mem::offset_of;
 
@@ -54,9 +55,15 @@ pub(super) struct Key<'k> {
     pub(super) name: &'k [u8],
     /// Of a parent pointer: a name may have several parents.
     pub(super) value: Option<&'k [u8]>,
+    /// Linux did not come to its end with it.
+    pub(super) incomplete: bool,
 }
 
-impl Key<'_> {
+impl<'k> Key<'k> {
+    pub(super) fn new(namespace: Namespace, name: &'k [u8], value: Option<&'k [u8]>) -> Self {
+        Self { namespace, name, value, incomplete: false }
+    }
+
     /// True for an attribute with these `flags`, this `name` and this `value`, where it is known.
     pub(super) fn matches(&self, flags: u8, name: &[u8], value: Option<&[u8]>) -> bool {
         let same_value = self.value.is_none() || value == self.value;
@@ -85,7 +92,7 @@ impl ParentName<'_> {
 }
 
 /// Fails where no attribute can have this name or this value.
-fn judge_name(namespace: Namespace, name: &[u8], value: &[u8]) -> Result<()> {
+pub(super) fn judge_name(namespace: Namespace, name: &[u8], value: &[u8]) -> Result<()> {
     if name.is_empty() || name.len() > 255 {
         return Err(Error::Limit("the name of an attribute has 1 to 255 bytes"));
     }
@@ -114,7 +121,7 @@ impl Tx<'_> {
         mode: SetMode,
     ) -> Result<()> {
         judge_name(namespace, name, value)?;
-        self.attr_put(inode, Key { namespace, name, value: None }, value, mode)
+        self.attr_put(inode, Key::new(namespace, name, None), value, mode)
     }
 
     /// Removes an attribute of `inode`.
@@ -122,7 +129,7 @@ impl Tx<'_> {
     /// # Errors
     /// [`Error::NoEntry`], [`Error::Device`], [`Error::Corrupt`].
     pub fn attr_remove(&mut self, inode: TxInode, namespace: Namespace, name: &[u8]) -> Result<()> {
-        self.attr_take(inode, Key { namespace, name, value: None })
+        self.attr_take(inode, Key::new(namespace, name, None))
     }
 
     /// The value of an attribute, with this transaction's changes; `None` where there is none of the name.
@@ -135,7 +142,7 @@ impl Tx<'_> {
         namespace: Namespace,
         name: &[u8],
     ) -> Result<Option<Vec<u8>>> {
-        let key = Key { namespace, name, value: None };
+        let key = Key::new(namespace, name, None);
         match self.attr_form(inode) {
             Form::None => Ok(None),
             Form::Short => {
@@ -173,7 +180,7 @@ impl Tx<'_> {
         let value = parent.value();
         judge_name(Namespace::Parent, parent.name, &value)?;
         let name = parent.name;
-        let key = Key { namespace: Namespace::Parent, name, value: Some(&value) };
+        let key = Key::new(Namespace::Parent, name, Some(&value));
         self.attr_put(inode, key, &value, SetMode::Create)
     }
 
@@ -184,7 +191,7 @@ impl Tx<'_> {
     pub fn parent_remove(&mut self, inode: TxInode, parent: ParentName<'_>) -> Result<()> {
         let value = parent.value();
         let name = parent.name;
-        self.attr_take(inode, Key { namespace: Namespace::Parent, name, value: Some(&value) })
+        self.attr_take(inode, Key::new(Namespace::Parent, name, Some(&value)))
     }
 
     /// `inode` is called `new` instead of `old`.
@@ -207,7 +214,7 @@ impl Tx<'_> {
 
     // ---- forms -------------------------------------------------------------------------------
 
-    fn attr_form(&self, inode: TxInode) -> Form {
+    pub(super) fn attr_form(&self, inode: TxInode) -> Form {
         let core = self.core(inode);
         match core.aformat() {
             _ if core.forkoff() == 0 => Form::None,
@@ -217,7 +224,7 @@ impl Tx<'_> {
         }
     }
 
-    fn attr_put(
+    pub(super) fn attr_put(
         &mut self,
         inode: TxInode,
         key: Key<'_>,
@@ -242,13 +249,13 @@ impl Tx<'_> {
         for entry in list.others(key) {
             let namespace = Namespace::from_flags(entry.flags).unwrap_or(Namespace::User);
             let value = (namespace == Namespace::Parent).then_some(entry.value);
-            let key = Key { namespace, name: entry.name, value };
+            let key = Key::new(namespace, entry.name, value);
             self.tree_put(inode, key, entry.value, SetMode::Any)?;
         }
         self.tree_put(inode, key, value, SetMode::Any)
     }
 
-    fn attr_take(&mut self, inode: TxInode, key: Key<'_>) -> Result<()> {
+    pub(super) fn attr_take(&mut self, inode: TxInode, key: Key<'_>) -> Result<()> {
         match self.attr_form(inode) {
             Form::None => Err(Error::NoEntry),
             Form::Short => {
@@ -397,7 +404,7 @@ impl Tx<'_> {
 const EXTENT_LEN: usize = 16;
 
 /// How an inode stores its attributes.
-enum Form {
+pub(super) enum Form {
     None,
     Short,
     Tree,

@@ -54,7 +54,8 @@ impl Tx<'_> {
                     Place::Local(value) => (Some(value), None),
                     Place::Remote { valueblk, valuelen } => (None, Some((valueblk, valuelen))),
                 };
-                if !attr.is_incomplete() && key.matches(attr.flags, attr.name, local) {
+                let looked_for = attr.is_incomplete() == key.incomplete;
+                if looked_for && key.matches(attr.flags, attr.name, local) {
                     let (index, size) = (start + ahead, attr.size());
                     let local = local.unwrap_or(&[]).to_vec();
                     return Ok(Some(Found { path, index, remote, local, size }));

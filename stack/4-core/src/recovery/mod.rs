@@ -14,8 +14,9 @@
 //! Recovery writes to whatever device it is given. A volume that is opened for reading gives it an
 //! overlay in memory.
 //!
-//! Intents that no done item answers are named in the [`Replay`] and left alone; so are inodes on
-//! unlinked lists. Quota records are passed over.
+//! Replaying leaves intents that no done item answers alone, and so it does inodes on unlinked lists; they are named
+//! in the [`Replay`]. The one takes transactions of its own (`finish`) and so does the other, once the volume is
+//! open. Quota records are passed over.
 //!
 //! | module | what |
 //! | --- | --- |
@@ -26,20 +27,22 @@
 //! | `owner` | the blocks of an extent btree change their owner |
 //! | `pieces` | directory blocks in several pieces, which Linux cannot recover |
 //! | `counters` | the superblock's counters, from the group headers |
+//! | `promises` | intents and the done items that answer them |
+//! | `finish` | what is promised and not done |
 
 mod buffer;
 mod cancel;
 mod counters;
+mod finish;
 mod inode;
 mod owner;
 mod pieces;
+mod promises;
 mod queue;
-
-use std::collections::BTreeMap;
 
 use xfskit_block::BlockDevice;
 use xfskit_format::Ctx;
-use xfskit_format::log::item::{Done, Family, Intent, Item, split};
+use xfskit_format::log::item::{Intent, Item, split};
 use xfskit_format::sb::{SbError, Superblock};
 use xfskit_log::{Log, Torn, Transaction};
 use xfskit_units::{Daddr, Geometry, Lsn};
@@ -47,7 +50,10 @@ use xfskit_units::{Daddr, Geometry, Lsn};
 use crate::error::Result;
 use cancel::Cancelled;
 use pieces::Pieces;
+use promises::Promises;
 use queue::Queue;
+
+pub(crate) use finish::{finish, refuse};
 
 /// What recovery found and did.
 #[derive(Clone, Debug)]
@@ -68,6 +74,8 @@ pub struct Replay {
     pub items: Counts,
     /// Promises that were not kept, in the order in which they were made.
     pub unfinished: Vec<Intent>,
+    /// How many of them were kept when the volume was opened.
+    pub finished: u64,
     /// Unlinked lists that are not empty: files deleted while open.
     pub unlinked_lists: u64,
 }
@@ -120,6 +128,16 @@ pub fn replay(
     log_dev: Option<&dyn BlockDevice>,
     sb: &Superblock,
 ) -> Result<Replay> {
+    replay_if(dev, log_dev, sb, |_| Ok(()))
+}
+
+/// As [`replay`], unless `judge` fails what is promised and not done: nothing is written then.
+pub(crate) fn replay_if(
+    dev: &dyn BlockDevice,
+    log_dev: Option<&dyn BlockDevice>,
+    sb: &Superblock,
+    judge: impl FnOnce(&[Intent]) -> Result<()>,
+) -> Result<Replay> {
     let geo = sb.geometry();
     let log = open_log(dev, log_dev, &geo)?;
     let mut report = Replay {
@@ -131,6 +149,7 @@ pub fn replay(
         transactions: 0,
         items: Counts::default(),
         unfinished: Vec::new(),
+        finished: 0,
         unlinked_lists: 0,
     };
     if report.clean {
@@ -140,7 +159,10 @@ pub fn replay(
     if bits != 0 {
         return Err(SbError::UnknownFeature { word: "log_incompat", bits }.into());
     }
-    let mut pass = Pass::new(dev, geo.clone(), first_pass(&log)?);
+    let (cancelled, promises) = first_pass(&log)?;
+    report.unfinished = promises.unfinished();
+    judge(&report.unfinished)?;
+    let mut pass = Pass::new(dev, geo.clone(), cancelled);
     let mut transactions = log.transactions();
     while let Some(transaction) = transactions.next() {
         let transaction = transaction?;
@@ -153,29 +175,30 @@ pub fn replay(
     report.unlinked_lists = counters::rebuild(&mut pass)?;
     dev.flush()?;
     report.items = pass.counts;
-    report.unfinished = pass.promises.into_values().collect();
     Ok(report)
 }
 
-/// Looks at every item of every committed transaction, and collects the buffers that were freed.
-fn first_pass(log: &Log<'_>) -> Result<Cancelled> {
-    let mut cancelled = Cancelled::default();
+/// Looks at every item of every committed transaction, and collects the buffers that were freed, and what was
+/// promised.
+fn first_pass(log: &Log<'_>) -> Result<(Cancelled, Promises)> {
+    let (mut cancelled, mut promises) = (Cancelled::default(), Promises::default());
     let mut transactions = log.transactions();
     while let Some(transaction) = transactions.next() {
         let transaction = transaction?;
         let ctx = transactions.ctx(&transaction);
         for_items(&transaction, &ctx, |items| {
             for item in items {
-                if let Item::Buf(buf) = item
-                    && buf.is_cancel()
-                {
-                    cancelled.add(buf);
+                match item {
+                    Item::Buf(buf) if buf.is_cancel() => cancelled.add(buf),
+                    Item::Intent(intent) => promises.made(intent),
+                    Item::Done(done) => promises.kept(done),
+                    _ => {}
                 }
             }
             Ok(())
         })?;
     }
-    Ok(cancelled)
+    Ok((cancelled, promises))
 }
 
 /// Takes `transaction` apart and hands its items over.
@@ -217,11 +240,6 @@ struct Pass<'d> {
     /// LSN of the transaction at work, which everything it changes will carry.
     lsn: Lsn,
     counts: Counts,
-    /// Promises not yet kept, numbered as they were made.
-    promises: BTreeMap<u64, Intent>,
-    /// Which number a promise has.
-    promised: BTreeMap<(Family, u64), u64>,
-    next_promise: u64,
 }
 
 impl<'d> Pass<'d> {
@@ -233,9 +251,6 @@ impl<'d> Pass<'d> {
             pieces: Pieces::default(),
             lsn: Lsn::NONE,
             counts: Counts::default(),
-            promises: BTreeMap::new(),
-            promised: BTreeMap::new(),
-            next_promise: 0,
         }
     }
 
@@ -258,22 +273,9 @@ impl<'d> Pass<'d> {
             Item::Inode(inode) => return self.replay_inode(inode, ctx),
             Item::Icreate(icreate) => return self.replay_icreate(icreate, ctx),
             Item::Dquot(_) | Item::Quotaoff(_) => self.counts.quota += 1,
-            Item::Intent(intent) => self.promise(intent),
-            Item::Done(done) => self.keep(done),
+            Item::Intent(_) | Item::Done(_) => {}
         }
         Ok(())
-    }
-
-    fn promise(&mut self, intent: &Intent) {
-        self.promised.insert((intent.family, intent.id), self.next_promise);
-        self.promises.insert(self.next_promise, intent.clone());
-        self.next_promise += 1;
-    }
-
-    fn keep(&mut self, done: &Done) {
-        if let Some(number) = self.promised.remove(&(done.family, done.id)) {
-            self.promises.remove(&number);
-        }
     }
 
     /// Writes what the transactions of this LSN changed.

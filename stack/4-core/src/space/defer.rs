@@ -69,6 +69,13 @@ pub enum Deferred {
         /// Its length.
         len: ExtLen,
     },
+    /// It is no staging extent any more: its record goes, and nothing else.
+    CowForget {
+        /// Its first block.
+        start: FsBlock,
+        /// Its length.
+        len: ExtLen,
+    },
     /// Free an extent.
     Free {
         /// Its first block.
@@ -90,7 +97,8 @@ impl Deferred {
             Self::RefcountIncrease { start, .. }
             | Self::RefcountDecrease { start, .. }
             | Self::CowAlloc { start, .. }
-            | Self::CowFree { start, .. } => (start, 1),
+            | Self::CowFree { start, .. }
+            | Self::CowForget { start, .. } => (start, 1),
             Self::Free { start, .. } => (start, 2),
         };
         (tx.volume().geo().fsb_split(*start).map(|(agno, _)| agno), kind)
@@ -108,7 +116,11 @@ impl Deferred {
             Self::RefcountIncrease { start, len } => refcount::increase(tx, start, len),
             Self::RefcountDecrease { start, len } => refcount::decrease(tx, start, len),
             Self::CowAlloc { start, len } => refcount::stage(tx, start, len),
-            Self::CowFree { start, len } => refcount::unstage(tx, start, len),
+            Self::CowFree { start, len } => {
+                refcount::unstage(tx, start, len)?;
+                rmap::deferred(tx, start, len, Owner::Cow, rmap::unmap)
+            }
+            Self::CowForget { start, len } => refcount::unstage(tx, start, len),
             Self::Free { start, len, owner } => tx.free_extent(start, len, owner),
         }
     }

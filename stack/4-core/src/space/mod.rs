@@ -44,8 +44,12 @@ pub enum Owner {
     Fork(Ino, Fork, FileOff),
     /// Content of the data fork, allocated and never written, from this position on.
     Unwritten(Ino, FileOff),
+    /// As two numbers, as [`raw`](Self::raw) answers them.
+    Raw(u64, u64),
     /// Whoever asks keeps the reverse mappings himself.
     Unmapped,
+    /// Of an extent that is freed: whoever it may be, if anybody.
+    Anyone,
 }
 
 impl Owner {
@@ -59,7 +63,7 @@ impl Owner {
     }
 
     /// The two numbers of a reverse mapping: owner, and position with flags; `None` for
-    /// [`Unmapped`](Self::Unmapped).
+    /// [`Unmapped`](Self::Unmapped) and [`Anyone`](Self::Anyone).
     pub fn raw(self) -> Option<(u64, u64)> {
         let flag = |fork: Fork| if fork == Fork::Attr { OFF_ATTR_FORK } else { 0 };
         Some(match self {
@@ -71,7 +75,8 @@ impl Owner {
             Self::Bmbt(ino, fork) => (ino.0, OFF_BMBT_BLOCK | flag(fork)),
             Self::Fork(ino, fork, at) => (ino.0, at.0 | flag(fork)),
             Self::Unwritten(ino, at) => (ino.0, at.0 | OFF_UNWRITTEN),
-            Self::Unmapped => return None,
+            Self::Raw(owner, offset) => (owner, offset),
+            Self::Unmapped | Self::Anyone => return None,
         })
     }
 }

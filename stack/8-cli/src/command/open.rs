@@ -109,6 +109,7 @@ pub(crate) fn volume_for_writing(
     let volume = options.open(name).map_err(|error| not_opened(name, &error))?;
     if let Some(replay) = volume.fs().volume().replay().filter(|replay| !replay.clean) {
         out.note(&format!("the journal was replayed ({} transactions)", replay.transactions));
+        note_finished(replay, out);
     }
     Ok(volume)
 }
@@ -122,6 +123,7 @@ fn note_replay(volume: &Volume, out: &Out) {
         "the journal was replayed in memory ({} transactions); the target is unchanged",
         replay.transactions
     ));
+    note_finished(replay, out);
     for intent in replay.unfinished.iter().take(UNFINISHED_SHOWN) {
         let name = intent.family.intent_name();
         out.note(&format!(
@@ -131,6 +133,15 @@ fn note_replay(volume: &Volume, out: &Out) {
     }
     if let Some(more @ 1..) = replay.unfinished.len().checked_sub(UNFINISHED_SHOWN) {
         out.note(&format!("and {more} more unfinished"));
+    }
+}
+
+/// Says how much was finished that the journal had begun.
+fn note_finished(replay: &core::recovery::Replay, out: &Out) {
+    match replay.finished {
+        0 => {}
+        1 => out.note("one change that it had begun was finished"),
+        count => out.note(&format!("{count} changes that it had begun were finished")),
     }
 }
 

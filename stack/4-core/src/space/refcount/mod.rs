@@ -21,7 +21,7 @@ use xfskit_units::{AgBlock, AgNumber, ExtLen, FsBlock};
 
 use crate::btree::{Cursor, RefcountTree, Seek};
 use crate::error::{Error, Result};
-use crate::space::{Deferred, Owner, edits, place, rmap};
+use crate::space::{Deferred, Owner, edits, place};
 use crate::tx::Tx;
 use crate::volume::Volume;
 
@@ -70,15 +70,14 @@ pub(super) fn stage(tx: &mut Tx<'_>, start: FsBlock, len: ExtLen) -> Result<()> 
     })
 }
 
-/// The extent is no staging extent any more, and belongs to nobody.
+/// The extent is no staging extent any more. Its reverse mapping is another matter.
 pub(super) fn unstage(tx: &mut Tx<'_>, start: FsBlock, len: ExtLen) -> Result<()> {
     let (agno, agbno) = place(tx, start, len)?;
     let range = plan::staged(agbno, len);
     with_tree(tx, agno, range.clone(), |tx, around| {
         plan::unstage(around, range)
             .ok_or_else(|| unstaged(tx, agno, agbno, "a staging extent", Value::Missing))
-    })?;
-    rmap::deferred(tx, start, len, Owner::Cow, rmap::unmap)
+    })
 }
 
 /// Blocks are, or are not, recorded as staging, and should not, or should.

@@ -63,11 +63,30 @@ pub(crate) fn unmap(
     len: ExtLen,
     owner: Owner,
 ) -> Result<()> {
+    if owner == Owner::Anyone {
+        return unmap_all(tx, agno, agbno, len);
+    }
     with_tree(tx, agno, agbno, len, owner, |tx, tree, gone| {
         let whole = covering(tx, tree, gone)?;
         let edits = whole.and_then(|whole| plan::unmap(*gone, whole));
         edits.ok_or_else(|| missing(tx, agno, gone))
     })
+}
+
+/// `[agbno, agbno + len)` of group `agno` belongs to nobody any more.
+fn unmap_all(tx: &mut Tx<'_>, agno: AgNumber, agbno: AgBlock, len: ExtLen) -> Result<()> {
+    if !tx.volume().geo().features.rmapbt() {
+        return Ok(());
+    }
+    let mut tree = Cursor::new(RmapTree::new(tx, agno)?);
+    let last = agbno.0.saturating_add(len.0.saturating_sub(1));
+    let (from, to) = ((agbno.0, 0, 0), (last, u64::MAX, u64::MAX));
+    for whole in tree.overlapping(tx, from, to, usize::MAX)? {
+        let edits = plan::unmap(plan::clip(whole, agbno.0..=last), whole);
+        edits::make(tx, &mut tree, &edits.unwrap_or_default())?;
+    }
+    tree.close(tx);
+    Ok(())
 }
 
 /// `[agbno, agbno + len)` of group `agno`, which belongs to `owner`, changes from written to unwritten, or back.

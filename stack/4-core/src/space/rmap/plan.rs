@@ -6,6 +6,8 @@
 //! records of one line that cover or touch the changed blocks: at most one to the left, one that
 //! covers, one to the right.
 
+use std::ops::RangeInclusive;
+
 use xfskit_format::rmap::{Key, OFF_BMBT_BLOCK, OFF_MASK, OFF_UNWRITTEN, Rec};
 use xfskit_units::{AgBlock, ExtLen};
 
@@ -67,6 +69,13 @@ fn behind(rec: &Rec, skip: u32) -> Rec {
 /// The first `len` blocks of a record.
 fn ahead(rec: &Rec, len: u32) -> Rec {
     Rec { blockcount: rec.blockcount.get().min(len).into(), ..*rec }
+}
+
+/// The part of a record that lies in `blocks`, some of which it has.
+pub(super) fn clip(rec: Rec, blocks: RangeInclusive<u32>) -> Rec {
+    let rec = behind(&rec, blocks.start().saturating_sub(rec.startblock.get()));
+    let most = blocks.end().saturating_sub(rec.startblock.get()).saturating_add(1);
+    ahead(&rec, most)
 }
 
 /// The one block of a line that comes before a record; `None` where group or file begin with the record.

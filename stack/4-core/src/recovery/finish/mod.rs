@@ -1,0 +1,282 @@
+//! Promises kept: what Linux began and a crash cut short is brought to its end.
+//!
+//! Linux does large work in several transactions, each of which says in the journal what is still to be
+//! done: an intent. The transaction that does it logs a done item with the intent's id. What recovery finds promised
+//! and not done is done here, with the engine's own transactions, and with done items of our own.
+//!
+//! 1. A promise and its being kept are in one transaction with the work: a crash in between is followed by
+//!    a recovery that finds either the promise or the work.
+//! 2. Before the first is kept, all are made again under new ids, in one checkpoint that also answers the
+//!    old ones. From then on nothing older is needed, and the journal's tail is held at that checkpoint until the
+//!    last is kept. The same is done again whenever the journal fills up meanwhile.
+//! 3. What our transactions do leaves no promises behind, except where something is too large for
+//!    one: then the rest is promised anew.
+//!
+//! Linux takes the first step of each promise in the order of the journal, and all that follows from those steps
+//! afterwards. So do we, for as many promises as go into one transaction: maps and attributes change at once, while
+//! reverse mappings, reference counts and extents to free, those promised first, are put off to its end.
+//!
+//! | module | what |
+//! | --- | --- |
+//! | `judge` | promises that make no sense, and those that nobody here can keep |
+//! | `exchange` | content of two files that changes places |
+
+mod exchange;
+mod judge;
+
+use xfskit_format::attr::Namespace;
+use xfskit_format::bmbt::Extent;
+use xfskit_format::log::item::attri::{AttrOp, Attri};
+use xfskit_format::log::item::intent::{
+    CountExtent, CountOp, FreeExtent, MapExtent, MapOp, RmapOp, Work,
+};
+use xfskit_format::log::item::{Family, Intent};
+use xfskit_format::rmap::{OFF_ATTR_FORK, OFF_BMBT_BLOCK, OFF_UNWRITTEN};
+use xfskit_format::{Ctx, Location};
+use xfskit_units::{ExtLen, FilBlks, FileOff, FsBlock, Ino};
+
+use crate::error::{Error, Result};
+use crate::space::{Deferred, Owner};
+use crate::tx::{Tx, TxInode};
+use crate::volume::Volume;
+
+pub(crate) use judge::refuse;
+
+/// Extents that one transaction deals with, roughly.
+const AT_ONCE: usize = 64;
+/// What an exchange or an attribute counts for.
+const HEAVY: usize = 32;
+
+/// Keeps the promises `unfinished` of the journal that `volume` was opened with.
+///
+/// # Errors
+/// [`Error::Corrupt`] for a promise that makes no sense, and those of transactions: then the journal still holds what
+/// is left of them.
+pub(crate) fn finish(volume: &Volume, unfinished: &[Intent]) -> Result<()> {
+    let engine = volume.engine()?;
+    unfinished.iter().try_for_each(|intent| judge::verify(volume, intent))?;
+    let newest = unfinished.iter().map(|intent| intent.id).max().unwrap_or(0);
+    let mut ids = Ids(newest);
+    let mut left = unfinished.to_vec();
+    promise_again(volume, &mut left, &mut ids)?;
+    while !left.is_empty() {
+        let behind = left.split_off(at_once(&left));
+        let done;
+        (left, done) = volume.transact(|tx| {
+            let mut ids = ids;
+            Ok((tx.keep_promises(&left, &mut ids)?, ids))
+        })?;
+        ids = done;
+        left.extend(behind);
+        if engine.journal_is_full() {
+            promise_again(volume, &mut left, &mut ids)?;
+        }
+    }
+    engine.checkpoint()?;
+    engine.let_tail_go();
+    Ok(())
+}
+
+/// Numbers for promises: none that a promise has which is not kept yet.
+#[derive(Clone, Copy, Debug)]
+struct Ids(u64);
+
+impl Ids {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(1);
+        self.0
+    }
+}
+
+/// Makes all promises anew, where the journal's tail is from now on.
+fn promise_again(volume: &Volume, promises: &mut [Intent], ids: &mut Ids) -> Result<()> {
+    let engine = volume.engine()?;
+    let old = promises.to_vec();
+    for intent in promises.iter_mut() {
+        intent.id = ids.next();
+    }
+    volume.transact(|tx| {
+        for intent in &old {
+            tx.keep(intent.done());
+        }
+        for intent in promises.iter() {
+            tx.promise(intent.clone());
+        }
+        Ok(())
+    })?;
+    engine.checkpoint()?;
+    engine.hold_tail();
+    Ok(())
+}
+
+/// How many of the promises go into the next transaction; at least one.
+fn at_once(promises: &[Intent]) -> usize {
+    let mut sum = 0usize;
+    let fits = promises.iter().take_while(|intent| {
+        sum = sum.saturating_add(match &intent.work {
+            Work::Free(extents) => extents.len(),
+            Work::Rmap(extents) | Work::Bmap(extents) => extents.len(),
+            Work::Refcount(extents) => extents.len(),
+            Work::Attr(_) | Work::Exchange(_) => HEAVY,
+        });
+        sum <= AT_ONCE
+    });
+    fits.count().max(1)
+}
+
+/// What a verifier needs to know about a promise.
+fn ctx<'v>(volume: &'v Volume, intent: &Intent) -> Ctx<'v> {
+    volume.ctx(Location::of(intent.family.intent_name()))
+}
+
+impl Tx<'_> {
+    /// Keeps `promises`, and answers what is left of them, promised anew.
+    fn keep_promises(&mut self, promises: &[Intent], ids: &mut Ids) -> Result<Vec<Intent>> {
+        let mut left = Vec::new();
+        for intent in promises {
+            self.keep(intent.done());
+            match &intent.work {
+                Work::Free(extents) => extents.iter().for_each(|extent| self.keep_free(extent)),
+                Work::Rmap(extents) => extents.iter().for_each(|extent| self.keep_rmap(extent)),
+                Work::Refcount(extents) => {
+                    let rest = self.keep_counts(extents)?;
+                    left.extend(rest.map(|work| (intent.family, work)));
+                }
+                Work::Bmap(_) | Work::Attr(_) | Work::Exchange(_) => {}
+            }
+        }
+        for intent in promises {
+            match &intent.work {
+                Work::Bmap(extents) => {
+                    for extent in extents {
+                        self.keep_map(intent, extent)?;
+                    }
+                }
+                Work::Attr(attri) => self.keep_attr(intent, attri)?,
+                Work::Exchange(exchange) => {
+                    let rest = self.keep_exchange(intent, exchange)?;
+                    left.extend(rest.map(|work| (intent.family, work)));
+                }
+                Work::Free(_) | Work::Rmap(_) | Work::Refcount(_) => {}
+            }
+        }
+        let anew = |(family, work): (Family, Work)| Intent { family, id: ids.next(), work };
+        let left: Vec<Intent> = left.into_iter().map(anew).collect();
+        for intent in &left {
+            self.promise(intent.clone());
+        }
+        Ok(left)
+    }
+
+    /// EFI. Nobody remembers whose the extent was.
+    fn keep_free(&mut self, extent: &FreeExtent) {
+        let (start, len) = (FsBlock(extent.start.get()), ExtLen(extent.len.get()));
+        self.defer(Deferred::Free { start, len, owner: Owner::Anyone });
+    }
+
+    /// RUI.
+    fn keep_rmap(&mut self, extent: &MapExtent) {
+        let (start, len) = (FsBlock(extent.startblock.get()), ExtLen(extent.len.get()));
+        let mut offset = extent.startoff.get();
+        for (says, flag) in [
+            (extent.in_attr_fork(), OFF_ATTR_FORK),
+            (extent.is_tree_block(), OFF_BMBT_BLOCK),
+            (extent.rmap_unwritten(), OFF_UNWRITTEN),
+        ] {
+            offset |= if says { flag } else { 0 };
+        }
+        let raw = |offset| Owner::Raw(extent.owner.get(), offset);
+        let owner = raw(offset);
+        match extent.rmap_op() {
+            Some(RmapOp::Map) => self.defer(Deferred::RmapMap { start, len, owner }),
+            Some(RmapOp::Unmap) => self.defer(Deferred::RmapUnmap { start, len, owner }),
+            // The promise says how it will be.
+            Some(RmapOp::Convert) => {
+                let owner = raw(offset ^ OFF_UNWRITTEN);
+                self.defer(Deferred::RmapConvert { start, len, owner });
+            }
+            None => {}
+        }
+    }
+
+    /// CUI. Where an extent meets more records than one transaction should change, the rest is left.
+    fn keep_counts(&mut self, extents: &[CountExtent]) -> Result<Option<Work>> {
+        let mut left = Vec::new();
+        for extent in extents {
+            let (start, len) = (FsBlock(extent.startblock.get()), ExtLen(extent.len.get()));
+            match extent.op() {
+                Some(op @ (CountOp::Increase | CountOp::Decrease)) => {
+                    let len = self.refcount_reach(start, len)?;
+                    self.defer(match op {
+                        CountOp::Increase => Deferred::RefcountIncrease { start, len },
+                        _ => Deferred::RefcountDecrease { start, len },
+                    });
+                    left.extend(extent.behind(len.0));
+                }
+                Some(CountOp::CowAlloc) => self.defer(Deferred::CowAlloc { start, len }),
+                Some(CountOp::CowFree) => self.defer(Deferred::CowForget { start, len }),
+                None => {}
+            }
+        }
+        Ok((!left.is_empty()).then_some(Work::Refcount(left)))
+    }
+
+    /// BUI.
+    fn keep_map(&mut self, intent: &Intent, extent: &MapExtent) -> Result<()> {
+        let inode = self.promised_inode(intent, extent.owner.get())?;
+        let extent_op = extent.map_op();
+        let extent = Extent {
+            startoff: FileOff(extent.startoff.get()),
+            startblock: FsBlock(extent.startblock.get()),
+            blockcount: FilBlks(extent.len.get().into()),
+            unwritten: extent.map_unwritten(),
+        };
+        if extent_op == Some(MapOp::Map) {
+            return self.bmap_give(inode, &extent);
+        }
+        let taken = self.bmap_take(inode, extent.startoff..extent.end())?;
+        let blocks: u64 = taken.iter().map(|part| part.blockcount.0).sum();
+        let promised = |part: &Extent| extent.block_at(part.startoff) == Some(part.startblock);
+        let all = blocks == extent.blockcount.0 && taken.iter().all(promised);
+        let due = "blocks that the file maps";
+        Ok(ctx(self.volume(), intent).require("log.bui.mapped", all, due, extent.startblock)?)
+    }
+
+    /// The inode that a promise is about.
+    fn promised_inode(&mut self, intent: &Intent, ino: u64) -> Result<TxInode> {
+        match self.iget(Ino(ino)) {
+            Err(Error::NoInode(ino)) => {
+                let ctx = ctx(self.volume(), intent);
+                ctx.require("log.intent.ino", false, "an inode in use", ino)?;
+                Err(Error::NoInode(ino))
+            }
+            answer => answer,
+        }
+    }
+
+    /// ATTRI. Linux may have come some way already.
+    fn keep_attr(&mut self, intent: &Intent, attri: &Attri) -> Result<()> {
+        let inode = self.promised_inode(intent, attri.format.ino.get())?;
+        let with_parent =
+            matches!(attri.op, AttrOp::ParentSet | AttrOp::ParentRemove | AttrOp::ParentReplace);
+        if with_parent {
+            let generation = self.core(inode).generation();
+            let ctx = ctx(self.volume(), intent);
+            ctx.eq("log.attri.igen", generation, attri.format.igen.get())?;
+        }
+        let namespace = attri.namespace().unwrap_or(Namespace::User);
+        let (name, value) = (&attri.name, &attri.value);
+        match attri.op {
+            AttrOp::Set | AttrOp::Replace => self.attr_finish_set(inode, namespace, name, value),
+            AttrOp::Remove => self.attr_finish_remove(inode, namespace, name, None),
+            AttrOp::ParentSet => self.parent_finish_set(inode, name, value),
+            AttrOp::ParentRemove => {
+                self.attr_finish_remove(inode, Namespace::Parent, name, Some(value))
+            }
+            AttrOp::ParentReplace => {
+                self.parent_finish_set(inode, &attri.new_name, &attri.new_value)?;
+                self.attr_finish_remove(inode, Namespace::Parent, name, Some(value))
+            }
+        }
+    }
+}
