@@ -5,16 +5,21 @@
 //! ours, and both, mounted, must show the same tree: names, times, attributes, contents.
 
 mod by_hand;
+mod storm;
 
 use std::path::Path;
+use std::sync::Arc;
 
 use xfskit_block::{BlockDevice, OverlayDevice};
 use xfskit_block::{FileDevice, OpenMode};
 use xfskit_core::recovery::{self, Replay};
 use xfskit_core::volume::read_superblock;
-use xfskit_test_oracle::{Image, Manifest, Mount, Scratch, Xfsprogs, kernel};
+use xfskit_core::{OpenOptions, Volume};
+use xfskit_test_oracle::matrix::Case;
+use xfskit_test_oracle::{Image, Manifest, Mount, Scratch, Xfsprogs, kernel, ours};
 
 pub use by_hand::ByHand;
+pub use storm::{Moment, Storm};
 
 /// Opens an image file.
 ///
@@ -90,6 +95,53 @@ pub fn compare(name: &str, image: &Image<'_>, scratch: &Scratch) -> Replay {
         assert_eq!(complaints(&tools, &ours), "", "{name}");
     }
     replay
+}
+
+/// Opens `image`, a volume `case` with its journal left dirty, for writing and closes it; compares with the
+/// kernel's own recovery, and with what opening it for reading shows. Answers how many promises were kept.
+///
+/// # Panics
+/// Where any two differ, or `xfs_repair -n` or our check finds something.
+pub fn compare_finished(name: &str, case: &Case, image: &Image<'_>, scratch: &Scratch) -> u64 {
+    let theirs = image.copy("theirs.img");
+    Mount::recover(&theirs, scratch).unwrap_or_else(|why| panic!("{name}: kernel: {why}"));
+    let expected = shown(&theirs, scratch);
+
+    // The blocks of extent trees count too, and where those split is each one's own affair.
+    let telling = |lines: Vec<String>| -> Vec<String> {
+        lines.into_iter().filter(|line| !line.contains(": blocks: ")).collect()
+    };
+    let in_memory = telling(ours::differences(image, &expected));
+    assert!(in_memory.is_empty(), "{name}, in memory:\n{}", in_memory.join("\n"));
+
+    let mended = image.copy("ours.img");
+    let replay = recover(&mended).unwrap_or_else(|why| panic!("{name}: {why}"));
+    let verdict = ours::verdict(&mended);
+    assert!(verdict.is_silent(), "{name}: {verdict:?}");
+    for tools in case.judges() {
+        assert_eq!(complaints(&tools, &mended), "", "{name}");
+    }
+    let differences = telling(expected.differences(&shown(&mended, scratch), 20));
+    assert!(differences.is_empty(), "{name}:\n{}", differences.join("\n"));
+    replay.finished
+}
+
+/// Opens `image` for writing, which brings to its end what the journal has, and closes it.
+///
+/// # Errors
+/// Those of the volume.
+///
+/// # Panics
+/// Where something is left undone.
+pub fn recover(image: &Image<'_>) -> Result<Replay, xfskit_core::Error> {
+    let open = |path: &Path| -> Arc<dyn BlockDevice> { Arc::new(open(path, OpenMode::ReadWrite)) };
+    let log_dev = image.log().map(open);
+    let options = OpenOptions { write: true, log_dev, ..OpenOptions::default() };
+    let volume = Volume::open(open(image.path()), &options)?;
+    let replay = volume.replay().cloned().expect("a journal");
+    assert!(replay.unfinished.is_empty(), "{:?}", replay.unfinished);
+    volume.close()?;
+    Ok(replay)
 }
 
 /// What `xfs_repair -n` has to say about `image`, without the names of its phases.

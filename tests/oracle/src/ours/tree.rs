@@ -10,7 +10,6 @@ use xfskit_units::{ByteOffset, Ino};
 use super::entry::{entry, open};
 use crate::image::Image;
 use crate::manifest::{Entry, Manifest, show};
-use crate::need::note;
 
 /// Walks the whole tree. What cannot be read comes as lines.
 pub fn manifest(volume: &Volume) -> (Manifest, Vec<String>) {
@@ -32,13 +31,6 @@ pub fn differences(image: &Image, linux: &Manifest) -> Vec<String> {
     let (ours, mut found) = manifest(&volume);
     found.truncate(10);
     found.extend(linux.differences(&ours, 10));
-    let unfinished = volume.replay().map_or(0, |replay| replay.unfinished.len());
-    if unfinished > 0 {
-        // Mostly space of removed files, on its way to be freed: nothing that the tree shows. But
-        // where it does show, only finishing the change would give what Linux gives.
-        note(&format!("{unfinished} intents are unfinished; {} differences", found.len()));
-        found.clear();
-    }
     found
 }
 

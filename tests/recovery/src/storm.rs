@@ -1,0 +1,313 @@
+//! Work in steps, while other threads force the journal out between them.
+//!
+//! The kernel's journal of such a storm is kept, and so is the volume as it was before. Cut behind any of its
+//! records and laid onto that volume, it is the journal of a crash at that moment, with whatever was promised and not
+//! yet done just then.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use rustix::fs::{FallocateFlags, XattrFlags};
+use xfskit_block::{BlockDevice, OpenMode};
+use xfskit_core::recovery::open_log;
+use xfskit_core::volume::read_superblock;
+use xfskit_format::log::RecordHeader;
+use xfskit_format::log::item::{Family, Item, split};
+use xfskit_format::log::record::{self, BLOCK};
+use xfskit_log::Records;
+use xfskit_log::Transactions;
+use xfskit_log::record::Crc;
+use xfskit_test_oracle::matrix::Case;
+use xfskit_test_oracle::{Image, Mount, Scratch, Xfsprogs};
+use xfskit_units::{ByteOffset, LogBlock, Lsn};
+use zerocopy::FromBytes;
+
+use crate::open;
+
+/// A moment of a storm: a crash behind this record.
+#[derive(Clone, Debug)]
+pub struct Moment {
+    /// How many blocks of the journal had been written.
+    blocks: u32,
+    /// Of these, where the last record begins.
+    last: u32,
+    /// What was promised and not done, as often as it was.
+    pub open: BTreeMap<&'static str, u32>,
+}
+
+/// A storm that is over.
+#[derive(Debug)]
+pub struct Storm<'scratch> {
+    /// The volume before.
+    base: Image<'scratch>,
+    /// Its journal's head then.
+    head: Lsn,
+    /// The journal from there on.
+    journal: Vec<u8>,
+    /// Where something was promised and not done, and how often each kind was promised or done in all.
+    pub moments: Vec<Moment>,
+    /// How often each kind of promise was made and kept.
+    pub promises: BTreeMap<&'static str, u32>,
+}
+
+impl<'scratch> Storm<'scratch> {
+    /// Makes the volume `case`, and has the kernel work on it for a while. `None`, with a note, where this
+    /// machine cannot, or nothing was caught.
+    ///
+    /// # Panics
+    /// Where tools or kernel fail.
+    pub fn raise(scratch: &'scratch Scratch, case: &Case, mut time: Duration) -> Option<Self> {
+        let image = case.make(scratch)?;
+        mark_blocks(&image);
+        let mount = case.mount(&image, scratch, "")?;
+        prepare(mount.path());
+        mount.unmount().expect("unmount");
+        let base = image.copy("base.img");
+        for _ in 0..4 {
+            let stormy = base.copy("stormy.img");
+            let mount = case.mount(&stormy, scratch, "")?;
+            blow(&mount, time);
+            mount.unmount().expect("unmount");
+            if let Some(storm) = Self::read(base.copy("calm.img"), &stormy) {
+                return Some(storm);
+            }
+            // The journal has come round.
+            time /= 2;
+        }
+        None
+    }
+
+    /// Reads the journal that `stormy` has and `base` has not; `None` where it has come round meanwhile.
+    fn read(base: Image<'scratch>, stormy: &Image<'_>) -> Option<Self> {
+        let (before, dev) =
+            (open(base.path(), OpenMode::ReadOnly), open(stormy.path(), OpenMode::ReadOnly));
+        let geo = read_superblock(&dev).expect("superblock").geometry();
+        let head = open_log(&before, None, &geo).expect("log").head();
+        let log = open_log(&dev, None, &geo).expect("log");
+        let [before, after] = [head, log.head()].map(Lsn::cycle);
+        if before != after {
+            return None;
+        }
+        let count = log.head().block().0 - head.block().0;
+        let journal = log.ring().read_blocks(head.block(), count).expect("readable");
+        let records = || Records::new(log.ring(), head.block(), log.head().block());
+        let lengths: BTreeMap<LogBlock, u32> = records()
+            .crc(Crc::IfPresent)
+            .map(|record| record.expect("a good record"))
+            .map(|record| (record.at, u32::try_from(record.header.blocks()).expect("short")))
+            .collect();
+        let mut storm = Self { base, head, journal, moments: vec![], promises: BTreeMap::new() };
+        let mut open = BTreeSet::new();
+        let mut transactions = Transactions::new(records());
+        while let Some(transaction) = transactions.next() {
+            let transaction = transaction.expect("a good transaction");
+            let ctx = transactions.ctx(&transaction);
+            for item in split(&transaction.regions()[1..], &ctx) {
+                match Item::decode(item.expect("an item"), &ctx).expect("a good item") {
+                    Item::Intent(intent) => {
+                        *storm.promises.entry(intent.family.intent_name()).or_default() += 1;
+                        open.insert((intent.family, intent.id));
+                    }
+                    Item::Done(done) => {
+                        *storm.promises.entry(done.family.done_name()).or_default() += 1;
+                        open.remove(&(done.family, done.id));
+                    }
+                    _ => {}
+                }
+            }
+            storm.look(transaction.commit_lsn.block(), &lengths, open.iter().map(|key| key.0));
+        }
+        Some(storm)
+    }
+
+    /// What is open behind the record at `at`, which may be looked at more than once.
+    fn look(
+        &mut self,
+        at: LogBlock,
+        lengths: &BTreeMap<LogBlock, u32>,
+        families: impl Iterator<Item = Family>,
+    ) {
+        let mut open = BTreeMap::new();
+        families.for_each(|family| *open.entry(family.intent_name()).or_default() += 1);
+        let last = at.0 - self.head.block().0;
+        self.moments.retain(|moment| moment.last != last);
+        if !open.is_empty() {
+            self.moments.push(Moment { blocks: last + lengths[&at], last, open });
+        }
+    }
+
+    /// A few moments, no two of which have the same kinds of promises open, those with many kinds first.
+    pub fn telling(&self, most: usize) -> Vec<Moment> {
+        let mut kinds: BTreeMap<Vec<&'static str>, Moment> = BTreeMap::new();
+        for moment in &self.moments {
+            let key = moment.open.keys().copied().collect();
+            kinds.entry(key).or_insert_with(|| moment.clone());
+        }
+        let mut chosen: Vec<Moment> = kinds.into_values().collect();
+        chosen.sort_by_key(|moment| std::cmp::Reverse(moment.open.len()));
+        chosen.truncate(most);
+        chosen
+    }
+
+    /// The volume as a crash at `moment` leaves it that comes before anything was written in place.
+    ///
+    /// # Panics
+    /// Where it cannot be written.
+    pub fn crashed(&self, moment: &Moment, name: &str) -> Image<'scratch> {
+        let image = self.base.copy(name);
+        let mut journal = self.journal[..moment.blocks as usize * BLOCK].to_vec();
+        // All of it is needed.
+        let last = &mut journal[moment.last as usize * BLOCK..];
+        let header = RecordHeader::mut_from_bytes(&mut last[..BLOCK]).expect("a header");
+        header.tail_lsn = self.head.0.into();
+        let (headers, len) = (header.header_blocks(), header.len.get() as usize);
+        record::sum(&mut last[..headers * BLOCK + len], headers);
+        let dev = open(image.path(), OpenMode::ReadWrite);
+        let geo = read_superblock(&dev).expect("superblock").geometry();
+        let log = open_log(&dev, None, &geo).expect("log");
+        log.ring().write(self.head.block(), &journal).expect("written");
+        drop(log);
+        dev.flush().expect("flushed");
+        image
+    }
+}
+
+/// Writes its own number into every block of the image, so that content tells where it comes from.
+fn mark_blocks(image: &Image<'_>) {
+    let dev = open(image.path(), OpenMode::ReadWrite);
+    let geo = read_superblock(&dev).expect("superblock").geometry();
+    for agno in geo.ags() {
+        // Behind the headers and roots of an empty group; the log lies in the middle.
+        let first = geo.agb_to_daddr(agno, xfskit_units::AgBlock(64)).byte_offset().0;
+        let log = geo.log_daddr().expect("an internal log").byte_offset().0;
+        let log_end = log + (u64::from(geo.logblocks) << geo.blocklog);
+        let blocksize = geo.blocksize() as u64;
+        let end = first + u64::from(geo.ag_length(agno).saturating_sub(64)) * blocksize;
+        for at in (first..end).step_by(geo.blocksize()) {
+            if !(log..log_end).contains(&at) {
+                dev.write_at(ByteOffset(at), &at.to_be_bytes()).expect("written");
+            }
+        }
+    }
+}
+
+/// Files in many pieces, before the storm. All of them have the same size: where Linux finishes an exchange of
+/// sizes, it frees what lies behind the smaller of the two.
+fn prepare(root: &Path) {
+    for (name, odd) in [("source", 0), ("even", 0), ("odd", 1), ("cut", 0)] {
+        let file = File::create(root.join(name)).expect("a file");
+        for n in 0..200_u64 {
+            let block = [u8::try_from(n).unwrap_or(0); 4096];
+            file.write_all_at(&block, (n * 2 + odd) * 4096).expect("written");
+        }
+        file.set_len(400 * 4096).expect("long enough");
+    }
+    fs::create_dir(root.join("names")).expect("a directory");
+    fs::create_dir(root.join("attrs")).expect("a directory");
+    rustix::fs::sync();
+}
+
+/// Lets all threads work until `time` is over and the volume stops.
+fn blow(mount: &Mount, time: Duration) {
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|threads| {
+        for work in [share, names, cut, attributes, exchange] {
+            let (root, stop) = (mount.path(), &stop);
+            threads.spawn(move || {
+                let mut n = 0;
+                // An error ends the work: the volume has stopped.
+                while !stop.load(Ordering::Relaxed) && work(root, n).is_ok() {
+                    n += 1;
+                }
+            });
+        }
+        for name in ["force0", "force1", "force2"] {
+            let (root, stop) = (mount.path(), &stop);
+            threads.spawn(move || force(root, name, stop));
+        }
+        std::thread::sleep(time);
+        mount.shutdown(true).expect("shutdown");
+        stop.store(true, Ordering::Relaxed);
+    });
+}
+
+/// Clones, renamed over older ones, cut and written to.
+fn share(root: &Path, n: u64) -> std::io::Result<()> {
+    let source = File::open(root.join("source"))?;
+    let (new, old) = (root.join(format!("new{n}")), root.join(format!("old{}", n % 7)));
+    let file = File::create(&new)?;
+    let _ = rustix::fs::ioctl_ficlone(&file, &source);
+    fs::rename(&new, &old)?;
+    file.set_len((n % 60) * 4096)?;
+    file.write_all_at(&[2; 3 * 4096], (n % 50) * 8192)
+}
+
+/// Links with long names that come and go.
+fn names(root: &Path, n: u64) -> std::io::Result<()> {
+    let name = |n: u64| root.join("names").join(format!("link{}-{}", n % 50, "x".repeat(60)));
+    let renamed = root.join("names").join(format!("another name {}-{}", n % 30, "y".repeat(80)));
+    fs::hard_link(root.join("source"), name(n)).ok();
+    if n.is_multiple_of(3) {
+        fs::rename(name(n), renamed)?;
+    }
+    fs::remove_file(name(n + 25)).ok();
+    let dir = root.join(format!("dir{}", n % 5));
+    if n.is_multiple_of(2) {
+        fs::create_dir(&dir).ok()
+    } else {
+        fs::remove_dir(&dir).ok()
+    };
+    File::create(root.join("names").join(format!("file{}", n % 9))).map(drop)
+}
+
+/// Holes, unwritten blocks, pieces taken out and put in.
+fn cut(root: &Path, n: u64) -> std::io::Result<()> {
+    let file = OpenOptions::new().write(true).open(root.join("cut"))?;
+    let at = (n * 13 % 180) * 4096;
+    let (how, len) = match n % 5 {
+        0 => (FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, 20 * 4096),
+        1 => (FallocateFlags::COLLAPSE_RANGE, 4096),
+        2 => (FallocateFlags::INSERT_RANGE, 4096),
+        3 => (FallocateFlags::empty(), 30 * 4096),
+        _ => return file.write_all_at(&[5; 8192], at + 4096),
+    };
+    rustix::fs::fallocate(&file, how, at, len).ok();
+    Ok(())
+}
+
+/// Attributes, short and long, that come and go.
+fn attributes(root: &Path, n: u64) -> std::io::Result<()> {
+    let path = root.join("attrs").join(format!("file{}", n % 6));
+    File::create(&path)?;
+    let name = format!("user.attribute{}", n * 7 % 40);
+    let value = vec![b'v'; usize::try_from(n * 37 % 300).unwrap_or(0)];
+    rustix::fs::setxattr(&path, name.as_str(), &value, XattrFlags::empty()).ok();
+    rustix::fs::removexattr(&path, format!("user.attribute{}", n * 11 % 40).as_str()).ok();
+    if n.is_multiple_of(50) { fs::remove_file(path) } else { Ok(()) }
+}
+
+/// Content in many pieces that changes places, where tools and volume know that.
+fn exchange(root: &Path, _: u64) -> std::io::Result<()> {
+    let Some(tools) = Xfsprogs::newer() else { return Err(std::io::ErrorKind::NotFound.into()) };
+    let mut command = tools.command("xfs_io");
+    for _ in 0..20 {
+        command.args(["-c", "exchangerange odd"]);
+    }
+    let done = command.arg("even").current_dir(root).output()?;
+    if done.stderr.is_empty() { Ok(()) } else { Err(std::io::ErrorKind::Other.into()) }
+}
+
+fn force(root: &Path, name: &str, stop: &AtomicBool) {
+    let Ok(file) = File::create(root.join(name)) else { return };
+    let mut n = 0;
+    while !stop.load(Ordering::Relaxed) {
+        n += 1;
+        if file.write_all_at(&[3; 16], n % 100 * 16).is_err() || file.sync_all().is_err() {
+            break;
+        }
+    }
+}
