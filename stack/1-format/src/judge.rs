@@ -64,3 +64,27 @@ pub fn before_write(block: &[u8], ctx: &Ctx<'_>) -> Verdict {
         _ => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use xfskit_units::{Daddr, Sectors};
+
+    use super::*;
+    use crate::Location;
+    use crate::testing::{broken, geo_v5, golden};
+
+    #[test]
+    fn a_block_goes_where_it_says_and_nowhere_outside() {
+        let geo = geo_v5();
+        let block = golden(4096, include_str!("golden/symlink.txt"));
+        let judged = |block: &[u8], daddr| {
+            let at = Location::of("buffer").daddr(Daddr(daddr), Sectors(8));
+            before_write(block, &Ctx::new(&geo, at)).map_err(|fault| fault.check.0)
+        };
+        assert_eq!(judged(&block, 120), Ok(()));
+        assert_eq!(judged(&block, 128), Err("symlink.bno"));
+        assert_eq!(judged(&block, 1 << 40), Err("block.place"));
+        assert_eq!(judged(&broken(&block, 16, &[0], None), 120), Err("symlink.uuid"));
+        assert_eq!(judged(&[0; 4096], 1 << 40), Ok(()), "no magic, no judgement");
+    }
+}
