@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 use xfskit_block::{BlockDevice, FileDevice, MemDevice, OpenMode, WindowDevice};
@@ -141,7 +142,11 @@ fn array(name: &ArrayName, mode: OpenMode) -> Result<Arc<dyn BlockDevice>> {
         Some(why) if mode != OpenMode::ReadOnly => {
             Err(Error::NotWritable { target: name.to_string(), why })
         }
-        _ => Ok(assembly.open()?),
+        _ if mode == OpenMode::ReadOnly => Ok(assembly.open()?),
+        _ => {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
+            Ok(Arc::new(assembly.open_writable(now)?))
+        }
     }
 }
 

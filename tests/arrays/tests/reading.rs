@@ -1,5 +1,5 @@
-//! What the kernel wrote to its arrays we read from their members: all of them there, and in every
-//! way in which some may be missing.
+//! What the kernel wrote to its arrays we read from their members, in every way in which some may be
+//! missing, unreadable in places, or wrong.
 
 #![allow(missing_docs)]
 
@@ -78,23 +78,6 @@ fn without(slots: &[Slot], missing: &[usize]) -> Vec<Slot> {
     slots
 }
 
-#[test]
-fn every_array_has_the_content_that_the_kernel_read() {
-    for fixture in fixtures() {
-        let name = &fixture.entry.name;
-        let (geometry, slots) = assemble(&fixture);
-        let array = Array::open(geometry, slots).unwrap();
-        assert_eq!(array.size(), ByteLen(fixture.entry.bytes), "{name}");
-        let expected = match name.as_str() {
-            "raid6-scrub" => continue, // its content is wrong until it is mended
-            _ => &fixture.entry.sha256,
-        };
-        for step in [16 << 20, 70_000] {
-            assert_eq!(sha256(&content(&array, step)), *expected, "{name} by {step}");
-        }
-    }
-}
-
 /// Every set of at most `most` of `n` roles.
 fn subsets(n: usize, most: usize) -> Vec<Vec<usize>> {
     let mut sets = vec![Vec::new()];
@@ -123,15 +106,13 @@ fn all_content_is_there_whichever_members_are_missing() {
             .iter()
             .all(|slot| slot.device.is_some() && slot.readable_until == Slot::ALL_READABLE);
         let special = ["raid6-scrub", "raid6-dirty-bitmap-torn", "raid1-badblocks"];
-        if !whole || special.contains(&name.as_str()) {
+        let large = fixture.entry.bytes > 32 << 20;
+        if !whole || large || special.contains(&name.as_str()) {
             continue;
         }
         for missing in subsets(slots.len(), geometry.tolerates() as usize) {
             let array = Array::open(geometry.clone(), without(&slots, &missing)).unwrap();
-            for step in [16 << 20, 20_000] {
-                if fixture.entry.bytes > 32 << 20 && (missing.len() == 2 || step < 1 << 20) {
-                    continue; // large: one by one is enough
-                }
+            for step in [16 << 20, 50_000] {
                 let hash = sha256(&content(&array, step));
                 assert_eq!(hash, fixture.entry.sha256, "{name} without {missing:?} by {step}");
                 tried += 1;

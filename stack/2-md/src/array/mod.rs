@@ -21,18 +21,21 @@
 //! | `rows` | RAID4, 5, 6: a row with holes, and what fills them |
 //! | `striped` | RAID4, 5, 6: requests, cut into rows |
 //! | `write` | RAID4, 5, 6: whole rows, and parts of rows |
+//! | [`ledger`] | superblocks and bitmap of an array that is written |
 //! | [`cache`] | rows kept for their next reader |
 //!
 //! Promises:
 //!
-//! 1. Members are written only by writes to the array, and by the rewriting of what a member failed to
-//!    read, on members opened for writing.
+//! 1. Members are written only by writes to the array, by the rewriting of what a member failed to
+//!    read, and by the [`ledger`]; on members opened for writing only.
 //! 2. While a row is written nobody computes from it: writers of a row hold its lock alone, those who
 //!    compute share it.
 //! 3. A member is taken out of use only where the level bears it.
+//! 4. Before data changes, the ledger is on the disk.
 
+use std::ops::Range;
 use std::sync::RwLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use xfskit_block::device::check_range;
 use xfskit_block::{BlockDevice, Error, IoRead, Result};
@@ -46,6 +49,7 @@ use crate::layout::{Layout, Level};
 pub mod cache;
 mod concat;
 mod io;
+pub mod ledger;
 mod member;
 mod mirror;
 mod rows;
@@ -54,6 +58,7 @@ mod write;
 
 use cache::RowCache;
 use io::lost;
+use ledger::{Failures, Ledger};
 use member::Member;
 
 /// A member whose reads fail more often than this is taken out of use (md: `max_read_errors`).
@@ -180,6 +185,9 @@ pub struct Array {
     /// Requests that compute at the moment.
     computing: AtomicU64,
     read_only: bool,
+    /// No member was ever missing, invalid in places, or faulty: nobody needs to look for holes.
+    is_whole: AtomicBool,
+    ledger: Option<Ledger>,
 }
 
 impl Array {
@@ -212,6 +220,10 @@ impl Array {
             Layout::Raid4 | Layout::Raid5(_) | Layout::Raid6(_) => Map::Parity,
         };
         let row_bytes = geometry.chunk_bytes().0.saturating_mul(u64::from(geometry.data_disks()));
+        let is_whole = slots.iter().all(|slot| {
+            let all = slot.readable_until == Slot::ALL_READABLE && slot.bad_blocks.is_empty();
+            slot.device.is_some() && all
+        });
         let mut devices = slots.iter().filter_map(|slot| slot.device.as_ref());
         let read_only = devices.any(BlockDevice::is_read_only);
         Ok(Self {
@@ -223,8 +235,43 @@ impl Array {
             counters: Counters::default(),
             computing: AtomicU64::new(0),
             read_only,
+            is_whole: AtomicBool::new(is_whole),
+            ledger: None,
             geometry,
         })
+    }
+
+    /// The array, its metadata kept by `ledger` while it is written.
+    pub fn kept_by(mut self, ledger: Ledger) -> Self {
+        self.ledger = Some(ledger);
+        self
+    }
+
+    /// Makes all writes durable and the array clean. The next write makes it active again.
+    ///
+    /// # Errors
+    /// Where more members fail than the level bears.
+    pub fn close(&self) -> Result<()> {
+        self.flush()?;
+        self.note(Ledger::close)
+    }
+
+    /// Lets the ledger do something, if there is one. Members that fail it are taken out of use.
+    fn note(&self, work: impl FnOnce(&Ledger) -> Failures) -> Result<()> {
+        let failures = self.ledger.as_ref().map(work).unwrap_or_default();
+        failures.into_iter().try_for_each(|(role, error)| self.fail_member(role, error))
+    }
+
+    /// The sectors of the sync space (a member's, on RAID10 the array's) that a write touches.
+    fn sync_sectors(&self, offset: u64, len: u64) -> Range<u64> {
+        let (start, end) = (offset, offset + len);
+        match self.map {
+            Map::Parity => {
+                let chunk = self.geometry.chunk().0;
+                start / self.row_bytes() * chunk..end.div_ceil(self.row_bytes()) * chunk
+            }
+            _ => start / 512..end.div_ceil(512),
+        }
     }
 
     /// The numbers of the array.
@@ -273,13 +320,19 @@ impl Array {
 
     /// Takes a member out of use; answers `error` where the level does not bear that.
     fn fail_member(&self, role: usize, error: Error) -> Result<()> {
+        if self.members[role].device().is_none() {
+            return Ok(());
+        }
         let mut missing: Vec<usize> =
             (0..self.members.len()).filter(|r| self.members[*r].device().is_none()).collect();
         missing.push(role);
         if !survives(&self.geometry, &missing) {
             return Err(error);
         }
-        self.members[role].set_faulty();
+        self.is_whole.store(false, Ordering::Release);
+        if self.members[role].set_faulty() {
+            self.note(|ledger| ledger.failed(role))?;
+        }
         Ok(())
     }
 
@@ -289,6 +342,16 @@ impl Array {
         if member.count_read_error() > READ_ERRORS_MAX {
             let why = format!("member {} keeps failing", member.name());
             let _ = self.fail_member(role, lost("read", 0, 0, why));
+        }
+    }
+}
+
+impl Drop for Array {
+    /// An array that was written and is not closed is closed here; one that fails that stays active,
+    /// and is resynced.
+    fn drop(&mut self) {
+        if self.ledger.is_some() && !std::thread::panicking() {
+            let _ = self.close();
         }
     }
 }
@@ -377,11 +440,20 @@ impl BlockDevice for Array {
             return Err(Error::ReadOnly);
         }
         check_range("write", self.size(), offset, buf.len())?;
-        match &self.map {
+        if buf.is_empty() {
+            return Ok(());
+        }
+        let sectors = self.sync_sectors(offset.0, buf.len() as u64);
+        self.note(|ledger| ledger.begin(sectors.clone()))?;
+        let answer = match &self.map {
             Map::Concat(map) => self.write_concat(map, offset.0, buf),
             Map::Raid1 | Map::Raid10(_) => self.write_mirror(offset.0, buf),
             Map::Parity => self.write_striped(offset.0, buf),
+        };
+        if let Some(ledger) = &self.ledger {
+            ledger.end(sectors);
         }
+        answer
     }
 
     fn flush(&self) -> Result<()> {
@@ -393,7 +465,7 @@ impl BlockDevice for Array {
                 self.fail_member(role, error)?;
             }
         }
-        Ok(())
+        self.note(Ledger::flushed)
     }
 
     fn will_need(&self, offset: ByteOffset, len: ByteLen) {

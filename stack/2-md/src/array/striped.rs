@@ -84,13 +84,14 @@ impl Array {
     fn read_parts(&self, parts: Vec<RowPart<'_>>, sequential: bool) -> Result<()> {
         let (mut direct, mut whole, mut holes) = (Vec::new(), Vec::new(), Vec::new());
         for mut part in parts {
-            if self.is_part_readable(&part) {
+            let hole = self.last_hole(part.stripe);
+            if hole.is_none() {
                 direct.extend(self.pieces(part));
             } else if part.buf.len() as u64 == self.row_bytes() {
                 let span = self.span(part.stripe, 0..self.geometry.chunk_bytes().0);
                 self.announce_span(&span, &[]);
                 whole.push((span, part.buf));
-            } else if !self.read_cached(&mut part, sequential) {
+            } else if !self.read_cached(&mut part, sequential, hole) {
                 for piece in self.pieces(part) {
                     if self.is_piece_readable(&piece) {
                         direct.push(piece);
@@ -122,26 +123,26 @@ impl Array {
         self.read_whole_rows(whole)
     }
 
-    /// True where every piece comes straight from its member.
-    fn is_part_readable(&self, part: &RowPart<'_>) -> bool {
-        let chunk = self.geometry.chunk_bytes().0;
-        let end = part.start + part.buf.len() as u64;
-        (part.start / chunk..end.div_ceil(chunk)).all(|d| {
-            let from = part.start.max(d * chunk) - d * chunk;
-            let to = end.min((d + 1) * chunk) - d * chunk;
-            let span = self.span(part.stripe, from..to);
-            self.is_role_readable(&span, span.row.data_role(index(d)))
-        })
+    /// The last data chunk of the row that its member does not have, if any.
+    fn last_hole(&self, stripe: u64) -> Option<usize> {
+        if self.is_whole.load(Ordering::Acquire) {
+            return None;
+        }
+        let span = self.span(stripe, 0..self.geometry.chunk_bytes().0);
+        let mut chunks = (0..span.row.data_disks()).rev();
+        chunks.find(|d| !self.is_role_readable(&span, span.row.data_role(*d)))
     }
 
     /// Takes the part out of the row cache. A row that is not there is read whole where it pays: for
-    /// a sequential reader, and for one who wants most of it.
-    fn read_cached(&self, part: &mut RowPart<'_>, sequential: bool) -> bool {
+    /// one who wants most of it, and for a sequential reader who has the hole still before him.
+    fn read_cached(&self, part: &mut RowPart<'_>, sequential: bool, hole: Option<usize>) -> bool {
         let len = part.buf.len() as u64;
-        let may_fill = sequential || len * 2 > self.row_bytes();
+        let chunk = self.geometry.chunk_bytes().0;
+        let before_hole = hole.is_some_and(|hole| part.start / chunk <= hole as u64);
+        let may_fill = before_hole && (sequential || len * 2 > self.row_bytes());
         let stripe = part.stripe;
         let fill = |row: &mut [u8]| {
-            let span = self.span(stripe, 0..self.geometry.chunk_bytes().0);
+            let span = self.span(stripe, 0..chunk);
             self.announce_span(&span, &[]);
             self.read_whole_row(&span, row)
         };

@@ -217,9 +217,32 @@ impl Assembly {
              trusted; copy off what is readable, or bring the missing members back"
                 .into()
         } else {
-            "arrays with superblocks are only read by this version".into()
+            self.lacks_for_writing()?.into()
         };
         Some(why)
+    }
+
+    /// What this version does not keep, or not restore, and so must not change.
+    fn lacks_for_writing(&self) -> Option<&'static str> {
+        let superblocks = || self.members.iter().map(|member| &member.superblock);
+        let rebuilding = |member: &Judged| matches!(member.standing, Standing::Rebuilding { .. });
+        let reference = self.superblock();
+        let ppl = |sb: &Superblock| matches!(sb, Superblock::V1(sb) if sb.ppl().is_some());
+        if self.is_dirty() {
+            Some("it was not shut down cleanly; let md resync it")
+        } else if self.version() == Version::V0_90 {
+            Some("superblocks 0.90 are only read by this version")
+        } else if reference.has_journal() || ppl(reference) {
+            Some("arrays with a journal or partial parity log are only read by this version")
+        } else if reference.bitmap().is_some() && self.bitmap.is_none() {
+            Some("its write-intent bitmap cannot be believed; let md resync it")
+        } else if self.members.iter().any(rebuilding) {
+            Some("a member is being rebuilt; let md finish it")
+        } else if superblocks().any(|sb| sb.bad_blocks().is_some()) {
+            Some("a member has bad blocks listed; such arrays are only read by this version")
+        } else {
+            None
+        }
     }
 
     /// Says what is worth a warning.

@@ -7,10 +7,13 @@ use xfskit_units::{ArraySector, MemberSector, Sectors};
 
 use super::{Assembly, Error, Judged, Standing, new_data_offset};
 use crate::array::Array;
+use crate::array::ledger::{Kept, Ledger};
 use crate::bad_blocks;
 use crate::geometry::{Geometry, Slot};
+use crate::layout::Level;
 use crate::reshape::ReshapingDevice;
-use crate::superblock::Reshape;
+use crate::superblock::v1::SuperblockV1;
+use crate::superblock::{Reshape, Superblock};
 
 impl Assembly {
     /// The array as a device.
@@ -25,6 +28,28 @@ impl Assembly {
         let position = ArraySector(reshaped.reshape.position);
         let (first, second) = if reshaped.reshape.backwards { (array, new) } else { (new, array) };
         Ok(Arc::new(ReshapingDevice::new(first, second, position)))
+    }
+
+    /// The array as a device that may be written: its superblocks and bitmap are kept as md keeps
+    /// them. `now`, in seconds since 1970, is what superblocks will say about when they were written.
+    /// Whoever calls has asked [`refuses_writing`](Self::refuses_writing).
+    ///
+    /// # Errors
+    /// Where it cannot run.
+    pub fn open_writable(&self, now: u64) -> Result<Array, Error> {
+        let array = self.open_array()?;
+        if matches!(self.geometry.level(), Level::Linear | Level::Raid0) {
+            return Ok(array); // nothing to be kept: there is no redundancy to lose
+        }
+        let kept = |role: usize| {
+            let member = &self.members[self.roles[role]?];
+            let Superblock::V1(superblock) = &member.superblock else { return None };
+            let superblock = SuperblockV1::clone(superblock);
+            Some(Kept { role, device: Arc::clone(&member.device), superblock })
+        };
+        let kept = (0..self.roles.len()).filter_map(kept).collect();
+        let degraded = !self.missing().is_empty();
+        Ok(array.kept_by(Ledger::new(kept, self.bitmap.clone(), degraded, now)))
     }
 
     /// The array by the numbers of its superblocks; while it is reshaped, only what is not reshaped
