@@ -3,11 +3,12 @@
 mod common;
 
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::PathBuf;
 use std::process::Command;
 
-use common::{Bench, expect, json, shown};
+use common::{Bench, begin, ended, expect, feed, interrupt, json, shown};
 use serde_json::Value;
 
 /// A volume that is judged at the end.
@@ -250,21 +251,14 @@ fn put_copies_files_trees_and_streams() {
 #[test]
 fn put_reads_standard_input_and_archives() {
     let v = Made::new();
-    let put = |args: &[&str], input: &[u8]| {
-        use std::io::Write as _;
-        let mut command = Command::new(env!("CARGO_BIN_EXE_xfskit"));
-        let mut child =
-            command.arg("put").args(args).stdin(std::process::Stdio::piped()).spawn().unwrap();
-        child.stdin.take().unwrap().write_all(input).unwrap();
-        child.wait().unwrap().code().unwrap()
-    };
+    let put = |code, args: &[&str], input: &[u8]| feed(code, &[&["put"], args].concat(), input);
     let big = vec![7; 3_000_001];
-    assert_eq!(put(&[&v.image, "-", "/built"], b"today\n"), 0);
+    put(0, &[&v.image, "-", "/built"], b"today\n");
     v.run(0, "chmod @ 0600 /built");
-    assert_eq!(put(&[&v.image, "-", "/built"], &big), 0);
+    put(0, &[&v.image, "-", "/built"], &big);
     assert_eq!(expect(0, &["cat", &v.image, "/built"]).bytes, big);
     assert_eq!(mode_of(&v.stat("/built")), 0o600);
-    assert_ne!(put(&[&v.image, "-", "/"], b"x"), 0);
+    put(1, &[&v.image, "-", "/"], b"x");
 
     let tar = v.bench.path("a.tar");
     let dir = v.bench.path("d");
@@ -277,12 +271,32 @@ fn put_reads_standard_input_and_archives() {
     }
     v.run(0, "mkdir @ /opt");
     v.run(0, &format!("put --tar @ {} /opt", shown(&tar)));
-    assert_eq!(put(&["--tar", &v.image, "-", "/new"], &fs::read(&tar).unwrap()), 0);
+    put(0, &["--tar", &v.image, "-", "/new"], &fs::read(&tar).unwrap());
     assert_eq!(
         (v.cat("/opt/in/file"), v.cat("/new/in/file")),
         ("from tar".into(), "from tar".into())
     );
     v.run(2, &format!("put --tar @ {} /opt", shown(&dir.join("in/file"))));
+}
+
+#[test]
+fn ctrl_c_leaves_a_volume_that_is_whole_and_closed() {
+    let v = Made::new();
+    v.run(0, "mkdir @ /before");
+    for args in [&["put", &v.image, "-", "/file"][..], &["shell", &v.image]] {
+        let mut child = begin(args);
+        let mut input = child.stdin.take().unwrap();
+        // More than the pipe holds: the command reads when this is written.
+        let lines = b"touch /touched\n".repeat(8000);
+        input.write_all(&lines).unwrap();
+        interrupt(&child);
+        assert!(ended(130, child, args).contains("stopped"));
+        drop(input);
+        let info = json(&["info", "--json", &v.image]).remove(0);
+        assert_eq!(info["journal"]["clean"], true);
+    }
+    let names = v.ls("/");
+    assert!(names == "before" || names == "before touched", "{names}");
 }
 
 #[test]

@@ -3,10 +3,11 @@
 mod common;
 
 use std::fs;
+use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 
-use common::{Bench, expect, json, shown};
+use common::{Bench, begin, ended, expect, feed, interrupt, json, shown};
 
 /// True where `xfs_repair -n` has nothing to say, or is not there (which is said).
 fn repair_is_silent(image: &Path) -> bool {
@@ -128,6 +129,142 @@ fn a_tree_becomes_an_image_as_large_as_it_takes() {
     let refused = expect(2, &["mkfs", "--from", &from, "--size", "33M", &small]);
     assert!(refused.stderr.contains("--size auto"), "{}", refused.stderr);
     assert!(!bench.path("small.img").exists());
+}
+
+/// True where `tar` did this; where it is not there, that is said.
+fn tar(args: &[&str]) -> bool {
+    let done = Command::new("tar").args(args).status().is_ok_and(|status| status.success());
+    if !done {
+        eprintln!("skipped: tar {} did not work here", args[0]);
+    }
+    done
+}
+
+/// A directory with all kinds of files that anybody may make.
+fn tree(bench: &Bench, name: &str) -> String {
+    let tree = bench.path(name);
+    fs::create_dir_all(tree.join("etc/deep/deeper")).unwrap();
+    for n in 0..300 {
+        fs::write(tree.join(format!("etc/file-{n}")), vec![7; n * 100]).unwrap();
+    }
+    fs::hard_link(tree.join("etc/file-7"), tree.join("again")).unwrap();
+    std::os::unix::fs::symlink("etc/file-1", tree.join("link")).unwrap();
+    shown(&tree)
+}
+
+const UUID: &str = "0b0c0d0e-0102-4304-8506-070809aabbcc";
+
+#[test]
+fn a_tree_gives_the_same_bytes_from_every_archive_and_on_any_number_of_threads() {
+    let bench = Bench::new();
+    let from = tree(&bench, "tree");
+    let path = bench.path("v.img");
+    let image = shown(&path);
+    let make = |args: &[&str], input: &[u8]| {
+        let all = ["mkfs", "-q", "-f", "--uuid", UUID, "--size", "300M", &image];
+        feed(0, &[&all, args].concat(), input);
+        fs::read(&path).unwrap()
+    };
+    let first = make(&["--from", &from, "--threads", "1"], b"");
+    expect(0, &["check", "-q", &image]);
+    assert!(repair_is_silent(&path));
+    assert!(make(&["--from", &from, "--threads", "8"], b"") == first, "8 threads");
+    for packing in ["", "--gzip", "--zstd", "--xz"] {
+        let archive = shown(&bench.path(&format!("a.tar{packing}")));
+        let pack = ["-cf", &archive, "--format=pax", "-C", &from, ".", packing];
+        let pack = &pack[..if packing.is_empty() { 6 } else { 7 }];
+        if !tar(pack) {
+            continue;
+        }
+        assert!(make(&["--from", &archive], b"") == first, "tar {packing}");
+        assert!(make(&["--from", "-"], &fs::read(&archive).unwrap()) == first, "standard input");
+    }
+}
+
+#[test]
+fn archives_lie_over_each_other_and_whiteouts_are_obeyed_where_asked_for() {
+    let bench = Bench::new();
+    let (lower, upper) = (tree(&bench, "lower"), bench.path("upper"));
+    fs::create_dir_all(upper.join("etc/deep")).unwrap();
+    fs::write(upper.join("etc/file-2"), "new").unwrap();
+    for whiteout in ["etc/.wh.file-3", ".wh.link", "etc/deep/.wh..wh..opq"] {
+        fs::write(upper.join(whiteout), "").unwrap();
+    }
+    let archive = shown(&bench.path("upper.tar.gz"));
+    if !tar(&["-czf", &archive, "-C", &shown(&upper), "."]) {
+        return;
+    }
+    let image = shown(&bench.path("v.img"));
+    let make = ["mkfs", "-q", "-f", "--from", &lower, "--from", &archive, &image];
+    expect(0, &make);
+    assert_eq!(expect(0, &["ls", &image]).stdout, "again\netc\nlink\n");
+    expect(0, &["stat", &image, "/etc/.wh.file-3"]);
+    expect(0, &["stat", &image, "/etc/deep/deeper"]);
+    expect(0, &[&make[..], &["--whiteouts"]].concat());
+    assert_eq!(expect(0, &["ls", &image]).stdout, "again\netc\n");
+    expect(1, &["stat", &image, "/etc/file-3"]);
+    expect(1, &["stat", &image, "/etc/deep/deeper"]);
+    assert_eq!(expect(0, &["cat", &image, "/etc/file-2"]).stdout, "new");
+    expect(0, &["check", "-q", &image]);
+}
+
+#[test]
+fn owners_and_labels_come_from_files_of_rules() {
+    let bench = Bench::new();
+    let from = tree(&bench, "tree");
+    let owner = fs::metadata(&from).unwrap();
+    let uid = std::os::unix::fs::MetadataExt::uid(&owner);
+    let map = bench.file("map", format!("uid {uid} 1000\npath /etc/deep/** 7 8\n").as_bytes());
+    let contexts = bench.file("contexts", b"/.* u:object_r:all_t:s0\n/etc/file-1 -- <<none>>\n");
+    let image = shown(&bench.path("v.img"));
+    let (map, contexts) = (shown(&map), shown(&contexts));
+    let rules = ["--owner-map", &map, "--selinux-contexts", &contexts];
+    expect(0, &[&["mkfs", "-q", "--from", &from, &image], &rules[..]].concat());
+    let uid = |path: &str| json(&["stat", "--json", &image, path])[0]["uid"].clone();
+    assert_eq!((uid("/etc/file-1"), uid("/etc/deep/deeper")), (1000.into(), 7.into()));
+    let label =
+        |code, path: &str| expect(code, &["xattr", "get", &image, path, "security.selinux"]);
+    assert!(label(0, "/again").stdout.starts_with("u:object_r:all_t:s0"));
+    label(1, "/etc/file-1");
+    let bad = shown(&bench.file("bad", b"nonsense\n"));
+    for option in ["--owner-map", "--selinux-contexts"] {
+        let refused = expect(2, &["mkfs", "-f", "--from", &from, option, &bad, &image]);
+        assert!(refused.stderr.contains("line 1"), "{}", refused.stderr);
+    }
+}
+
+#[test]
+fn what_is_no_tree_makes_no_volume() {
+    let bench = Bench::new();
+    let image = shown(&bench.path("v.img"));
+    let junk = shown(&bench.file("junk", &[7; 5000]));
+    for args in [["--from", "/nonexistent"], ["--from", &junk], ["--size", "auto"]] {
+        expect(2, &[&["mkfs", &image], &args[..]].concat());
+    }
+    feed(2, &["mkfs", "--from", "-", &image], b"");
+    feed(2, &["mkfs", "--from", "-", &image], &[7; 5000]);
+    let twice = expect(2, &["mkfs", "--from", "-", "--from", "-", &image]);
+    assert!(twice.stderr.contains("once"), "{}", twice.stderr);
+    assert!(!bench.path("v.img").exists());
+}
+
+#[test]
+fn ctrl_c_removes_an_image_that_is_not_whole() {
+    let bench = Bench::new();
+    let image = shown(&bench.path("v.img"));
+    let archive = shown(&bench.path("a.tar"));
+    if !tar(&["-cf", &archive, "-C", &tree(&bench, "tree"), "."]) {
+        return;
+    }
+    let args = ["mkfs", "--from", "-", &image];
+    let mut child = begin(&args);
+    let mut input = child.stdin.take().unwrap();
+    // More than the pipe holds: the command reads when this is written.
+    input.write_all(&fs::read(&archive).unwrap()[..1 << 20]).unwrap();
+    interrupt(&child);
+    drop(input);
+    assert!(ended(130, child, &args).contains("stopped"));
+    assert!(!bench.path("v.img").exists());
 }
 
 #[test]

@@ -86,6 +86,9 @@ fn choose_features(args: &Mkfs, options: &mut Options, out: &Out) -> Result<(), 
 
 /// `--size 1.5G` as the suboption that means the same.
 fn size_option(text: &str) -> Result<String, Failure> {
+    if text == "auto" {
+        return Err(Failure::cannot("--size auto: only with --from, whose tree decides the size"));
+    }
     let size = show::parse_size(text).map_err(|e| Failure::cannot(format!("--size: {e}")))?;
     Ok(format!("size={size}"))
 }

@@ -5,9 +5,10 @@
 #![allow(missing_docs, unreachable_pub)]
 
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -84,6 +85,36 @@ pub fn xfskit<S: AsRef<std::ffi::OsStr>>(args: &[S]) -> Run {
     let stderr = String::from_utf8_lossy(&stderr).into_owned();
     assert!(!stderr.contains("panicked"), "{stderr}");
     Run { code, stdout: String::from_utf8_lossy(&stdout).into_owned(), stderr, bytes: stdout }
+}
+
+/// Starts `xfskit`, which waits for what its standard input brings; new volumes are of the
+/// year 2096.
+pub fn begin(args: &[&str]) -> Child {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_xfskit"));
+    command.args(args).env("SOURCE_DATE_EPOCH", "4000000000");
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// Runs `xfskit` with `input` on standard input; it must answer `code`.
+pub fn feed(code: i32, args: &[&str], input: &[u8]) {
+    let mut child = begin(args);
+    // Who refuses does not read to the end.
+    let _ = child.stdin.take().unwrap().write_all(input);
+    ended(code, child, args);
+}
+
+/// What Ctrl-C does.
+pub fn interrupt(child: &Child) {
+    let kill = Command::new("sh").args(["-c", &format!("kill -INT {}", child.id())]).status();
+    assert!(kill.unwrap().success());
+}
+
+/// Waits for the end, which must be `code`; what was said.
+pub fn ended(code: i32, child: Child, args: &[&str]) -> String {
+    let Output { status, stderr, .. } = child.wait_with_output().unwrap();
+    let stderr = String::from_utf8_lossy(&stderr).into_owned();
+    assert_eq!(status.code(), Some(code), "xfskit {}: {status}\n{stderr}", args.join(" "));
+    stderr
 }
 
 /// Runs `xfskit`, which must answer `code`.

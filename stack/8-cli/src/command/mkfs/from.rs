@@ -66,6 +66,9 @@ pub(super) fn run(args: &Mkfs, target: &Target, options: &Options, out: &Out) ->
 }
 
 fn read(args: &Mkfs, target: &Target, out: &Out, stop: &Stop) -> Result<Tree, Failure> {
+    if args.from.iter().filter(|path| path.as_os_str() == "-").count() > 1 {
+        return Err(Failure::cannot("--from -: standard input can be read once only"));
+    }
     let sources: Vec<Source> = args.from.iter().cloned().map(Source::named).collect();
     let epoch = source_date_epoch()?.map(|sec| Timestamp { sec, nsec: 0 });
     let options = SourceOptions {
@@ -85,8 +88,11 @@ fn read(args: &Mkfs, target: &Target, out: &Out, stop: &Stop) -> Result<Tree, Fa
         progress.set(done.names, 0);
         stop.flow()
     };
-    source::read_tree(&sources, &options, &told)
-        .map_err(|e| build_failure(args, &BuildError::Source(e)))
+    source::read_tree(&sources, &options, &told).map_err(|error| {
+        // Where Ctrl-C ended the writer of a stream too, the stream is cut off.
+        let error = if stop.flow().is_break() { SourceError::Stopped } else { error };
+        build_failure(args, &BuildError::Source(error))
+    })
 }
 
 /// `--owner` or `--owner-map`.
@@ -176,7 +182,8 @@ fn build_failure(args: &Mkfs, error: &BuildError) -> Failure {
             device_hint(Failure::cannot(about(&args.target, error)), error)
         }
         BuildError::Stopped | BuildError::Source(SourceError::Stopped) => {
-            Failure { message: "stopped; no volume was made".into(), ..Failure::stopped() }
+            let what = if args.keep { "what was made is unfinished" } else { "no volume was made" };
+            Failure { message: format!("stopped; {what}"), ..Failure::stopped() }
         }
         _ => Failure::cannot(error.to_string()),
     }
