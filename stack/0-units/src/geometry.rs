@@ -395,43 +395,14 @@ mod tests {
 
     /// The 300 MiB example of the format notes: 4 KiB blocks, 512-byte inodes, 4 AGs of 19200.
     fn small() -> Geometry {
+        let one_gib = crate::example::geometry();
         Geometry {
-            features: Features {
-                version: Version::V5,
-                versionnum: 0xb4a0,
-                features2: 0x18a,
-                compat: 0,
-                ro_compat: 0xd,
-                incompat: 0xb,
-                log_incompat: 0,
-            },
-            blocklog: 12,
-            sectlog: 9,
-            inodelog: 9,
-            inopblog: 3,
+            features: Features { ro_compat: 0xd, incompat: 0xb, ..one_gib.features },
             agblklog: 15,
-            dirblklog: 0,
             dblocks: RfsBlock(76800),
-            rblocks: RfsBlock(0),
-            rextents: 0,
-            rextsize: 1,
-            agcount: 4,
             agblocks: 19200,
             logstart: Some(FsBlock(0x10006)),
-            logblocks: 16384,
-            logsectlog: 9,
-            logsunit: 1,
-            inoalignmt: 8,
-            spino_align: 4,
-            imax_pct: 25,
-            unit: 0,
-            width: 0,
-            rootino: Ino(128),
-            rbmino: Some(Ino(129)),
-            rsumino: Some(Ino(130)),
-            metadirino: None,
-            uuid: Uuid::nil(),
-            meta_uuid: Uuid::nil(),
+            ..one_gib
         }
     }
 

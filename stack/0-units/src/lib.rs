@@ -11,7 +11,9 @@
 //! | [`lsn`] | [`Lsn`]: cycle and block of the journal |
 //! | [`features`] | [`Features`]: which format a volume has |
 //! | [`geometry`] | [`Geometry`]: sizes and counts of one volume, and every conversion |
+//! | [`example`] | a volume to speak of |
 
+pub mod example;
 pub mod features;
 pub mod geometry;
 pub mod lsn;

@@ -1,55 +1,13 @@
 //! Shared by the tests of this crate: example volumes, golden bytes, and the loop that breaks one
 //! field after the other.
 
-use xfskit_units::{Features, FsBlock, Geometry, Ino, RfsBlock, Uuid, Version};
+use xfskit_units::{Features, FsBlock, Geometry, Ino, RfsBlock, Version, example};
 
 use crate::fault::{Corruption, Fault};
 
-/// The UUID of every example volume.
-pub(crate) const UUID: &str = "11111111-2222-3333-4444-555555555555";
-
-/// 1 GiB as mkfs.xfs 6.13 makes it: 4 KiB blocks, 512-byte inodes and sectors, 4 groups of 65536
-/// blocks, every default feature (rmapbt, reflink, finobt, sparse, bigtime, nrext64).
+/// 1 GiB of version 5, with every default feature.
 pub(crate) fn geo_v5() -> Geometry {
-    let uuid = Uuid::parse_str(UUID).unwrap();
-    Geometry {
-        features: Features {
-            version: Version::V5,
-            versionnum: 0xb4a0,
-            features2: 0x18a,
-            compat: 0,
-            ro_compat: 0xf,
-            incompat: 0x2b,
-            log_incompat: 0,
-        },
-        blocklog: 12,
-        sectlog: 9,
-        inodelog: 9,
-        inopblog: 3,
-        agblklog: 16,
-        dirblklog: 0,
-        dblocks: RfsBlock(262_144),
-        rblocks: RfsBlock(0),
-        rextents: 0,
-        rextsize: 1,
-        agcount: 4,
-        agblocks: 65536,
-        logstart: Some(FsBlock(0x2_0007)),
-        logblocks: 16384,
-        logsectlog: 9,
-        logsunit: 1,
-        inoalignmt: 8,
-        spino_align: 4,
-        imax_pct: 25,
-        unit: 0,
-        width: 0,
-        rootino: Ino(128),
-        rbmino: Some(Ino(129)),
-        rsumino: Some(Ino(130)),
-        metadirino: None,
-        uuid,
-        meta_uuid: uuid,
-    }
+    example::geometry()
 }
 
 /// 320 MiB as `mkfs.xfs -m crc=0` 6.1 makes it: 4 KiB blocks, 256-byte inodes, 4 groups of 20480.

@@ -4,9 +4,7 @@ use xfskit_block::{BlockDevice, MemDevice};
 use xfskit_format::log::op::{self, OpHeader, TransHeader};
 use xfskit_format::log::record::{self, BLOCK, FMT_LINUX_LE, MAGIC, RecordHeader};
 use xfskit_format::log::unmount_record;
-use xfskit_units::{
-    ByteLen, Daddr, Features, FsBlock, Geometry, Ino, LogBlock, Lsn, RfsBlock, Uuid, Version,
-};
+use xfskit_units::{ByteLen, Daddr, Features, Geometry, LogBlock, Lsn, Version, example};
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::{Log, Result};
@@ -14,43 +12,12 @@ use crate::{Log, Result};
 /// A volume with a journal of `logblocks` blocks of 4 KiB.
 pub(crate) fn geo(version: Version, logblocks: u32, logsunit: u32) -> Geometry {
     let versionnum = if logsunit == u32::MAX { 0xb0a0 } else { 0xb4a0 };
+    let example = example::geometry();
     Geometry {
-        features: Features {
-            version,
-            versionnum,
-            features2: 0x18a,
-            compat: 0,
-            ro_compat: 0xd,
-            incompat: 0xb,
-            log_incompat: 0,
-        },
-        blocklog: 12,
-        sectlog: 9,
-        inodelog: 9,
-        inopblog: 3,
-        agblklog: 15,
-        dirblklog: 0,
-        dblocks: RfsBlock(76800),
-        rblocks: RfsBlock(0),
-        rextents: 0,
-        rextsize: 1,
-        agcount: 4,
-        agblocks: 19200,
-        logstart: Some(FsBlock(0x10006)),
+        features: Features { version, versionnum, ..example.features },
         logblocks,
-        logsectlog: 9,
         logsunit: if logsunit == u32::MAX { 0 } else { logsunit },
-        inoalignmt: 8,
-        spino_align: 4,
-        imax_pct: 25,
-        unit: 0,
-        width: 0,
-        rootino: Ino(128),
-        rbmino: None,
-        rsumino: None,
-        metadirino: None,
-        uuid: Uuid::from_bytes([7; 16]),
-        meta_uuid: Uuid::from_bytes([7; 16]),
+        ..example
     }
 }
 

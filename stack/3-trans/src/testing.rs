@@ -5,49 +5,21 @@ use std::sync::Arc;
 use xfskit_block::{BlockDevice, MemDevice};
 use xfskit_format::log::seed_record;
 use xfskit_log::{Log, LogWriter};
-use xfskit_units::{ByteLen, ByteOffset, Daddr, Features, Geometry, Ino, RfsBlock, Uuid, Version};
+use xfskit_units::{ByteLen, ByteOffset, Daddr, Features, Geometry, RfsBlock, example};
 
 use crate::{BufCache, Delta, Engine, Journal};
 
 /// One group of 16 MiB.
 pub(crate) fn geo() -> Geometry {
+    let example = example::geometry();
     Geometry {
-        features: Features {
-            version: Version::V5,
-            versionnum: 0xb4a0,
-            features2: 0x18a,
-            compat: 0,
-            ro_compat: 0,
-            incompat: 1,
-            log_incompat: 0,
-        },
-        blocklog: 12,
-        sectlog: 9,
-        inodelog: 9,
-        inopblog: 3,
+        features: Features { ro_compat: 0, incompat: 1, ..example.features },
         agblklog: 12,
-        dirblklog: 0,
         dblocks: RfsBlock(4096),
-        rblocks: RfsBlock(0),
-        rextents: 0,
-        rextsize: 1,
         agcount: 1,
         agblocks: 4096,
         logstart: None,
-        logblocks: 16384,
-        logsectlog: 9,
-        logsunit: 1,
-        inoalignmt: 4,
-        spino_align: 0,
-        imax_pct: 25,
-        unit: 0,
-        width: 0,
-        rootino: Ino(64),
-        rbmino: None,
-        rsumino: None,
-        metadirino: None,
-        uuid: Uuid::nil(),
-        meta_uuid: Uuid::nil(),
+        ..example
     }
 }
 

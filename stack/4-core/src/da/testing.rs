@@ -7,54 +7,16 @@ use xfskit_format::attr::leaf::{Attr, Leaf, Place};
 use xfskit_format::attr::leaf_edit;
 use xfskit_format::da::{self, Node};
 use xfskit_format::{Ctx, Fork, Layout, Location, da_edit};
-use xfskit_units::{
-    DaBlock, Daddr, Features, FileOff, FsBlock, Geometry, Ino, RfsBlock, Uuid, Version,
-};
+use xfskit_units::{DaBlock, Daddr, Features, FileOff, Geometry, Ino, example};
 
 use crate::da::tree::DaBlocks;
 use crate::error::Result;
 
 /// A volume with parent pointers and blocks of `1 << blocklog` bytes.
 pub(crate) fn geo(blocklog: u8) -> Geometry {
-    let uuid = Uuid::from_bytes([0x11; 16]);
-    Geometry {
-        features: Features {
-            version: Version::V5,
-            versionnum: 0xb4a0,
-            features2: 0x18a,
-            compat: 0,
-            ro_compat: 0xf,
-            incompat: 0xeb,
-            log_incompat: 0,
-        },
-        blocklog,
-        sectlog: 9,
-        inodelog: 9,
-        inopblog: blocklog - 9,
-        agblklog: 16,
-        dirblklog: 0,
-        dblocks: RfsBlock(262_144),
-        rblocks: RfsBlock(0),
-        rextents: 0,
-        rextsize: 1,
-        agcount: 4,
-        agblocks: 65536,
-        logstart: Some(FsBlock(0x2_0007)),
-        logblocks: 16384,
-        logsectlog: 9,
-        logsunit: 1,
-        inoalignmt: 8,
-        spino_align: 4,
-        imax_pct: 25,
-        unit: 0,
-        width: 0,
-        rootino: Ino(128),
-        rbmino: Some(Ino(129)),
-        rsumino: Some(Ino(130)),
-        metadirino: None,
-        uuid,
-        meta_uuid: uuid,
-    }
+    let example = example::geometry();
+    let features = Features { incompat: 0xeb, ..example.features };
+    Geometry { features, blocklog, inopblog: blocklog - 9, ..example }
 }
 
 /// The inode whose fork tests build.
