@@ -20,6 +20,7 @@
 //! | [`ppl`] | the partial parity log |
 //! | [`journal`] | the journal device |
 //! | [`assemble`](mod@assemble) | which members make which array, fresh, stale or missing |
+//! | [`guess`](mod@guess) | members without superblocks, by the XFS volume on them |
 //! | [`reshape`] | an array that stopped half-way through a reshape |
 //!
 //! `BlockDevice::alternatives` is where an array tells the buffer cache that there are other ways to
@@ -30,6 +31,7 @@ pub mod assemble;
 pub mod bad_blocks;
 pub mod bitmap;
 pub mod geometry;
+pub mod guess;
 pub mod journal;
 pub mod layout;
 pub mod ppl;

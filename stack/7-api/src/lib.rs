@@ -1,8 +1,8 @@
 //! Floor 7: XFS volumes from Rust, package `xfskit`.
 //!
 //! Everything that the command `xfskit` does is here for programs. Targets are named as on the
-//! command line: a file, a block device, `IMAGE#p2`, `IMAGE#lv:vg/root`, `mem:SIZE`. Opening and
-//! reading never write to a target, unless it is opened for writing.
+//! command line: a file, a block device, `IMAGE#p2`, `IMAGE#lv:vg/root`, `md:MEMBER,MEMBER,…`,
+//! `mem:SIZE`. Opening and reading never write to a target, unless it is opened for writing.
 //!
 //! ```
 //! # fn main() -> Result<(), xfskit::Error> {
@@ -74,6 +74,7 @@
 //! | [`core`] | 4: inodes, extent maps, directories, attributes |
 //! | [`target`] | 3: from a name to a device |
 //! | [`log`] | 2: the journal |
+//! | [`md`] | 2: Linux md arrays |
 //! | [`block`], [`mod@format`] | 1: devices; every byte of XFS |
 //! | [`units`] | 0: sectors, blocks, inode numbers, geometry |
 
@@ -84,6 +85,7 @@ pub use xfskit_core as core;
 pub use xfskit_format as format;
 pub use xfskit_inspect as inspect;
 pub use xfskit_log as log;
+pub use xfskit_md as md;
 pub use xfskit_mkfs as mkfs;
 pub use xfskit_target as target;
 pub use xfskit_units as units;

@@ -80,6 +80,12 @@ pub(crate) fn time_full(sec: i64, nsec: u32) -> String {
     )
 }
 
+/// A time as `mdadm` and `date` in the C locale show it.
+pub(crate) fn time_c(sec: i64) -> String {
+    zoned(sec, 0)
+        .map_or_else(|| sec.to_string(), |time| time.strftime("%a %b %e %H:%M:%S %Y").to_string())
+}
+
 /// Now, in seconds since 1970.
 pub(crate) fn now() -> i64 {
     Timestamp::now().as_second()

@@ -13,6 +13,7 @@ mod inspect;
 mod log;
 mod ls;
 mod manual;
+mod md;
 mod mkfs;
 mod open;
 mod stat;
@@ -47,6 +48,7 @@ pub(crate) fn run(command: &Command, out: &Out) -> Outcome {
         Command::Man(args) => manual::man(args),
         Command::Inspect(args) => inspect::run(args, out),
         Command::Log(args) => log::run(args, out),
+        Command::Md(args) => md::run(args, out),
         _ => unreachable!("commands on a volume are carried out above"),
     }
 }

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use xfskit::block::{self, BlockDevice, Holder, OpenMode};
-use xfskit::target::{self, Target};
+use xfskit::target::{self, Base, Target};
 use xfskit::vfs::{self, Follow, Inode};
 use xfskit::{OpenOptions, Volume, core};
 
@@ -88,6 +88,7 @@ pub(crate) fn device_hint(failure: Failure, error: &block::Error) -> Failure {
 /// The volume that `target` names, with its journal replayed in memory where that is wanted.
 pub(crate) fn volume(target: &grammar::Target, out: &Out) -> Result<Volume, Failure> {
     let name = target.name.as_str();
+    warn(name, out)?;
     let device = device(name)?;
     let log = target.logdev.as_deref().map(device_whole).transpose()?;
     let options = OpenOptions { recovery: !target.norecovery, ..OpenOptions::default() };
@@ -199,4 +200,18 @@ pub(crate) fn failure(error: &vfs::Error) -> Failure {
 /// The inode that `path` names.
 pub(crate) fn resolve(volume: &Volume, path: &OsStr, follow: Follow) -> Result<Inode, Failure> {
     volume.fs().resolve(path.as_bytes(), follow).map_err(|error| failure(&error))
+}
+
+/// Says what whoever reads the array that `name` names ought to know.
+pub(crate) fn warn(name: &str, out: &Out) -> Result<(), Failure> {
+    let target = Target::parse(name).map_err(|e| target_failure(name, &e))?;
+    let Base::Array(array) = &target.base else { return Ok(()) };
+    if array.bare.is_some() {
+        return Ok(());
+    }
+    let assembly = target::assemble(array, OpenMode::ReadOnly);
+    for warning in assembly.map_err(|e| target_failure(name, &e))?.warnings {
+        out.note(&warning);
+    }
+    Ok(())
 }

@@ -10,11 +10,13 @@
 //! | [`look`] | `info`, `ls`, `tree`, `stat`, `cat`, `xattr`, `find`, `df`, `get`, `bulkstat`, `targets` |
 //! | [`change`] | `put`, `mkdir`, `rm`, `mv`, `ln`, `mknod`, `chmod`, `chown`, `touch`, `cp`, `truncate`, `fallocate`, `label`, `uuid`, `shell`, `xattr set`, `xattr rm` |
 //! | [`judge`] | `check`, `inspect`, `log` |
+//! | [`md`] | `md examine`, `md assemble`, `md detail`, `md dump`, `md load`, `md guess` |
 
 pub(crate) mod change;
 pub(crate) mod judge;
 pub(crate) mod look;
 pub(crate) mod make;
+pub(crate) mod md;
 
 use std::path::PathBuf;
 
@@ -29,6 +31,8 @@ A TARGET names where the volume is:
   /dev/sdb1            a block device
   disk.img#p2          partition 2 of a disk image (MBR or GPT)
   disk.img#lv:vg/root  logical volume root of volume group vg (LVM2)
+  md:a.img,b.img,…     a Linux md array by its members, in any order; `missing` and patterns too
+  md:a.img,b.img#p1    partition 1 of an array
   mem:1G               memory, empty, gone at the end
 `xfskit targets disk.img` lists what is on an image.
 
@@ -42,7 +46,7 @@ Exit codes:
 
 With --json every line of standard output is one JSON object, faults and errors included.
 These commands write to a target: mkfs, put, mkdir, rm, mv, cp, ln, mknod, chmod, chown, touch,
-truncate, fallocate, label, uuid, xattr set, xattr rm, shell. All others only read it.
+truncate, fallocate, label, uuid, xattr set, xattr rm, shell, md load. All others only read it.
 
 Examples:
   xfskit mkfs --size 1G disk.img          make a volume in a new file
@@ -90,7 +94,7 @@ impl Voice {
 /// Where the volume is and how to open it; shared by every command that reads one.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Target {
-    /// The volume: a file, a block device, IMAGE#pN, IMAGE#lv:VG/LV or mem:SIZE
+    /// The volume: a file, a block device, IMAGE#pN, IMAGE#lv:VG/LV, md:MEMBER,… or mem:SIZE
     #[arg(id = "target", value_name = "TARGET")]
     pub name: String,
     /// Show the device as it is, without replaying the journal in memory
@@ -131,6 +135,7 @@ pub(crate) enum Command {
     Shell(change::Shell),
     Inspect(judge::Inspect),
     Log(judge::Log),
+    Md(md::Md),
     Bulkstat(look::Bulkstat),
     Check(judge::Check),
     Targets(look::Targets),

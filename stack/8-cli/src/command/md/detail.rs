@@ -1,0 +1,238 @@
+//! `xfskit md assemble` and `md detail`: what members make together.
+
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+use xfskit::block::OpenMode;
+use xfskit::md::assemble::{Judged, Standing};
+use xfskit::md::superblock;
+use xfskit::md::{Assembly, Level};
+use xfskit::target::{self, ArrayName, Base, Target};
+
+use super::examine::sized;
+use crate::command::open::target_failure;
+use crate::exit::{Answer, Failure, Outcome};
+use crate::out::Out;
+use crate::show;
+
+/// `xfskit md assemble`
+pub(crate) fn assemble(names: &[String], out: &Out) -> Outcome {
+    let name = super::array_name(names);
+    let assembly = assembly(&name)?;
+    out.answer(&object(&assembly), |_| brief(&assembly))?;
+    warn(&assembly, out);
+    Ok(Answer::Yes)
+}
+
+/// `xfskit md detail`
+pub(crate) fn detail(name: &str, out: &Out) -> Outcome {
+    let assembly = assembly(name)?;
+    out.answer(&object(&assembly), |_| full(name, &assembly))?;
+    warn(&assembly, out);
+    Ok(Answer::Yes)
+}
+
+fn warn(assembly: &Assembly, out: &Out) {
+    for warning in &assembly.warnings {
+        out.note(warning);
+    }
+}
+
+fn assembly(name: &str) -> Result<Assembly, Failure> {
+    let failed = |e: target::Error| target_failure(name, &e);
+    let target = Target::parse(name).map_err(failed)?;
+    match &target.base {
+        Base::Array(array) if array.bare.is_none() => {
+            target::assemble(array, OpenMode::ReadOnly).map_err(failed)
+        }
+        _ => Err(Failure::cannot(format!("{name} is no array with superblocks"))
+            .hint("Name an array by its members: md:MEMBER,MEMBER,…")),
+    }
+}
+
+/// The target that names the array by the members that serve it, in role order.
+fn target_of(assembly: &Assembly) -> String {
+    let member =
+        |i: &Option<usize>| i.as_ref().and_then(|i| Target::parse(&assembly.members[*i].name).ok());
+    let mut members: Vec<Option<Target>> = assembly.roles.iter().map(member).collect();
+    let journal = |member: &&Judged| member.standing == Standing::Journal;
+    let journals = assembly.members.iter().filter(journal);
+    members.extend(journals.filter_map(|member| Target::parse(&member.name).ok()).map(Some));
+    ArrayName { bare: None, members }.to_string()
+}
+
+/// What the array does: clean, degraded, …
+fn state(assembly: &Assembly) -> String {
+    let mut words = vec![if assembly.is_dirty() { "active" } else { "clean" }];
+    words.extend(assembly.is_degraded().then_some("degraded"));
+    let rebuilding = |member: &Judged| matches!(member.standing, Standing::Rebuilding { .. });
+    words.extend(assembly.members.iter().any(rebuilding).then_some("recovering"));
+    words.extend(assembly.reshaped.is_some().then_some("reshaping"));
+    words.join(", ")
+}
+
+/// A member's standing in words.
+fn words(standing: Standing) -> String {
+    match standing {
+        Standing::InSync { .. } => "in sync".into(),
+        Standing::Rebuilding { until, .. } => format!("rebuilding, {until} sectors are valid"),
+        Standing::Replacement { role } => format!("to replace role {role}"),
+        Standing::Spare => "spare".into(),
+        Standing::Journal => "journal".into(),
+        Standing::Stale { events } => format!("stale, at {events} events"),
+        Standing::Expelled => "left out, the others say it failed".into(),
+    }
+}
+
+/// What stands in a role, then the members that have none.
+fn rows(assembly: &Assembly) -> Vec<(String, String, String)> {
+    let serving = assembly.roles.iter().enumerate().map(|(role, member)| {
+        let member = member.map(|i| &assembly.members[i]);
+        let name = member.map_or("missing".to_owned(), |member| member.name.clone());
+        (role.to_string(), name, member.map_or(String::new(), |member| words(member.standing)))
+    });
+    let others = assembly.members.iter().enumerate();
+    let others = others.filter(|(i, _)| !assembly.roles.contains(&Some(*i)));
+    let others = others.map(|(_, m)| ("-".to_owned(), m.name.clone(), words(m.standing)));
+    serving.chain(others).collect()
+}
+
+/// Level, layout, chunk, size, in a line.
+fn shape(assembly: &Assembly) -> String {
+    let geometry = &assembly.geometry;
+    let mut parts = vec![geometry.level().to_string()];
+    parts.extend(geometry.layout().name().filter(|_| geometry.level() != Level::Raid0));
+    if geometry.chunk().0 != 0 {
+        parts.push(format!("chunks of {}", show::human(geometry.chunk_bytes().0)));
+    }
+    parts.push(format!("{} members", geometry.raid_disks()));
+    parts.push(show::human(geometry.array_size().byte_len().0));
+    parts.join(", ")
+}
+
+/// `md assemble`
+fn brief(assembly: &Assembly) -> String {
+    let sb = assembly.superblock();
+    let name = sb.name().map_or_else(String::new, |name| show::name(name.as_bytes()));
+    let mut text = format!("{} {name}\n", superblock::hex(sb.set_uuid()));
+    let _ = writeln!(text, "  {}", shape(assembly));
+    let (version, events) = (assembly.version(), sb.events());
+    let _ = writeln!(text, "  metadata {version}, {events} events, {}", state(assembly));
+    let rows = rows(assembly);
+    let width = rows.iter().map(|(_, name, _)| name.len()).max().unwrap_or(0);
+    for (role, name, words) in rows {
+        let line = format!("  {role:>4}  {name:width$}  {words}");
+        let _ = writeln!(text, "{}", line.trim_end());
+    }
+    let _ = writeln!(text, "{}", target_of(assembly));
+    text
+}
+
+/// `Key : value`, as mdadm aligns it.
+macro_rules! row {
+    ($text:expr, $key:literal, $($value:tt)*) => {
+        let _ = writeln!($text, "{:>18} : {}", $key, format_args!($($value)*));
+    };
+}
+
+/// `md detail`
+fn full(name: &str, assembly: &Assembly) -> String {
+    let (sb, geometry) = (assembly.superblock(), &assembly.geometry);
+    let time =
+        |time: superblock::Time| show::time_c(i64::try_from(time.seconds).unwrap_or(i64::MAX));
+    let mut text = format!("{name}:\n");
+    row!(text, "Version", "{}", assembly.version());
+    row!(text, "Creation Time", "{}", time(sb.ctime()));
+    row!(text, "Raid Level", "{}", geometry.level());
+    let size = geometry.array_size().0;
+    row!(text, "Array Size", "{}{}", size / 2, sized(size));
+    let used = geometry.component_size().0;
+    if used != 0 {
+        row!(text, "Used Dev Size", "{}{}", used / 2, sized(used));
+    }
+    row!(text, "Raid Devices", "{}", sb.raid_disks());
+    row!(text, "Total Devices", "{}", assembly.members.len());
+    if assembly.bitmap.is_some() {
+        row!(text, "Intent Bitmap", "Internal");
+    }
+    let _ = writeln!(text);
+    row!(text, "Update Time", "{}", time(sb.utime()));
+    row!(text, "State", "{}", state(assembly));
+    let count = |wanted: fn(Standing) -> bool| {
+        assembly.members.iter().filter(|member| wanted(member.standing)).count()
+    };
+    row!(text, "Active Devices", "{}", count(|s| matches!(s, Standing::InSync { .. })));
+    row!(text, "Spare Devices", "{}\n", count(|s| s == Standing::Spare));
+    if let Some(layout) = geometry.layout().name() {
+        row!(text, "Layout", "{layout}");
+    }
+    if geometry.chunk().0 != 0 {
+        row!(text, "Chunk Size", "{}K", geometry.chunk().0 / 2);
+    }
+    row!(text, "Consistency Policy", "{}", policy(assembly));
+    if let Some(reshaped) = &assembly.reshaped {
+        row!(text, "Reshape Position", "{} sectors", reshaped.reshape.position);
+        row!(text, "Delta Devices", "{}", reshaped.reshape.delta_disks);
+    }
+    let _ = writeln!(text);
+    if let Some(name) = sb.name() {
+        row!(text, "Name", "{}", show::name(name.as_bytes()));
+    }
+    row!(text, "UUID", "{}", superblock::hex(sb.set_uuid()));
+    row!(text, "Events", "{}", sb.events());
+    let _ = writeln!(text, "\n    RaidDevice  Member  State");
+    for (role, name, words) in rows(assembly) {
+        let line = format!("{role:>14}  {name}  {words}");
+        let _ = writeln!(text, "{}", line.trim_end());
+    }
+    text
+}
+
+/// How the array comes to be consistent after a crash.
+fn policy(assembly: &Assembly) -> &'static str {
+    let sb = assembly.superblock();
+    match assembly.geometry.level() {
+        Level::Linear | Level::Raid0 => "none",
+        _ if sb.has_journal() => "journal",
+        _ if sb.ppl().is_some() => "ppl",
+        _ if sb.bitmap().is_some() => "bitmap",
+        _ => "resync",
+    }
+}
+
+/// The same for programs.
+fn object(assembly: &Assembly) -> Value {
+    let (sb, geometry) = (assembly.superblock(), &assembly.geometry);
+    let member = |(i, member): (usize, &Judged)| {
+        json!({
+            "name": member.name,
+            "role": assembly.roles.iter().position(|role| *role == Some(i)),
+            "standing": member.standing,
+            "events": member.superblock.events(),
+            "data_offset": member.superblock.data_offset(),
+            "data_size": member.superblock.data_size(),
+        })
+    };
+    json!({
+        "target": target_of(assembly),
+        "set_uuid": superblock::hex(sb.set_uuid()),
+        "set_name": sb.name(),
+        "version": assembly.version(),
+        "level": geometry.level().name(),
+        "layout": geometry.layout().name(),
+        "chunk_bytes": geometry.chunk_bytes(),
+        "raid_disks": geometry.raid_disks(),
+        "size_bytes": geometry.array_size().byte_len(),
+        "events": sb.events(),
+        "reference": assembly.reference(),
+        "clean": !assembly.is_dirty(),
+        "degraded": assembly.is_degraded(),
+        "missing": assembly.missing(),
+        "resync_offset": sb.resync_offset(),
+        "policy": policy(assembly),
+        "bitmap_dirty": assembly.bitmap.as_ref().map(xfskit::md::bitmap::Bitmap::dirty),
+        "reshape": assembly.reshaped.as_ref().map(|reshaped| reshaped.reshape),
+        "warnings": assembly.warnings,
+        "members": assembly.members.iter().enumerate().map(member).collect::<Vec<_>>(),
+    })
+}

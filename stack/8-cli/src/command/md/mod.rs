@@ -1,0 +1,54 @@
+//! `xfskit md`: Linux md arrays.
+//!
+//! | module | commands |
+//! | --- | --- |
+//! | [`examine`] | `md examine`: one member |
+//! | [`detail`] | `md assemble`, `md detail`: what members make |
+//! | [`guess`] | `md guess`: members without superblocks |
+//! | [`copy`] | `md dump`, `md load`: content out and in |
+
+mod copy;
+mod detail;
+mod examine;
+mod guess;
+
+use xfskit::block::OpenMode;
+use xfskit::md::Member;
+use xfskit::target::{self, Base, Target};
+
+use super::open;
+use crate::exit::{Failure, Outcome};
+use crate::grammar::md::{Md, MdCommand};
+use crate::out::Out;
+
+/// `xfskit md`
+pub(crate) fn run(args: &Md, out: &Out) -> Outcome {
+    match &args.what {
+        MdCommand::Examine { members } => examine::run(members, out),
+        MdCommand::Assemble { members } => detail::assemble(members, out),
+        MdCommand::Detail { target } => detail::detail(target, out),
+        MdCommand::Guess { members, scan } => guess::run(members, *scan, out),
+        MdCommand::Dump { target, offset, length } => copy::dump(target, *offset, *length, out),
+        MdCommand::Load { target, file, offset, write } => {
+            copy::load(target, file, *offset, *write, out)
+        }
+    }
+}
+
+/// The members that these words name, patterns expanded; `None` for `missing`.
+fn members(names: &[String]) -> Result<Vec<Option<Member>>, Failure> {
+    let name = array_name(names);
+    let target = Target::parse(&name).map_err(|e| open::target_failure(&name, &e))?;
+    let Base::Array(array) = &target.base else { unreachable!("the name begins with md:") };
+    target::members(array, OpenMode::ReadOnly).map_err(|e| open::target_failure(&name, &e))
+}
+
+/// The target that has these members.
+fn array_name(names: &[String]) -> String {
+    let quoted = |name: &String| match name.as_str() {
+        "missing" => name.clone(),
+        _ if name.contains([',', '[', '#']) || name.starts_with("md:") => format!("[{name}]"),
+        _ => name.clone(),
+    };
+    format!("md:{}", names.iter().map(quoted).collect::<Vec<_>>().join(","))
+}

@@ -1,0 +1,89 @@
+//! Commands for Linux md arrays.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+/// Look at Linux md arrays, and read them without the kernel
+#[derive(Debug, Args)]
+#[command(after_help = "\
+An array is a target like any other: md:MEMBER,MEMBER,… names it by its members, in any order, and
+every command takes it. A member is itself a target: a file, a block device, a partition, an array.
+  md:a.img,b.img,c.img             superblocks say the rest; missing members are left out
+  md:/images/m*.img                a pattern: * and ? (quote it from the shell)
+  md:[md:a,b],[md:c,d]             arrays of arrays
+  md:d0.img#p2,d1.img#p2           members on partitions
+  md:a.img,b.img#p1                partition 1 of the array; [md:a.img,b.img]#p1 is the same
+  md:level=6,layout=left-symmetric,chunk=512K,offset=1M:a,missing,c,d
+                                   no superblocks: members in role order
+
+Examples:
+  xfskit md assemble /images/m*.img       what the members make, and the target to use
+  xfskit ls md:a.img,b.img,c.img /        a file system on an array
+  xfskit md dump md:a.img,b.img > all     an array's content
+  xfskit md guess a.img b.img c.img       superblocks are gone: what can they have been?
+  xfskit md examine a.img                 a member's superblock, as mdadm --examine shows it")]
+pub(crate) struct Md {
+    #[command(subcommand)]
+    pub what: MdCommand,
+}
+
+/// What to do with an array.
+#[derive(Debug, Subcommand)]
+pub(crate) enum MdCommand {
+    /// Show the superblock of each member
+    Examine {
+        /// The members
+        #[arg(value_name = "MEMBER", required = true)]
+        members: Vec<String>,
+    },
+    /// Say what members make together, without running it: which are fresh, stale, missing
+    Assemble {
+        /// The members, in any order
+        #[arg(value_name = "MEMBER", required = true)]
+        members: Vec<String>,
+    },
+    /// Describe an array, as mdadm --detail does
+    Detail {
+        /// The array: md:MEMBER,MEMBER,…
+        #[arg(value_name = "TARGET")]
+        target: String,
+    },
+    /// Find order, level, layout, chunk and offset of members whose superblocks are gone, by the XFS
+    /// volume on them
+    Guess {
+        /// The members, in any order; `missing` for each that is not there
+        #[arg(value_name = "MEMBER", required = true)]
+        members: Vec<String>,
+        /// How much of each member to look at, in bytes
+        #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = crate::show::parse_size)]
+        scan: u64,
+    },
+    /// Write an array's content to standard output
+    Dump {
+        /// The array: md:MEMBER,MEMBER,…
+        #[arg(value_name = "TARGET")]
+        target: String,
+        /// Where to begin, in bytes
+        #[arg(long, value_name = "SIZE", default_value = "0", value_parser = crate::show::parse_size)]
+        offset: u64,
+        /// How much at most, in bytes
+        #[arg(long, value_name = "SIZE", value_parser = crate::show::parse_size)]
+        length: Option<u64>,
+    },
+    /// Write a file, or standard input, into an array
+    Load {
+        /// The array: md:MEMBER,MEMBER,…
+        #[arg(value_name = "TARGET")]
+        target: String,
+        /// What to write; - is standard input
+        #[arg(value_name = "FILE", default_value = "-")]
+        file: PathBuf,
+        /// Where to begin, in bytes
+        #[arg(long, value_name = "SIZE", default_value = "0", value_parser = crate::show::parse_size)]
+        offset: u64,
+        /// Yes, overwrite what the array holds
+        #[arg(long)]
+        write: bool,
+    },
+}

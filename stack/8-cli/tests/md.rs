@@ -1,0 +1,172 @@
+//! `xfskit md`, and every other command on `md:` targets, on arrays that the kernel made.
+
+#![allow(missing_docs)]
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+
+use common::{Bench, damage, expect, json, objects, shown};
+use xfskit_test_arrays::{Fixture, manifest};
+use xfskit_units::ByteOffset;
+
+/// The members of an array as files, zeroes left out.
+fn unpack(bench: &Bench, fixture: &Fixture) -> Vec<String> {
+    const PIECE: usize = 256 * 1024;
+    let mut names = Vec::new();
+    for (name, device) in fixture.named() {
+        let path: PathBuf = bench.path(&name);
+        let file = fs::File::create(&path).unwrap();
+        let size = device.size().0;
+        file.set_len(size).unwrap();
+        let mut piece = vec![0; PIECE];
+        for at in (0..size).step_by(PIECE) {
+            let part = &mut piece[..usize::try_from(size - at).unwrap().min(PIECE)];
+            device.read_at(ByteOffset(at), part).unwrap();
+            if part.iter().any(|byte| *byte != 0) {
+                file.write_all_at(part, at).unwrap();
+            }
+        }
+        names.push(shown(&path));
+    }
+    names
+}
+
+/// What mdadm said, without what only it can know: the names of devices in tables of 0.90.
+fn comparable(text: &str) -> String {
+    let line =
+        |line: &str| line.split("   /dev/").next().unwrap_or("").trim_end().to_owned() + "\n";
+    text.lines().skip(1).map(line).collect()
+}
+
+#[test]
+fn members_are_examined_as_mdadm_does() {
+    for entry in manifest() {
+        // The large ones say nothing new.
+        if entry.bytes > 64 << 20 {
+            continue;
+        }
+        let (bench, fixture) = (Bench::new(), Fixture::open(&entry.name));
+        let names = unpack(&bench, &fixture);
+        for (i, name) in names.iter().enumerate() {
+            let Some(theirs) = fixture.text(&format!("m{i}.examine")) else { continue };
+            let ours = expect(0, &["md", "examine", name]).stdout;
+            assert_eq!(comparable(&ours), comparable(theirs), "{} m{i}", entry.name);
+        }
+    }
+}
+
+#[test]
+fn what_is_no_member_is_examined_with_the_answer_no() {
+    let bench = Bench::new();
+    let empty = shown(&bench.file("empty.img", &vec![0; 65536]));
+    let run = expect(1, &["md", "examine", &empty]);
+    assert!(run.stdout.contains("no md superblock"), "{}", run.stdout);
+    let names = unpack(&bench, &Fixture::open("raid1-1.2"));
+    damage(names[0].as_ref(), 4096 + 0xc8, &[7]);
+    let run = expect(1, &["md", "examine", &names[0], &names[1]]);
+    assert!(run.stdout.contains(" - expected "), "{}", run.stdout);
+    assert!(run.stderr.contains("[md1.sb_csum]"), "{}", run.stderr);
+    let objects = objects(&expect(1, &["md", "examine", "--json", &names[0], &names[1]]));
+    assert_eq!(objects[0]["fault"]["check"], "md1.sb_csum");
+    assert_eq!(objects[1]["role"]["active"], 1);
+}
+
+#[test]
+fn assembly_tells_who_is_who_and_which_target_to_use() {
+    let bench = Bench::new();
+    let names = unpack(&bench, &Fixture::open("raid5-degraded"));
+    let words: Vec<&str> = names.iter().map(String::as_str).collect();
+    let run = expect(0, &[&["md", "assemble"], words.as_slice()].concat());
+    assert!(run.stdout.contains("stale, at 18 events"), "{}", run.stdout);
+    assert!(run.stdout.contains("clean, degraded"), "{}", run.stdout);
+    let target = run.stdout.lines().last().unwrap();
+    assert!(target.starts_with("md:") && target.contains("missing"), "{target}");
+    let detail = expect(0, &["md", "detail", target]);
+    assert!(detail.stdout.contains("Layout : left-symmetric"), "{}", detail.stdout);
+    let object = &json(&["md", "detail", "--json", target])[0];
+    assert_eq!(object["degraded"], true);
+    assert_eq!(object["target"], target);
+    let dump = expect(0, &["md", "dump", target]);
+    assert_eq!(dump.bytes.len(), 3_145_728);
+}
+
+#[test]
+fn members_that_make_no_array_are_refused_with_what_to_do() {
+    let bench = Bench::new();
+    let names = unpack(&bench, &Fixture::open("raid5-left-symmetric"));
+    let run = expect(2, &["md", "assemble", &names[0], &names[1]]);
+    assert!(run.stderr.contains("cannot run without roles 2, 3 [md.missing]"), "{}", run.stderr);
+    assert!(run.stderr.contains("Name the missing members"), "{}", run.stderr);
+    let run = expect(2, &["md", "dump", &format!("md:{},{}", names[0], names[0])]);
+    assert!(run.stderr.contains("are the same member"), "{}", run.stderr);
+    let run = expect(2, &["md", "detail", "mem:1M"]);
+    assert!(run.stderr.contains("no array"), "{}", run.stderr);
+    let run = expect(2, &["md", "load", &format!("md:{},{}", names[0], names[1])]);
+    assert!(run.stderr.contains("--write"), "{}", run.stderr);
+    let run = expect(2, &["info", "md:nothing-*.img"]);
+    assert!(run.stderr.contains("matches no file"), "{}", run.stderr);
+}
+
+#[test]
+fn parts_of_an_arrays_content_are_dumped() {
+    let bench = Bench::new();
+    let fixture = Fixture::open("raid10-n2-4");
+    let target = format!("md:{}", unpack(&bench, &fixture).join(","));
+    let run = expect(0, &["md", "dump", "--offset", "512", "--length", "1K", &target]);
+    let expected = [1, 2].map(|sector| xfskit_test_arrays::pattern(1, sector)).concat();
+    assert_eq!(run.bytes, expected);
+    let pattern = format!("md:{}", shown(&bench.path("m*.img")));
+    assert_eq!(expect(0, &["md", "dump", &pattern]).bytes.len() as u64, fixture.entry.bytes);
+    let none = expect(0, &["md", "dump", "--offset", "1T", &target]);
+    assert!(none.bytes.is_empty());
+}
+
+#[test]
+fn arrays_without_superblocks_are_read_by_what_the_user_says() {
+    let bench = Bench::new();
+    let fixture = Fixture::open("raid6-left-symmetric");
+    let names = unpack(&bench, &fixture);
+    let whole = expect(0, &["md", "dump", &format!("md:{}", names.join(","))]).bytes;
+    for name in &names {
+        damage(name.as_ref(), 4096, &[0; 4096]);
+    }
+    let numbers = "level=6,layout=ls,chunk=16K,offset=128K,size=1M";
+    let members = names.join(",").replace(&names[1], "missing");
+    let said = expect(0, &["md", "dump", &format!("md:{numbers}:{members}")]).bytes;
+    assert!(said == whole, "the content differs");
+}
+
+#[test]
+fn a_file_system_on_a_degraded_array_is_read_by_every_command() {
+    let bench = Bench::new();
+    let fixture = Fixture::open("raid6-xfs-degraded2");
+    let names = unpack(&bench, &fixture);
+    let target = format!("md:{}", names.join(","));
+    let run = expect(0, &["info", &target]);
+    assert!(run.stderr.contains("stale, left out"), "{}", run.stderr);
+    expect(0, &["check", &target]);
+    let list = expect(0, &["find", &target, "--type", "f"]);
+    assert!(list.stdout.lines().count() >= 12, "{}", list.stdout);
+}
+
+#[test]
+fn a_guess_is_a_target_that_opens_the_volume() {
+    let bench = Bench::new();
+    let mut names = unpack(&bench, &Fixture::open("raid6-xfs-clean"));
+    names.pop();
+    for name in &names {
+        damage(name.as_ref(), 4096, &[0; 4096]);
+    }
+    names.reverse();
+    let words: Vec<&str> = names.iter().map(String::as_str).collect();
+    let guesses = json(&[&["md", "guess", "--json"], words.as_slice()].concat());
+    assert_eq!((guesses.len(), &guesses[0]["certain"]), (1, &true.into()), "{guesses:?}");
+    let target = guesses[0]["target"].as_str().unwrap();
+    assert!(target.starts_with("md:level=raid6,layout=left-symmetric,chunk=512K,offset=2048K:"));
+    expect(0, &["check", target]);
+    let empty = shown(&bench.file("empty.img", &vec![0; 65536]));
+    expect(1, &["md", "guess", &empty, "missing", &empty]);
+}

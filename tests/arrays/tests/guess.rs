@@ -1,0 +1,81 @@
+//! Members whose superblocks are gone are recognised by the XFS volume on them.
+
+#![allow(missing_docs)]
+
+use xfskit_block::BlockDevice;
+use xfskit_md::guess::{Guess, guess};
+use xfskit_md::superblock;
+use xfskit_md::{Layout, Raid6Layout};
+use xfskit_test_arrays::Fixture;
+use xfskit_units::{ByteLen, ByteOffset, Sectors};
+
+/// The members in role order, without superblocks.
+fn wiped(name: &str) -> Vec<Option<std::sync::Arc<dyn BlockDevice>>> {
+    let fixture = Fixture::open(name);
+    let members: Vec<_> = fixture
+        .named()
+        .into_iter()
+        .map(|(name, device)| xfskit_md::Member { name, device })
+        .collect();
+    let assembly = xfskit_md::assemble(members).unwrap();
+    let device = |role: &Option<usize>| role.map(|i| assembly.members[i].device.clone());
+    let roles: Vec<_> = assembly.roles.iter().map(device).collect();
+    for device in roles.iter().flatten() {
+        device.write_zeroes(ByteOffset(0), ByteLen(4096 * 4)).unwrap();
+        assert!(superblock::read(device).unwrap().is_none());
+    }
+    roles
+}
+
+/// What is guessed of the roles in this order.
+fn guessed(roles: &[Option<std::sync::Arc<dyn BlockDevice>>], order: &[usize]) -> Vec<Guess> {
+    let members: Vec<_> = order.iter().map(|role| roles[*role].clone()).collect();
+    guess(&members, 1 << 30)
+}
+
+#[test]
+fn order_layout_chunk_and_offset_are_found_without_superblocks() {
+    let roles = wiped("raid6-xfs-clean");
+    for order in [[0, 1, 2, 3, 4, 5], [5, 3, 1, 0, 2, 4]] {
+        let guesses = guessed(&roles, &order);
+        let guess = &guesses[0];
+        assert_eq!(guess.bare.layout, Layout::Raid6(Raid6Layout::LeftSymmetric), "{guesses:#?}");
+        assert_eq!(guess.bare.chunk, Sectors(1024));
+        assert_eq!(guess.bare.offset, Sectors(4096));
+        assert!(guess.certain, "{guesses:#?}");
+        let found: Vec<_> = guess.order.iter().map(|member| member.map(|i| order[i])).collect();
+        assert_eq!(found, (0..6).map(Some).collect::<Vec<_>>());
+        assert_eq!(guesses.len(), 1, "{guesses:#?}");
+    }
+}
+
+#[test]
+fn a_missing_member_is_left_where_it_belongs() {
+    let mut roles = wiped("raid6-xfs-clean");
+    roles[2] = None;
+    let order = [5, 4, 3, 2, 1, 0];
+    let guesses = guessed(&roles, &order);
+    let guess = &guesses[0];
+    assert_eq!(guess.bare.layout, Layout::Raid6(Raid6Layout::LeftSymmetric), "{guesses:#?}");
+    assert_eq!((guess.bare.chunk, guess.bare.offset), (Sectors(1024), Sectors(4096)));
+    let found: Vec<_> = guess.order.iter().map(|member| member.map(|i| order[i])).collect();
+    assert_eq!(found, [Some(0), Some(1), None, Some(3), Some(4), Some(5)], "{guesses:#?}");
+}
+
+#[test]
+fn too_little_evidence_is_said_to_be_so() {
+    // Half of the groups' headers stood on the two members that are missing.
+    let guesses = guessed(&wiped("raid6-xfs-degraded2"), &[5, 4, 3, 2, 1, 0]);
+    let hit = |guess: &Guess| {
+        guess.bare.layout == Layout::Raid6(Raid6Layout::LeftSymmetric)
+            && (guess.bare.chunk, guess.bare.offset) == (Sectors(1024), Sectors(4096))
+    };
+    assert!(guesses.iter().any(hit), "the right one is among them");
+    assert!(guesses.iter().all(|guess| !guess.certain));
+}
+
+#[test]
+fn members_without_a_volume_tell_nothing() {
+    assert!(guessed(&wiped("raid6-left-symmetric"), &[0, 1, 2, 3, 4]).is_empty());
+    assert!(guess(&[None, None], 1 << 20).is_empty());
+}
