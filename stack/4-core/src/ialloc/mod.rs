@@ -73,6 +73,9 @@ impl Group {
     }
 }
 
+/// Inodes that a record of the inode btree speaks for.
+const INODES_PER_CHUNK: u64 = 64;
+
 impl Tx<'_> {
     /// A new inode with the core of `new`, near `parent`: a directory goes to the next group in turn, all
     /// else to the group of its directory. Its forks are empty.
@@ -102,7 +105,7 @@ impl Tx<'_> {
         let group = Group::lock(self, agno)?;
         if group.header(self)?.freecount.get() == 0 {
             let generation = new.now.nsec.rotate_left(7) ^ agno.0;
-            if !chunk::make(self, group, generation)? {
+            if !self.may_have_more_inodes()? || !chunk::make(self, group, generation)? {
                 return Ok(None);
             }
         }
@@ -124,6 +127,19 @@ impl Tx<'_> {
         }
         self.init_core(inode, new);
         Ok(Some(inode))
+    }
+
+    /// Whether the volume may have one more chunk of inodes: they take no more of it than `imax_pct` says.
+    fn may_have_more_inodes(&self) -> Result<bool> {
+        let geo = self.volume().geo();
+        if geo.imax_pct == 0 {
+            return Ok(true);
+        }
+        let blocks = geo.dblocks.0.saturating_mul(geo.imax_pct.into()) / 100;
+        let chunk = (INODES_PER_CHUNK >> geo.inopblog).max(1);
+        let most = (blocks / chunk * chunk) << geo.inopblog;
+        let count = self.volume().engine()?.counters().get().icount + self.delta.icount;
+        Ok(u64::try_from(count).unwrap_or(0) + INODES_PER_CHUNK <= most)
     }
 
     /// Gives inode `inode` back, whose forks are empty by now and which is on no list.

@@ -10,6 +10,8 @@ use xfskit_units::Ino;
 use super::take;
 use crate::{Fs, Result};
 
+/// Longest name of an extended attribute in bytes, with its namespace: Linux has no longer ones.
+const XATTR_NAME_MAX: usize = 255;
 /// Permission bits with setuid, setgid and sticky.
 const PERM: u16 = 0o7777;
 
@@ -67,10 +69,15 @@ impl Fs {
     ///
     /// # Errors
     /// [`Exists`](xfskit_core::Error::Exists) and [`NoEntry`](xfskit_core::Error::NoEntry) where `mode` asks
-    /// for the other; [`Limit`](xfskit_core::Error::Limit) for a name of more than 255 bytes, a value of
-    /// more than 64 KiB, and `user.` on what is neither a file nor a directory, which Linux would not show;
+    /// for the other; [`Limit`](xfskit_core::Error::Limit) for a value of more than 64 KiB, and for what Linux
+    /// would not show: a name of more than 255 bytes, `user.` on what is neither a file nor a directory;
     /// [`NoSpace`](xfskit_core::Error::NoSpace).
     pub fn set_xattr(&self, ino: Ino, name: &[u8], value: &[u8], mode: SetMode) -> Result<()> {
+        if name.len() > XATTR_NAME_MAX {
+            return Err(
+                Error::Limit("the name of an extended attribute is at most 255 bytes").into()
+            );
+        }
         let (namespace, name, value) = crate::xattr::to_disk(name, value)?;
         let now = self.clock.now();
         Ok(self.volume.transact(|tx| {
