@@ -142,8 +142,8 @@ pub fn links_of_one_hash(dir: &Path, count: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// Sixteen bytes; every four of them have three places to flip.
-fn name_of_one_hash(number: usize) -> [u8; 16] {
+/// Name `number` (below 4096) of one hash: sixteen bytes; every four of them have three places to flip.
+pub fn name_of_one_hash(number: usize) -> [u8; 16] {
     let mut name = [b'A'; 16];
     for bit in (0..12).filter(|bit| number >> bit & 1 == 1) {
         let first = bit / 3 * 4 + bit % 3;
