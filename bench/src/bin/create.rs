@@ -103,12 +103,15 @@ fn growth(image: &Path) -> Result<(), Box<dyn std::error::Error>> {
         for n in 0..names {
             fs.make(dir, &name(n), &NewNode::file(0o644))?;
         }
+        // What the names before cost is not these names' to wait for.
+        volume.sync()?;
         let each = |took: Duration| took.as_secs_f64() * 1e6 / probes as f64;
         let (create, done) = time(|| {
             (names..names + probes)
                 .try_for_each(|n| fs.make(dir, &name(n), &NewNode::file(0o644)).map(drop))
         });
         done?;
+        volume.sync()?;
         let inode = fs.inode(dir)?;
         let step = names / probes;
         let (look, done) =
