@@ -13,6 +13,7 @@
 //! | [`memory`] | a sparse device in memory |
 //! | [`window`] | a byte range of another device: a partition |
 //! | [`overlay`] | copy-on-write in memory over a device that is never written |
+//! | [`nobarrier`] | a device that is never flushed |
 //! | [`count`] | counts reads, writes, bytes and flushes |
 //! | [`record`] | keeps every write with its flush barriers, and replays them |
 //! | [`limited`] | has the bandwidth and latency of a disk |
@@ -27,6 +28,7 @@ mod ioctl;
 pub mod limited;
 mod loops;
 pub mod memory;
+pub mod nobarrier;
 pub mod overlay;
 mod pages;
 pub mod record;
@@ -39,6 +41,7 @@ pub use fault::{FaultDevice, FaultPlan};
 pub use file::{FileDevice, OpenMode};
 pub use limited::LimitedDevice;
 pub use memory::MemDevice;
+pub use nobarrier::NoBarrierDevice;
 pub use overlay::OverlayDevice;
 pub use record::{Event, RecordingDevice};
 pub use window::WindowDevice;

@@ -50,7 +50,7 @@ pub use payload::Payload;
 pub use record::{Record, Records};
 pub use ring::Ring;
 pub use transaction::{Transaction, Transactions};
-pub use writer::{AppendError, Before, Committed, LogWriter, Stats};
+pub use writer::{AppendError, BUFFERS_MAX, Before, Committed, LogWriter, RECORD_SIZE, Stats};
 
 /// What can go wrong with a journal.
 #[derive(Debug, thiserror::Error)]

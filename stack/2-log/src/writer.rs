@@ -5,7 +5,7 @@
 //! writer writes one checkpoint at a time, so the place of the next one is known beforehand.
 //!
 //! 1. Everything of a checkpoint is durable when [`append`](LogWriter::append) returns.
-//! 2. At most [`IN_FLIGHT_RECORDS`] records are written between two flushes of the journal. Any of
+//! 2. At most [`BUFFERS_MAX`] records are written between two flushes of the journal. Any of
 //!    them may be lost or torn in a crash, in any order: recovery cuts the journal off at the first that is
 //!    not whole, and looks for such records no further back. Within that bound the record with COMMIT
 //!    needs no flush of its own before it.
@@ -39,7 +39,7 @@ use crate::{Error, Log, Result, Ring};
 /// Size of records unless somebody wants another, in bytes: what every kernel uses by default.
 pub const RECORD_SIZE: u32 = 32 * 1024;
 /// Records that may be on their way at once.
-pub const IN_FLIGHT_RECORDS: u32 = 8;
+pub const BUFFERS_MAX: u32 = 8;
 /// A region is not cut for less than an operation header and four bytes.
 const CUT_MIN: usize = op::LEN + 4;
 
@@ -104,6 +104,8 @@ pub struct LogWriter {
     start: Daddr,
     geo: Geometry,
     shape: Shape,
+    /// Records written between two flushes.
+    buffers: u32,
     /// Nothing before this is needed: where the first record of this writer goes, or an older tail.
     first: Lsn,
     head: Lsn,
@@ -168,6 +170,7 @@ impl LogWriter {
         log.clear_ahead()?;
         Ok(Self {
             shape: Shape::new(&geo, size),
+            buffers: BUFFERS_MAX,
             dev,
             data,
             start: ring.start(),
@@ -199,6 +202,12 @@ impl LogWriter {
     /// The tail that the newest record carries, or will carry where none was written yet.
     pub fn tail(&self) -> Lsn {
         self.tail
+    }
+
+    /// The same writer, at most `buffers` records between two flushes: 2 to [`BUFFERS_MAX`].
+    #[must_use]
+    pub fn buffers(self, buffers: u32) -> Self {
+        Self { buffers: buffers.clamp(2, BUFFERS_MAX), ..self }
     }
 
     /// Where the next record will begin: the start LSN of the next checkpoint. No LSN on the volume may
@@ -279,7 +288,7 @@ impl LogWriter {
             self.records.clear();
             let at = self.head;
             let mut count = 0;
-            while count < IN_FLIGHT_RECORDS && !ops.done() {
+            while count < self.buffers && !ops.done() {
                 commit = self.head;
                 self.add_record(&mut ops, tail);
                 count += 1;

@@ -121,6 +121,7 @@ pub struct Trans<'e> {
     work: Work,
     /// Changes of the superblock's counters, applied at commit.
     pub delta: Delta,
+    waits_for_data: bool,
 }
 
 /// What a transaction gathers. Kept by its thread for the next one, so that the vectors need not grow again.
@@ -167,7 +168,13 @@ impl std::fmt::Debug for Trans<'_> {
 
 impl<'e> Trans<'e> {
     pub(crate) fn new(engine: &'e Engine, gate: GateGuard<'e>) -> Self {
-        Self { engine, _gate: gate, work: Work::new(), delta: Delta::default() }
+        Self {
+            engine,
+            _gate: gate,
+            work: Work::new(),
+            delta: Delta::default(),
+            waits_for_data: false,
+        }
     }
 
     /// The engine.
@@ -504,12 +511,19 @@ impl<'e> Trans<'e> {
 
     /// The data that this transaction's metadata refers to will be written behind the commit, before
     /// the ticket is dropped; the checkpoint waits for it.
-    pub fn data_to_come(&self) -> DataTicket {
+    pub fn data_to_come(&mut self) -> DataTicket {
+        self.waits_for_data = true;
         self.engine.data_ticket()
     }
 
-    /// Makes the changes visible, and lists them for the next checkpoint.
-    pub fn commit(mut self) {
+    /// True where its checkpoint waits for data that is yet to be written.
+    pub fn waits_for_data(&self) -> bool {
+        self.waits_for_data
+    }
+
+    /// Makes the changes visible, and lists them for the next checkpoint; answers its number
+    /// ([`Engine::force`]).
+    pub fn commit(mut self) -> u64 {
         let seq = self.engine.checkpoint_number();
         let mut added = 0;
         let Work { joined, listed, .. } = &mut self.work;
@@ -539,6 +553,7 @@ impl<'e> Trans<'e> {
         self.engine.apply(self.delta);
         self.engine.busy().add(&self.work.freed, seq);
         self.work.undo.clear();
+        seq
     }
 }
 

@@ -82,7 +82,12 @@ impl Volume {
             let answer = change(&mut tx).and_then(|answer| tx.finish().map(|()| answer));
             match answer {
                 Ok(answer) => {
-                    tx.trans.commit();
+                    // The data is written by who holds its ticket: by the caller, after this.
+                    let at_once = self.wsync && !tx.trans.waits_for_data();
+                    let checkpoint = tx.trans.commit();
+                    if at_once {
+                        engine.force(checkpoint)?;
+                    }
                     return Ok(answer);
                 }
                 Err(Error::Trans(TransError::Busy(busy))) => {

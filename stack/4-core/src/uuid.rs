@@ -24,8 +24,9 @@ use xfskit_units::{AgNumber, ByteOffset, Geometry, Uuid};
 use zerocopy::IntoBytes;
 
 use crate::error::Result;
+use crate::options::OpenOptions;
 use crate::recovery::open_log;
-use crate::volume::{OpenOptions, Volume};
+use crate::volume::Volume;
 
 /// The UUID that a volume is to have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

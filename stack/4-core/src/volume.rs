@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use xfskit_block::{BlockDevice, OverlayDevice};
+use xfskit_block::{BlockDevice, NoBarrierDevice, OverlayDevice};
 use xfskit_format::agf::Agf;
 use xfskit_format::agi::Agi;
 use xfskit_format::sb::{self, SbError, Superblock};
@@ -14,28 +14,10 @@ use crate::dir::room::Rooms;
 use crate::error::{Error, Result};
 use crate::file::Contents;
 use crate::ialloc::Rotor;
+use crate::options::{JournalOptions, OpenOptions};
 use crate::recovery::{self, Replay};
 use crate::space::Hints;
 use crate::writable;
-
-/// How a volume is opened.
-#[derive(Clone, Debug)]
-pub struct OpenOptions {
-    /// Replay a dirty journal (in memory). Off: what stands on disk is shown as it is.
-    pub recovery: bool,
-    /// Changes are wanted: the journal, where dirty, is replayed onto the device itself.
-    pub write: bool,
-    /// The device of an external log.
-    pub log_dev: Option<Arc<dyn BlockDevice>>,
-    /// Memory for metadata blocks, in bytes.
-    pub cache_bytes: usize,
-}
-
-impl Default for OpenOptions {
-    fn default() -> Self {
-        Self { recovery: true, write: false, log_dev: None, cache_bytes: 256 << 20 }
-    }
-}
 
 /// The superblock's counters, as they are now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +38,8 @@ pub struct Volume {
     cache: Arc<BufCache>,
     /// What makes it writable.
     pub(crate) engine: Option<Running>,
+    /// Every change is durable before it is answered.
+    pub(crate) wsync: bool,
     /// Where free space is, roughly; of a volume that is open for writing.
     pub(crate) space: Hints,
     /// Where the next directory goes.
@@ -101,6 +85,7 @@ impl Volume {
             sb,
             cache,
             engine: None,
+            wsync: false,
             space: Hints::default(),
             rotor: Rotor::default(),
             contents: Contents::default(),
@@ -114,6 +99,14 @@ impl Volume {
     /// Opens for reading and writing: what cannot be written refuses by name first, then the journal is
     /// replayed onto the device and continued, and what it promises is done.
     fn open_writable(dev: Arc<dyn BlockDevice>, options: &OpenOptions) -> Result<Self> {
+        if !options.journal.barrier {
+            let bare = |dev: Arc<dyn BlockDevice>| -> Arc<dyn BlockDevice> {
+                Arc::new(NoBarrierDevice::new(dev))
+            };
+            let (dev, log_dev) = (bare(dev), options.log_dev.clone().map(bare));
+            let journal = JournalOptions { barrier: true, ..options.journal };
+            return Self::open_writable(dev, &OpenOptions { log_dev, journal, ..options.clone() });
+        }
         let sb = read_superblock(&*dev)?;
         writable::refuse(&sb, &*dev)?;
         let replay = writable::recover(&dev, options.log_dev.as_deref(), &sb)?;
@@ -144,6 +137,7 @@ impl Volume {
             sb,
             cache,
             engine: Some(Running::new(engine)),
+            wsync: options.journal.wsync,
             space,
             rotor: Rotor::default(),
             contents: Contents::default(),

@@ -8,14 +8,14 @@ use xfskit_block::BlockDevice;
 use xfskit_format::sb::{self, SbError, Superblock};
 use xfskit_format::{Ctx, Image, Verdict};
 use xfskit_log::LogWriter;
-use xfskit_log::writer::RECORD_SIZE;
 use xfskit_trans::{BufCache, Delta, Engine, Held, Journal};
 use xfskit_units::AgNumber;
 use zerocopy::big_endian::{U16, U64};
 
 use crate::error::{Error, Result};
+use crate::options::OpenOptions;
 use crate::recovery::{self, Replay};
-use crate::volume::{OpenOptions, Volume};
+use crate::volume::Volume;
 
 /// Memory that a cached inode takes, in bytes, roughly: a part of the cache's limit goes to inodes.
 const INODE_COST: usize = 4096;
@@ -83,10 +83,11 @@ pub(crate) fn engine(
     let log_dev = options.log_dev.as_ref().filter(|_| geo.logstart.is_none()).unwrap_or(&dev);
     let (log_dev, data) = (Arc::clone(log_dev), Arc::clone(&dev));
     let writer = if replay.unfinished.is_empty() {
-        LogWriter::new(&log, log_dev, data, RECORD_SIZE)?
+        LogWriter::new(&log, log_dev, data, options.journal.logbsize)?
     } else {
         LogWriter::behind(&log, log_dev, data)?
     };
+    let writer = writer.buffers(options.journal.logbufs);
     let inodes = options.cache_bytes / INODE_COST;
     Ok(Engine::new(geo.clone(), cache, Journal::new(writer), counters, inodes))
 }

@@ -98,6 +98,7 @@ use block::{BlockDevice, OpenMode};
 use target::Target;
 use units::Uuid;
 use vfs::{Entry, Follow, Fs, Stat, Walk, Xattr};
+use xfskit_core::JournalOptions;
 use xfskit_core::uuid::{NewUuid, set_uuid};
 
 /// What can go wrong.
@@ -132,11 +133,13 @@ pub struct OpenOptions {
     pub write: bool,
     /// The target with the journal, for a volume with an external log.
     pub log: Option<String>,
+    /// How the journal is written, where changes are wanted: `"logbsize=256k,wsync".parse()`.
+    pub journal: JournalOptions,
 }
 
 impl Default for OpenOptions {
     fn default() -> Self {
-        Self { recovery: true, write: false, log: None }
+        Self { recovery: true, write: false, log: None, journal: JournalOptions::default() }
     }
 }
 
@@ -179,8 +182,8 @@ impl OpenOptions {
         device: Arc<dyn BlockDevice>,
         log_dev: Option<Arc<dyn BlockDevice>>,
     ) -> Result<Volume> {
-        let (recovery, write) = (self.recovery, self.write);
-        let options = core::OpenOptions { recovery, write, log_dev, ..Default::default() };
+        let (recovery, write, journal) = (self.recovery, self.write, self.journal);
+        let options = core::OpenOptions { recovery, write, log_dev, journal, ..Default::default() };
         Ok(Volume {
             fs: Fs::with_clock(core::Volume::open(device, &options)?, vfs::Clock::new(now)),
         })

@@ -11,7 +11,8 @@ use xfskit_test_oracle::{Image, Need, Scratch, Xfsprogs, needs};
 use xfskit_units::{FilBlks, FileOff, FsBlock, Ino};
 
 use crate::icore::NewInode;
-use crate::volume::{OpenOptions, Volume};
+use crate::options::OpenOptions;
+use crate::volume::Volume;
 
 /// A volume with blocks of 1 KiB that mkfs.xfs made, open for writing, and a new file on it.
 fn volume(scratch: &Scratch) -> Option<(Volume, Ino)> {

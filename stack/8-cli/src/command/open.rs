@@ -105,7 +105,8 @@ pub(crate) fn volume_for_writing(
     target: &grammar::change::Target,
     out: &Out,
 ) -> Result<Volume, Failure> {
-    let options = OpenOptions { write: true, log: target.logdev.clone(), ..OpenOptions::default() };
+    let (log, journal) = (target.logdev.clone(), target.journal);
+    let options = OpenOptions { write: true, log, journal, ..OpenOptions::default() };
     let name = target.name.as_str();
     let volume = options.open(name).map_err(|error| not_opened(name, &error))?;
     if let Some(replay) = volume.fs().volume().replay().filter(|replay| !replay.clean) {

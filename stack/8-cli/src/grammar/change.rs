@@ -7,6 +7,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use xfskit::core::JournalOptions;
 use xfskit::core::uuid::NewUuid;
 
 use crate::command::change::mode::ModeChange;
@@ -21,6 +22,15 @@ pub(crate) struct Target {
     /// The device or file with the journal, for a volume with an external log
     #[arg(long, value_name = "DEVICE")]
     pub logdev: Option<String>,
+    /// How the journal is written, as mount(8) has it: logbsize=16k…256k, logbufs=2…8, wsync (every change
+    /// is durable at once), nobarrier (never flush: a power failure may damage the volume)
+    #[arg(
+        long = "options",
+        value_name = "OPTION,…",
+        default_value = "",
+        hide_default_value = true
+    )]
+    pub journal: JournalOptions,
 }
 
 impl Target {

@@ -1,0 +1,133 @@
+//! How a volume is opened.
+
+use std::str::FromStr;
+use std::sync::Arc;
+
+use xfskit_block::BlockDevice;
+use xfskit_log::{BUFFERS_MAX, RECORD_SIZE};
+
+/// How a volume is opened.
+#[derive(Clone, Debug)]
+pub struct OpenOptions {
+    /// Replay a dirty journal (in memory). Off: what stands on disk is shown as it is.
+    pub recovery: bool,
+    /// Changes are wanted: the journal, where dirty, is replayed onto the device itself.
+    pub write: bool,
+    /// The device of an external log.
+    pub log_dev: Option<Arc<dyn BlockDevice>>,
+    /// Memory for metadata blocks, in bytes.
+    pub cache_bytes: usize,
+    /// How the journal of a volume that is open for writing is written.
+    pub journal: JournalOptions,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self {
+            recovery: true,
+            write: false,
+            log_dev: None,
+            cache_bytes: 256 << 20,
+            journal: JournalOptions::default(),
+        }
+    }
+}
+
+/// How the journal is written, in the words of mount(8): [`FromStr`] reads `logbsize=256k,wsync`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JournalOptions {
+    /// Longest record in bytes: 16 KiB to 256 KiB, a power of two. The journal's stripe unit, where that
+    /// is more.
+    pub logbsize: u32,
+    /// Records written between two flushes: 2 to 8.
+    pub logbufs: u32,
+    /// Every change is durable before it is answered.
+    pub wsync: bool,
+    /// Flush the devices where the order of writes matters. Off, a power failure may leave the volume damaged
+    /// beyond what its journal can mend.
+    pub barrier: bool,
+}
+
+impl Default for JournalOptions {
+    fn default() -> Self {
+        Self { logbsize: RECORD_SIZE, logbufs: BUFFERS_MAX, wsync: false, barrier: true }
+    }
+}
+
+/// Why a word is no option.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OptionError {
+    /// There is no such option.
+    #[error(
+        "there is no option {0:?}; there are logbsize=16k…256k, logbufs=2…8, wsync, barrier and nobarrier"
+    )]
+    Unknown(String),
+    /// The value is out of range.
+    #[error("{0}: logbsize is 16k, 32k, 64k, 128k or 256k")]
+    Logbsize(String),
+    /// The value is out of range.
+    #[error("{0}: logbufs is 2 to 8")]
+    Logbufs(String),
+    /// A volume that changes has its journal replayed.
+    #[error("norecovery is for reading: a volume to be changed has its journal replayed first")]
+    Norecovery,
+}
+
+impl FromStr for JournalOptions {
+    type Err = OptionError;
+
+    fn from_str(text: &str) -> Result<Self, OptionError> {
+        let mut options = Self::default();
+        for word in text.split(',').filter(|word| !word.is_empty()) {
+            let (name, value) = word.split_once('=').map_or((word, None), |(n, v)| (n, Some(v)));
+            match (name, value) {
+                ("logbsize", Some(value)) => {
+                    let bytes =
+                        kibibytes(value).ok_or_else(|| OptionError::Logbsize(word.into()))?;
+                    options.logbsize = bytes;
+                }
+                ("logbufs", Some(value)) => {
+                    let count = value.parse().ok().filter(|n| (2..=BUFFERS_MAX).contains(n));
+                    options.logbufs = count.ok_or_else(|| OptionError::Logbufs(word.into()))?;
+                }
+                ("wsync", None) => options.wsync = true,
+                ("barrier", None) => options.barrier = true,
+                ("nobarrier", None) => options.barrier = false,
+                ("norecovery", None) => return Err(OptionError::Norecovery),
+                _ => return Err(OptionError::Unknown(word.into())),
+            }
+        }
+        Ok(options)
+    }
+}
+
+/// `32k` or `32768`, in bytes, where records may be that long.
+fn kibibytes(text: &str) -> Option<u32> {
+    let bytes = match text.strip_suffix(['k', 'K']) {
+        Some(number) => number.parse::<u32>().ok()?.checked_mul(1024)?,
+        None => text.parse().ok()?,
+    };
+    (bytes.is_power_of_two() && (16 << 10..=256 << 10).contains(&bytes)).then_some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_read_as_mount_reads_them() {
+        let read = |text: &str| text.parse::<JournalOptions>();
+        let default = JournalOptions::default();
+        assert_eq!(read("").unwrap(), default);
+        assert_eq!(
+            read("logbsize=256k,logbufs=2,wsync,nobarrier").unwrap(),
+            JournalOptions { logbsize: 262_144, logbufs: 2, wsync: true, barrier: false }
+        );
+        assert_eq!(read("logbsize=16384").unwrap().logbsize, 16384);
+        assert_eq!(read("norecovery"), Err(OptionError::Norecovery));
+        for wrong in ["logbsize=8k", "logbsize=512k", "logbsize=33k", "logbsize", "logbufs=9", "x"]
+        {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
+    }
+}
