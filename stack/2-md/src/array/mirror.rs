@@ -29,7 +29,7 @@ impl Array {
     }
 
     /// Bytes that lie together on every copy, and share a lock.
-    fn mirror_unit(&self) -> u64 {
+    pub(super) fn mirror_unit(&self) -> u64 {
         if matches!(self.map, Map::Raid1) { PIECE } else { self.geometry.chunk_bytes().0 }
     }
 

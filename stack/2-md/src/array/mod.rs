@@ -21,6 +21,7 @@
 //! | `rows` | RAID4, 5, 6: a row with holes, and what fills them |
 //! | `striped` | RAID4, 5, 6: requests, cut into rows |
 //! | `write` | RAID4, 5, 6: whole rows, and parts of rows |
+//! | [`scrub`] | do members agree, and who is wrong |
 //! | [`ledger`] | superblocks and bitmap of an array that is written |
 //! | [`cache`] | rows kept for their next reader |
 //!
@@ -53,6 +54,7 @@ pub mod ledger;
 mod member;
 mod mirror;
 mod rows;
+pub mod scrub;
 mod striped;
 mod write;
 
