@@ -30,3 +30,5 @@ say "CRC32c beside the crates and ISA-L"
 "$bin/crc"
 say "P and Q beside ISA-L and snapraid"
 "$bin/parity" --snapraid
+say "a RAID6 with members missing beside the same array whole"
+"$bin/degraded" 10
