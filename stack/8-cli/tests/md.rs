@@ -7,6 +7,7 @@ mod common;
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
+use std::process::Command;
 
 use common::{Bench, damage, expect, json, objects, shown};
 use xfskit_test_arrays::{Fixture, manifest};
@@ -169,4 +170,46 @@ fn a_guess_is_a_target_that_opens_the_volume() {
     expect(0, &["check", target]);
     let empty = shown(&bench.file("empty.img", &vec![0; 65536]));
     expect(1, &["md", "guess", &empty, "missing", &empty]);
+}
+
+#[test]
+fn what_is_loaded_is_dumped_and_mdadm_finds_the_members_clean() {
+    let bench = Bench::new();
+    let names = unpack(&bench, &Fixture::open("raid5-left-symmetric"));
+    let target = format!("md:{}", names.join(","));
+    let content: Vec<u8> = (0..100_000u32).flat_map(u32::to_le_bytes).collect();
+    let file = shown(&bench.file("content", &content));
+    let run = expect(0, &["md", "load", "--write", "--offset", "12K", &target, &file]);
+    assert!(run.stderr.contains("400000 bytes written"), "{}", run.stderr);
+    for members in [names.clone(), names[1..].to_vec()] {
+        let target = format!("md:{}", members.join(","));
+        let run = expect(0, &["md", "dump", "--offset", "12K", "--length", "400000", &target]);
+        assert!(run.bytes == content, "the content differs");
+    }
+    for name in &names {
+        let Ok(theirs) = Command::new("mdadm").args(["--examine", name]).env("TZ", "UTC").output()
+        else {
+            eprintln!("skipped: what mdadm says of the members (there is no mdadm)");
+            return;
+        };
+        let theirs = String::from_utf8_lossy(&theirs.stdout).into_owned();
+        assert!(theirs.contains("State : clean"), "{theirs}");
+        assert!(theirs.contains(" - correct"), "{theirs}");
+        assert_eq!(comparable(&expect(0, &["md", "examine", name]).stdout), comparable(&theirs));
+    }
+}
+
+#[test]
+fn a_file_system_on_an_array_is_changed_by_every_command() {
+    let bench = Bench::new();
+    let mut names = unpack(&bench, &Fixture::open("raid6-xfs-clean"));
+    let target = format!("md:{}", names.join(","));
+    let file = shown(&bench.file("motd", b"written through parity"));
+    expect(0, &["put", &target, &file, "/motd"]);
+    expect(0, &["check", &target]);
+    // The same with two members less.
+    names.drain(1..3);
+    let degraded = format!("md:{}", names.join(","));
+    assert_eq!(expect(0, &["cat", &degraded, "/motd"]).bytes, b"written through parity");
+    expect(0, &["check", &degraded]);
 }
