@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use xfskit_block::{BlockDevice, MemDevice};
-use xfskit_core::{OpenOptions, Volume};
+use xfskit_core::{Error as Core, OpenOptions, Volume};
 use xfskit_mkfs::{DeviceFacts, Options, Stamp};
 use xfskit_test_oracle::{Image, Scratch, judge};
 use xfskit_units::{ByteLen, Ino, Uuid};
-use xfskit_vfs::{Clock, Fs, Timestamp};
+use xfskit_vfs::{Clock, Error, Fs, NewNode, Timestamp};
 
 use crate::deed::{Between, Deed};
 use crate::mem::{Answer, Mem, Refusal};
@@ -147,6 +147,33 @@ impl Pair {
     pub fn compare(&self) -> Result<(), Difference> {
         self.ours().compare(&self.mem)
     }
+}
+
+/// Fills what is free but `leave` blocks, with the file `ballast` of many pieces: the volume is fragmented, too.
+///
+/// # Panics
+/// Where that fails for another reason than that there is no space.
+pub fn fill(fs: &Fs, leave: u64) {
+    let root = fs.volume().geo().rootino;
+    let blocksize = 1_u64 << fs.volume().geo().blocklog;
+    let file = fs.make(root, b"ballast", &NewNode::file(0o600)).unwrap();
+    let handle = fs.open(file).unwrap();
+    let piece = vec![0xbb; 64 << 10];
+    let mut at = 0;
+    while fs.volume().blocks_available() > leave {
+        match handle.write(at, &piece) {
+            Ok(()) => at += piece.len() as u64,
+            Err(Error::Core(Core::NoSpace(_))) => break,
+            Err(error) => panic!("{error}"),
+        }
+        handle.fsync().unwrap();
+    }
+    let mut hole = 0;
+    while hole + blocksize <= at / 8 {
+        handle.punch(hole..hole + blocksize).unwrap();
+        hole += 16 * blocksize;
+    }
+    handle.close().unwrap();
 }
 
 /// What was done: a copy may end early.

@@ -4,39 +4,14 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use xfskit_block::BlockDevice;
-use xfskit_core::Error as Core;
 use xfskit_test_model::op::{self, Op, Taste};
 use xfskit_test_model::ours::{Difference, same};
 use xfskit_test_model::run::{self, Pair, Shape};
 use xfskit_test_model::shrink;
 use xfskit_units::Ino;
-use xfskit_vfs::{Error, Fs, NewNode};
+use xfskit_vfs::{Fs, NewNode};
 
 const TASTE: Taste = Taste { names: 200, content: 200_000, value: 8000, removals: 25 };
-
-/// Fills what is free but some, with a file of many pieces: the volume is fragmented, too.
-fn fill(fs: &Fs, leave: u64) {
-    let root = fs.volume().geo().rootino;
-    let blocksize = 1_u64 << fs.volume().geo().blocklog;
-    let file = fs.make(root, b"ballast", &NewNode::file(0o600)).unwrap();
-    let handle = fs.open(file).unwrap();
-    let piece = vec![0xbb; 64 << 10];
-    let mut at = 0;
-    while fs.volume().blocks_available() > leave {
-        match handle.write(at, &piece) {
-            Ok(()) => at += piece.len() as u64,
-            Err(Error::Core(Core::NoSpace(_))) => break,
-            Err(error) => panic!("{error}"),
-        }
-        handle.fsync().unwrap();
-    }
-    let mut hole = 0;
-    while hole + blocksize <= at / 8 {
-        handle.punch(hole..hole + blocksize).unwrap();
-        hole += 16 * blocksize;
-    }
-    handle.close().unwrap();
-}
 
 /// Removes all below `dir`.
 fn clear(fs: &Fs, dir: Ino) {
@@ -67,7 +42,7 @@ fn run(shape: Shape, leave: u64, ops: &[Op]) -> Result<usize, Difference> {
     fs.sync().unwrap();
     let root = fs.volume().geo().rootino;
     let free = fs.volume().engine().unwrap().counters().get();
-    fill(&fs, leave);
+    run::fill(&fs, leave);
     let home = fs.make(root, b"home", &NewNode::directory(0o755)).unwrap();
     let mut pair = Pair::below(Arc::clone(&dev), Arc::clone(&fs), home);
     for (n, op) in ops.iter().enumerate().filter(|(_, op)| !matches!(op, Op::Reopen)) {

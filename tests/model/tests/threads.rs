@@ -74,7 +74,8 @@ struct Worker<'a> {
 }
 
 impl Worker<'_> {
-    fn run(&mut self, pair: &mut Pair, seed: u64, count: usize) -> Result<(), String> {
+    /// Answers how many operations were refused for want of space.
+    fn run(&mut self, pair: &mut Pair, seed: u64, count: usize) -> Result<usize, String> {
         for op in op::draw(seed, count, TASTE).iter().filter(|op| !matches!(op, Op::Reopen)) {
             self.watch.note(self.number, format!("{op:?}"));
             pair.step(op).map_err(|what| format!("thread {}: {op:?}: {what}", self.number))?;
@@ -82,11 +83,19 @@ impl Worker<'_> {
                 .map_err(|what| format!("thread {}: where all meet: {what}", self.number))?;
             self.quarrel().map_err(|what| format!("thread {}: quarrel: {what}", self.number))?;
         }
-        pair.compare().map_err(|what| format!("thread {}: at the end: {what}", self.number))
+        pair.compare().map_err(|what| format!("thread {}: at the end: {what}", self.number))?;
+        Ok(pair.refused())
     }
 
     /// One operation on a name of this thread: it must do what it says.
     fn meet(&mut self) -> Result<(), Error> {
+        match self.meet_at_all() {
+            Err(Error::Core(Core::NoSpace(_))) => Ok(()),
+            answer => answer,
+        }
+    }
+
+    fn meet_at_all(&mut self) -> Result<(), Error> {
         let fs = &self.shared.fs;
         let side = self.rng.below(2) as usize;
         let (dir, other) = (self.shared.own[side], self.shared.own[1 - side]);
@@ -156,7 +165,8 @@ impl Worker<'_> {
                 | Core::NotEmpty
                 | Core::NotFile(_)
                 | Core::NotDirectory(_)
-                | Core::Limit(_),
+                | Core::Limit(_)
+                | Core::NoSpace(_),
             )) => Ok(()),
             answer => answer,
         }
@@ -178,9 +188,12 @@ fn names(fs: &Fs, dir: Ino) -> BTreeSet<Vec<u8>> {
     portion.entries.into_iter().map(|entry| entry.name).collect()
 }
 
-fn together(shape: Shape, seed: u64, count: usize) {
+fn together(shape: Shape, leave: Option<u64>, seed: u64, count: usize) {
     let dev = run::make(shape);
     let fs = Arc::new(run::open(Arc::clone(&dev) as Arc<dyn BlockDevice>));
+    if let Some(leave) = leave {
+        run::fill(&fs, leave);
+    }
     let root = fs.volume().geo().rootino;
     let make = |name: &str| fs.make(root, name.as_bytes(), &NewNode::directory(0o755)).unwrap();
     let homes: Vec<Ino> = (0..THREADS).map(|n| make(&format!("home{n}"))).collect();
@@ -196,7 +209,7 @@ fn together(shape: Shape, seed: u64, count: usize) {
             names: [BTreeSet::new(), BTreeSet::new()],
         })
         .collect();
-    let answers: Vec<Result<(), String>> = std::thread::scope(|scope| {
+    let answers: Vec<Result<usize, String>> = std::thread::scope(|scope| {
         scope.spawn(|| watch.guard());
         let running: Vec<_> = workers
             .iter_mut()
@@ -214,8 +227,10 @@ fn together(shape: Shape, seed: u64, count: usize) {
         watch.done.store(true, Ordering::Relaxed);
         answers
     });
-    let failed: Vec<String> = answers.into_iter().filter_map(Result::err).collect();
+    let failed: Vec<String> = answers.iter().filter_map(|answer| answer.clone().err()).collect();
     assert!(failed.is_empty(), "seed {seed}: {failed:#?}");
+    let refused: usize = answers.iter().filter_map(|answer| answer.as_ref().ok()).sum();
+    assert_eq!(refused > 0, leave.is_some(), "seed {seed}: {refused} refused");
     for side in 0..2 {
         let expected: BTreeSet<Vec<u8>> =
             workers.iter().flat_map(|worker| worker.names[side].iter().cloned()).collect();
@@ -236,13 +251,13 @@ fn seeds(first: u64) -> std::ops::Range<u64> {
 #[test]
 fn eight_threads_get_along_on_a_default_volume() {
     let shape = Shape { options: &[], size: 200 << 20 };
-    seeds(1).for_each(|seed| together(shape, seed, 300));
+    seeds(1).for_each(|seed| together(shape, None, seed, 300));
 }
 
 #[test]
 fn eight_threads_get_along_on_small_blocks_with_parent_pointers() {
     let shape = Shape { options: &[("-b", "size=1024"), ("-n", "parent=1")], size: 200 << 20 };
-    seeds(100).for_each(|seed| together(shape, seed, 300));
+    seeds(100).for_each(|seed| together(shape, None, seed, 300));
 }
 
 #[test]
@@ -251,11 +266,17 @@ fn eight_threads_get_along_on_a_plain_volume() {
         options: &[("-m", "rmapbt=0,reflink=0,finobt=0"), ("-i", "sparse=0,nrext64=0")],
         size: 200 << 20,
     };
-    seeds(200).for_each(|seed| together(shape, seed, 300));
+    seeds(200).for_each(|seed| together(shape, None, seed, 300));
 }
 
 #[test]
 fn eight_threads_get_along_in_one_group() {
     let shape = Shape { options: &[("-d", "agcount=1")], size: 200 << 20 };
-    seeds(300).for_each(|seed| together(shape, seed, 300));
+    seeds(300).for_each(|seed| together(shape, None, seed, 300));
+}
+
+#[test]
+fn eight_threads_get_along_on_a_full_volume() {
+    let shape = Shape { options: &[], size: 64 << 20 };
+    seeds(400).for_each(|seed| together(shape, Some(60), seed, 300));
 }
