@@ -23,6 +23,7 @@ pub mod source;
 pub mod within;
 
 mod acl;
+mod ahead;
 mod links;
 
 pub use archive::{ArchiveError, archive};

@@ -11,7 +11,8 @@ use serde::Serialize;
 use xfskit_units::Ino;
 use xfskit_vfs::{Error, FileType, Fs, NewNode, RenameMode, SetAttr, join};
 
-use crate::source::{Kind, Labels, Meta, NodeId, Owners, SourceError, Tree};
+use crate::ahead::Ahead;
+use crate::source::{Kind, Labels, Meta, NodeId, Owners, Segment, SourceError, Tree};
 
 /// Bytes written at once.
 const PIECE: usize = 1 << 20;
@@ -91,6 +92,9 @@ fn about(path: &[u8], error: &Error) -> String {
 /// Told what was copied so far, after each name and piece; may stop the copy.
 pub type OnPut<'a> = &'a dyn Fn(Put) -> ControlFlow<()>;
 
+/// Writes bytes at an offset of a file.
+type Writer<'w> = dyn FnMut(u64, &[u8]) -> Result<(), PutError> + 'w;
+
 /// Copies `tree` into the volume.
 ///
 /// # Errors
@@ -102,24 +106,10 @@ pub fn put(
     options: &PutOptions,
     on_put: OnPut<'_>,
 ) -> Result<Put, PutError> {
-    let inos = vec![None; tree.len()];
-    let mut copy = Copy { fs, tree, to, options, on_put, inos, done: Put::default() };
-    copy.inos[0] = Some(to.dir);
-    for id in tree.ids().skip(1) {
-        copy.name(id)?;
-        copy.done.names += 1;
-        copy.tell()?;
-    }
-    // Behind what is in them: that changes their times.
-    for id in tree.ids().rev() {
-        let is_dir = matches!(tree.node(id).kind, Kind::Dir { .. });
-        if let Some(ino) = copy.inos[id.index()].filter(|_| is_dir)
-            && (id != NodeId::ROOT || to.dress_root)
-        {
-            copy.dress(id, ino)?;
-        }
-    }
-    Ok(copy.done)
+    Ahead::with(tree, |ahead| {
+        let inos = vec![None; tree.len()];
+        Copy { fs, tree, ahead, to, options, on_put, inos, done: Put::default() }.all()
+    })
 }
 
 /// Copies what `stream` gives into the file `name` of directory `dir`, and answers its length in bytes. A
@@ -171,8 +161,8 @@ pub(crate) fn replace(
     at: impl Fn(Error) -> PutError,
     fill: impl FnOnce(Ino) -> Result<(), PutError>,
 ) -> Result<Ino, PutError> {
-    let aside = format!(".xfskit.{}", std::process::id()).into_bytes();
-    let first = if is_there { &aside } else { name };
+    let aside = is_there.then(|| format!(".xfskit.{}", std::process::id()).into_bytes());
+    let first = aside.as_deref().unwrap_or(name);
     let ino = fs.make(dir, first, new).map_err(&at)?;
     let filled = fill(ino).and_then(|()| {
         if !is_there {
@@ -198,6 +188,7 @@ pub(crate) fn entry(fs: &Fs, dir: Ino, name: &[u8]) -> xfskit_vfs::Result<Option
 struct Copy<'c> {
     fs: &'c Fs,
     tree: &'c Tree,
+    ahead: &'c Ahead<'c>,
     to: &'c Destination<'c>,
     options: &'c PutOptions,
     on_put: OnPut<'c>,
@@ -212,6 +203,25 @@ impl Copy<'_> {
             ControlFlow::Continue(()) => Ok(()),
             ControlFlow::Break(()) => Err(PutError::Stopped),
         }
+    }
+
+    fn all(mut self) -> Result<Put, PutError> {
+        self.inos[0] = Some(self.to.dir);
+        for id in self.tree.ids().skip(1) {
+            self.name(id)?;
+            self.done.names += 1;
+            self.tell()?;
+        }
+        // Behind what is in them: that changes their times.
+        for id in self.tree.ids().rev() {
+            let is_dir = matches!(self.tree.node(id).kind, Kind::Dir { .. });
+            if let Some(ino) = self.inos[id.index()].filter(|_| is_dir)
+                && (id != NodeId::ROOT || self.to.dress_root)
+            {
+                self.dress(id, ino)?;
+            }
+        }
+        Ok(self.done)
     }
 
     /// The path of a node in the volume.
@@ -310,8 +320,32 @@ impl Copy<'_> {
             return Ok(done.bytes);
         }
         let at = self.at(id);
-        let (content, segments) = (self.tree.open(id)?, self.tree.segments(id)?);
         let handle = self.fs.open(ino).map_err(&at)?;
+        let mut write = |offset: u64, piece: &[u8]| {
+            handle.write(offset, piece).map_err(&at)?;
+            done.bytes += piece.len() as u64;
+            match (self.on_put)(done) {
+                ControlFlow::Continue(()) => Ok(()),
+                ControlFlow::Break(()) => Err(PutError::Stopped),
+            }
+        };
+        let segments = match self.ahead.take(id)? {
+            Some(whole) => {
+                whole.parts().try_for_each(|(segment, part)| write(segment.offset, part))?;
+                whole.segments
+            }
+            None => self.in_pieces(id, &mut write)?,
+        };
+        if segments.last().map_or(0, |segment| segment.end()) < size {
+            handle.truncate(size).map_err(&at)?;
+        }
+        handle.close().map_err(&at)?;
+        Ok(done.bytes)
+    }
+
+    /// Reads a large file and has it written, piece by piece. Answers where it has data.
+    fn in_pieces(&self, id: NodeId, write: &mut Writer<'_>) -> Result<Vec<Segment>, PutError> {
+        let (content, segments) = (self.tree.open(id)?, self.tree.segments(id)?);
         let mut piece = Vec::new();
         for segment in &segments {
             let mut offset = segment.offset;
@@ -319,19 +353,11 @@ impl Copy<'_> {
                 let len = usize::try_from(segment.end() - offset).unwrap_or(PIECE).min(PIECE);
                 piece.resize(len, 0);
                 content.read_at(offset, &mut piece)?;
-                handle.write(offset, &piece).map_err(&at)?;
+                write(offset, &piece)?;
                 offset += len as u64;
-                done.bytes += len as u64;
-                if (self.on_put)(done).is_break() {
-                    return Err(PutError::Stopped);
-                }
             }
         }
-        if segments.last().map_or(0, |segment| segment.end()) < size {
-            handle.truncate(size).map_err(&at)?;
-        }
-        handle.close().map_err(&at)?;
-        Ok(done.bytes)
+        Ok(segments)
     }
 
     /// Mode, owner and times that a node gets.
