@@ -67,9 +67,7 @@ impl Fs {
     /// [`Error::NotFound`] and its kin where the path is at fault, [`Error::Core`] where the
     /// volume is.
     pub fn resolve(&self, path: &[u8], follow: Follow) -> Result<Inode> {
-        if path.first() != Some(&b'/') {
-            return Err(Error::NotAbsolute { path: shown(path) });
-        }
+        check_absolute(path)?;
         let ahead = components(path).map(<[u8]>::to_vec).collect();
         let root = self.root()?;
         let way = Way { fs: self, given: path, ahead, behind: Vec::new(), root, links: 0 };
@@ -88,6 +86,7 @@ impl Fs {
     /// # Errors
     /// As [`resolve`](Self::resolve); and [`Error::BadName`] where the last name is none.
     pub fn resolve_parent(&self, path: &[u8]) -> Result<(Ino, Vec<u8>)> {
+        check_absolute(path)?;
         let Some(name) = components(path).next_back() else {
             return Err(Error::BadName { name: shown(path) });
         };
@@ -99,6 +98,13 @@ impl Fs {
         }
         Ok((dir.ino(), name.to_vec()))
     }
+}
+
+fn check_absolute(path: &[u8]) -> Result<()> {
+    if path.first() == Some(&b'/') {
+        return Ok(());
+    }
+    Err(Error::NotAbsolute { path: shown(path) })
 }
 
 impl Way<'_> {

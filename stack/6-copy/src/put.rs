@@ -83,6 +83,18 @@ pub enum PutError {
     Stopped,
 }
 
+impl PutError {
+    /// The same error, of `path`.
+    #[must_use]
+    pub fn at(self, path: &[u8]) -> Self {
+        match self {
+            Self::Volume { error, .. } => Self::Volume { path: path.to_vec(), error },
+            Self::Clash { is_dir, .. } => Self::Clash { path: path.to_vec(), is_dir },
+            other => other,
+        }
+    }
+}
+
 /// An error with the path before it, unless that is there already.
 fn about(path: &[u8], error: &Error) -> String {
     let (path, text) = (String::from_utf8_lossy(path), error.to_string());

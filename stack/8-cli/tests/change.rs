@@ -259,6 +259,10 @@ fn put_reads_standard_input_and_archives() {
     assert_eq!(expect(0, &["cat", &v.image, "/built"]).bytes, big);
     assert_eq!(mode_of(&v.stat("/built")), 0o600);
     put(1, &[&v.image, "-", "/"], b"x");
+    v.run(0, "mkdir -p @ /etc/d");
+    let args = ["put", &v.image, "-", "/etc/d"];
+    let child = begin(&args);
+    assert!(ended(1, child, &args).contains("/etc/d: a directory is there"));
 
     let tar = v.bench.path("a.tar");
     let dir = v.bench.path("d");
@@ -420,6 +424,9 @@ fn a_path_is_said_once() {
         let path = if line.contains("none") { "/none" } else { "/d" };
         assert_eq!(run.stderr.matches(path).count(), 1, "{line}: {}", run.stderr);
     }
+    v.run(0, "touch @ /f");
+    assert!(v.run(1, "mv @ /d /f").stderr.contains("/f: not a directory"));
+    assert!(v.run(1, "mkdir @ here/there").stderr.contains("\"here/there\" is not absolute"));
     let fault = v.run(1, "rm --json @ /d").stdout;
     assert!(fault.contains(r#""path":"/d","message":"is a directory""#), "{fault}");
 }
@@ -436,6 +443,8 @@ fn shell_runs_many_commands_in_one_open() {
     let lines = "rm /none\nmkdir /after\nmkfs\nlabel 'open\nuuid nil\n";
     let run = v.run(1, &format!("shell --file {} @", script(lines)));
     assert!(run.stderr.contains("/none") && run.stderr.contains("mkfs"), "{}", run.stderr);
+    let run = v.run(0, &format!("shell --file {} @", script("help ls\n")));
+    assert!(run.stdout.contains("--full-time"), "{}", run.stdout);
     let lines =
         "df --json\nfallocate -l 10M /a/big\ndf --json\nlabel new\nlabel\nuuid\nrm /a/big\n";
     let run = v.run(0, &format!("shell --file {} @", script(lines)));

@@ -75,9 +75,8 @@ pub(crate) fn device_hint(failure: Failure, error: &block::Error) -> Failure {
     match kind {
         ErrorKind::NotFound => failure
             .hint("Check the name; `xfskit mkfs --size SIZE IMAGE` makes a volume in a new file."),
-        ErrorKind::PermissionDenied => {
-            failure.hint("Give the file read permission, or run as a user who may read it.")
-        }
+        ErrorKind::PermissionDenied => failure
+            .hint("Give yourself permission to read it (and to write, where it is to be changed)."),
         ErrorKind::ResourceBusy => {
             failure.hint("Unmount it, or end the other program that writes to it, first.")
         }

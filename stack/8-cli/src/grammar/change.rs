@@ -101,7 +101,7 @@ pub(crate) struct Mv {
     #[command(flatten)]
     pub target: Target,
     /// What is moved, and at the end where to
-    #[arg(value_name = "FROM… TO", required = true, num_args = 2..)]
+    #[arg(value_names = ["FROM…", "TO"], required = true, num_args = 2..)]
     pub paths: Vec<OsString>,
     /// The two names change places; both must be there
     #[arg(long)]
@@ -294,7 +294,7 @@ pub(crate) struct Put {
     #[command(flatten)]
     pub target: Target,
     /// Files, directories or archives, and at the end where they go
-    #[arg(value_name = "SOURCE… DEST", required = true, num_args = 2..)]
+    #[arg(value_names = ["SOURCE…", "DEST"], required = true, num_args = 2..)]
     pub paths: Vec<PathBuf>,
     /// The sources are tar archives
     #[arg(long)]

@@ -107,7 +107,12 @@ pub(super) fn mv(session: &Session<'_>, args: &Mv) -> Result<(), Failure> {
         let to = if into { join(to, last_name(from)) } else { to.to_vec() };
         let (from_dir, from_name) = fs.resolve_parent(from)?;
         let (to_dir, to_name) = fs.resolve_parent(&to)?;
-        Ok(fs.rename(from_dir, &from_name, to_dir, &to_name, mode)?)
+        match fs.rename(from_dir, &from_name, to_dir, &to_name, mode) {
+            Err(Error::Core(Core::NotDirectory(_))) => {
+                Err(Error::NotDirectory { path: show::name(&to) }.into())
+            }
+            renamed => Ok(renamed?),
+        }
     })
 }
 

@@ -138,7 +138,7 @@ fn stdin(
     let told = |_: Done| session.stop.flow();
     let put = put_stream(fs, (dir, &name), &mut session.stop.stdin(), &new, &told);
     session.stop.check()?;
-    let bytes = put.map_err(failure)?;
+    let bytes = put.map_err(|error| failure(error.at(dest)))?;
     progress.add(1);
     Ok(Done { names: 1, bytes })
 }

@@ -72,6 +72,9 @@ fn one(session: &Session<'_>, target: &str, words: &[OsString]) -> Result<Answer
             return Ok(Answer::Yes);
         }
         [word] if word == "help" => return help(session),
+        [word, command @ ..] if word == "help" => {
+            return one(session, target, &[command, &["--help".into()]].concat());
+        }
         _ => {}
     }
     let Some(Cli { command, voice }) = parse(target, words)? else { return Ok(Answer::Yes) };
