@@ -18,6 +18,8 @@ use xfskit_core::{OpenOptions, Volume};
 use xfskit_test_oracle::matrix::Case;
 use xfskit_test_oracle::{Image, Manifest, Mount, Scratch, Xfsprogs, kernel, ours};
 
+use xfskit_units::{ByteOffset, index};
+
 pub use by_hand::ByHand;
 pub use storm::{Moment, Storm};
 
@@ -142,6 +144,22 @@ pub fn recover(image: &Image<'_>) -> Result<Replay, xfskit_core::Error> {
     assert!(replay.unfinished.is_empty(), "{:?}", replay.unfinished);
     volume.close()?;
     Ok(replay)
+}
+
+/// Writes a device into an image file, holes kept.
+///
+/// # Panics
+/// Where either fails.
+pub fn save(dev: &dyn BlockDevice, image: &Image<'_>) {
+    let file = open(image.path(), OpenMode::ReadWrite);
+    let mut piece = vec![0; 1 << 16];
+    for start in (0..dev.size().0).step_by(piece.len()) {
+        let len = index(dev.size().0 - start).min(piece.len());
+        dev.read_at(ByteOffset(start), &mut piece[..len]).expect("readable");
+        if piece[..len].iter().any(|&byte| byte != 0) {
+            file.write_at(ByteOffset(start), &piece[..len]).expect("written");
+        }
+    }
 }
 
 /// What `xfs_repair -n` has to say about `image`, without the names of its phases.

@@ -62,7 +62,9 @@ impl<'scratch> Storm<'scratch> {
     /// Where tools or kernel fail.
     pub fn raise(scratch: &'scratch Scratch, case: &Case, mut time: Duration) -> Option<Self> {
         let image = case.make(scratch)?;
-        mark_blocks(&image);
+        if case.mebibytes > 64 {
+            mark_blocks(&image);
+        }
         let mount = case.mount(&image, scratch, "")?;
         prepare(mount.path());
         mount.unmount().expect("unmount");

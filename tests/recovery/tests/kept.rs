@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use xfskit_block::{BlockDevice, MemDevice, OverlayDevice};
 use xfskit_core::recovery::{open_log, replay};
 use xfskit_core::volume::read_superblock;
+use xfskit_core::{Error, OpenOptions, Volume};
 use xfskit_format::log::item::kind;
 use xfskit_format::log::record::{self, BLOCK};
 use xfskit_format::log::{RecordHeader, op};
@@ -95,16 +96,18 @@ fn append(dev: &dyn BlockDevice, item: &[u8]) {
     log.ring().write(log.head().block(), &record).expect("memory");
 }
 
+/// An intent of one extent, or a done item of none.
+fn intent(kind: u16, id: u64, words: &[u32]) -> Vec<u8> {
+    let nextents = u32::from(!words.is_empty());
+    let mut bytes = [kind.to_le_bytes(), [1, 0]].concat();
+    bytes.extend(nextents.to_le_bytes());
+    bytes.extend(id.to_le_bytes());
+    bytes.extend(words.iter().flat_map(|word| word.to_le_bytes()));
+    bytes
+}
+
 #[test]
 fn promises_not_kept_are_named_and_those_kept_are_not() {
-    let intent = |kind: u16, id: u64, words: &[u32]| {
-        let nextents = u32::from(!words.is_empty());
-        let mut bytes = [kind.to_le_bytes(), [1, 0]].concat();
-        bytes.extend(nextents.to_le_bytes());
-        bytes.extend(id.to_le_bytes());
-        bytes.extend(words.iter().flat_map(|word| word.to_le_bytes()));
-        bytes
-    };
     let dev = OverlayDevice::new(memory("v5-dirty"));
     append(&dev, &intent(kind::EFI, 1, &[500, 0, 3, 0]));
     append(&dev, &intent(kind::RUI, 1, &[131, 0, 500, 0, 7, 0, 3, 3]));
@@ -119,6 +122,112 @@ fn promises_not_kept_are_named_and_those_kept_are_not() {
     append(&dev, &[0x34, 0x12, 1, 0]);
     let refused = xfskit_core::recovery::replay(&dev, None, &sb).expect_err("an unknown item");
     assert_eq!(refused.fault().expect("a fault").check.0, "log.item.type");
+}
+
+fn open_to_write(dev: &Arc<OverlayDevice>) -> Result<Volume, Error> {
+    Volume::open(dev.clone(), &OpenOptions { write: true, ..OpenOptions::default() })
+}
+
+/// Why the volume does not open.
+fn refused(opened: Result<Volume, Error>) -> Error {
+    let Err(error) = opened else { panic!("it opens") };
+    error
+}
+
+#[test]
+fn promises_that_nobody_here_keeps_are_refused_before_anything_is_written() {
+    for (kind, words) in [
+        (kind::EFI_RT, &[500, 0, 3, 0][..]),
+        (kind::BUI, &[131, 0, 500, 0, 7, 0, 3, 1 << 29 | 1]),
+        (kind::BUI, &[131, 0, 500, 0, 7, 0, 3, 1 << 31 | 1]),
+    ] {
+        let base = OverlayDevice::new(memory("v5-dirty"));
+        append(&base, &intent(kind, 1, words));
+        let dev = Arc::new(OverlayDevice::new(Arc::new(base)));
+        let error = refused(open_to_write(&dev));
+        assert!(matches!(error, Error::Unsupported(_)), "{kind:#x}: {error}");
+        assert_eq!(dev.changed_ranges(), [], "{kind:#x}");
+        // Who only reads sees the rest.
+        let reader = Volume::open(dev, &OpenOptions::default()).expect("opened");
+        assert_eq!(reader.replay().expect("a journal").unfinished.len(), 1);
+    }
+}
+
+#[test]
+fn promises_that_make_no_sense_are_an_error_and_stay_in_the_journal() {
+    for (kind, words, check) in [
+        (kind::EFI, &[0xffff_ff00, 7, 3, 0][..], "log.intent.extent"),
+        (kind::EFI, &[500, 0, 0, 0], "log.intent.extent"),
+        (kind::RUI, &[131, 0, 500, 0, 7, 0, 3, 9], "log.rui.flags"),
+        (kind::RUI, &[7, 1 << 31, 500, 0, 7, 0, 3, 1], "log.intent.ino"),
+        (kind::CUI, &[500, 0, 3, 5], "log.cui.flags"),
+        (kind::BUI, &[131, 0, 500, 0, 7, 0, 3, 3], "log.bui.flags"),
+        (kind::BUI, &[131, 0, 500, 0, 0xffff, 0, 3, 2], "log.bui.mapped"),
+        (kind::BUI, &[191, 0, 500, 0, 7, 0, 3, 1], "log.intent.ino"),
+    ] {
+        let base = OverlayDevice::new(memory("v5-dirty"));
+        append(&base, &intent(kind, 1, words));
+        let dev = Arc::new(base);
+        for _ in 0..2 {
+            let error = refused(open_to_write(&dev));
+            let fault = error.fault().unwrap_or_else(|| panic!("{check}: {error}"));
+            assert_eq!(fault.check.0, check);
+        }
+    }
+}
+
+/// Makes `change` in the header of the record that `which` of all chooses, with its checksum made right or not.
+fn change_header(
+    dev: &dyn BlockDevice,
+    which: impl Fn(usize) -> usize,
+    change: impl Fn(&mut RecordHeader),
+) -> u64 {
+    let geo = read_superblock(dev).expect("superblock").geometry();
+    let log = open_log(dev, None, &geo).expect("log");
+    let records: Vec<_> = log.records().map(|record| record.expect("a good record")).collect();
+    let chosen = &records[which(records.len())];
+    let mut block = log.ring().read_blocks(chosen.at, 1).expect("memory");
+    change(RecordHeader::mut_from_bytes(&mut block).unwrap());
+    log.ring().write(chosen.at, &block).expect("memory");
+    geo.log_daddr().unwrap().0 + u64::from(chosen.at.0)
+}
+
+#[test]
+fn damage_before_the_head_names_its_record_and_leaves_the_volume_alone() {
+    let middle = |count: usize| count / 2;
+    for (name, change) in [
+        ("a wrong checksum", (|header| header.crc[0] ^= 1) as fn(&mut RecordHeader)),
+        // Only mkfs writes records without, and what it writes is not replayed.
+        ("no checksum", |header| header.crc = [0; 4]),
+        ("another volume's", |header| header.fs_uuid[3] ^= 1),
+        ("another machine's", |header| header.fmt = 2.into()),
+    ] {
+        // A journal of more records than may be under way at once.
+        let base = OverlayDevice::new(memory("intents-exchange"));
+        let daddr = change_header(&base, middle, change);
+        let dev = Arc::new(OverlayDevice::new(Arc::new(base)));
+        for error in [
+            refused(open_to_write(&dev)),
+            refused(Volume::open(dev.clone(), &OpenOptions::default())),
+        ] {
+            let fault = error.fault().unwrap_or_else(|| panic!("{name}: {error}"));
+            assert!(fault.check.0.starts_with("log.record."), "{name}: {fault}");
+            assert_eq!(fault.at.daddr.map(|at| at.0), Some(daddr), "{name}: {fault}");
+        }
+        assert_eq!(dev.changed_ranges(), [], "{name}");
+    }
+}
+
+#[test]
+fn the_last_record_torn_ends_the_journal_before_it() {
+    let base = OverlayDevice::new(memory("v5-dirty"));
+    change_header(&base, |count| count - 1, |header| header.crc[0] ^= 1);
+    let dev = Arc::new(base);
+    let volume = open_to_write(&dev).expect("opened");
+    assert!(volume.replay().expect("a journal").torn.is_some());
+    volume.close().expect("closed");
+    let volume = open_to_write(&dev).expect("opened again");
+    assert!(volume.replay().expect("a journal").clean);
 }
 
 /// Changes a few bytes of one record's payload or header and makes its checksum right again.

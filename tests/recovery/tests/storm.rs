@@ -49,3 +49,24 @@ fn what_the_kernel_promised_is_done_as_it_would() {
         }
     }
 }
+
+/// Makes the images `intents*` of `tests/images`: `cargo test -p xfskit-test-recovery --test storm -- --ignored`
+/// with `XFSKIT_KEEP=1`, then `zstd -19 --long` and a name for each that is worth it.
+#[test]
+#[ignore = "makes images that are kept with the sources"]
+fn moments_worth_keeping() {
+    for (name, options) in [
+        ("all", "-n parent=1 -i exchange=1 -l size=12m"),
+        ("block-1k", "-b size=1024 -i exchange=1 -l size=12m"),
+    ] {
+        let scratch = Scratch::new("keep");
+        let case = Case { mebibytes: 64, ..small(name, true, options) };
+        for n in 0..8 {
+            let Some(storm) = Storm::raise(&scratch, &case, STORM / 2) else { continue };
+            for (i, moment) in storm.telling(6).iter().enumerate() {
+                let image = storm.crashed(moment, &format!("{name}-{n}-{i}.img"));
+                eprintln!("{} {:?}", image.path().display(), moment.open);
+            }
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Dirty volumes that are kept with the sources, with promises that the kernel did not come to keep.
+
+use std::sync::Arc;
+
+use xfskit_block::{BlockDevice, MemDevice, OverlayDevice, RecordingDevice};
+use xfskit_check::{Options, check};
+use xfskit_core::recovery;
+use xfskit_core::volume::read_superblock;
+use xfskit_core::{Error, OpenOptions, Volume};
+use xfskit_test_fuzzing::image::unpack;
+use xfskit_test_oracle::matrix::named;
+use xfskit_test_oracle::need::Need;
+use xfskit_test_oracle::{Image, Manifest, Scratch, needs, ours};
+use xfskit_test_recovery::compare_finished;
+use xfskit_units::{ByteLen, ByteOffset};
+
+/// Their names, and what is open in each.
+const KEPT: [(&str, &[&str]); 3] = [
+    ("intents-exchange", &["XMI", "BUI", "CUI", "RUI", "EFI"]),
+    ("intents-parent", &["ATTRI", "RUI", "EFI"]),
+    ("intents-1k", &["XMI", "BUI", "CUI", "RUI", "EFI"]),
+];
+
+fn memory(name: &str) -> Arc<MemDevice> {
+    let bytes = unpack(name);
+    let dev = MemDevice::new(ByteLen(bytes.len() as u64));
+    dev.write_at(ByteOffset(0), &bytes).expect("memory");
+    Arc::new(dev)
+}
+
+fn writable() -> OpenOptions {
+    OpenOptions { write: true, cache_bytes: 16 << 20, ..OpenOptions::default() }
+}
+
+/// Opens for writing, and closes.
+fn finish(dev: Arc<dyn BlockDevice>) -> Result<u64, Error> {
+    let volume = Volume::open(dev, &writable())?;
+    let finished = volume.replay().map_or(0, |replay| replay.finished);
+    volume.close()?;
+    Ok(finished)
+}
+
+/// The tree on `dev`, and that our check has nothing to say.
+fn judged(name: &str, dev: Arc<dyn BlockDevice>) -> Manifest {
+    let mut said = Vec::new();
+    check(&*dev, None, &Options::default(), &mut |finding| said.push(finding.to_string()))
+        .unwrap_or_else(|why| panic!("{name}: {why}"));
+    assert!(said.is_empty(), "{name}: {said:?}");
+    let volume = Volume::open(dev, &OpenOptions::default()).expect("opened");
+    let (tree, failed) = ours::manifest(&volume);
+    assert!(failed.is_empty(), "{name}: {failed:?}");
+    tree
+}
+
+fn same(name: &str, expected: &Manifest, found: &Manifest) {
+    let differences = expected.differences(found, 10);
+    assert!(differences.is_empty(), "{name}:\n{}", differences.join("\n"));
+}
+
+#[test]
+fn what_was_promised_is_done_on_disk_and_in_memory_alike() {
+    for (name, kinds) in KEPT {
+        let base = memory(name);
+        let sb = read_superblock(&*base).expect("superblock");
+        let overlay = OverlayDevice::new(base.clone());
+        let replay = recovery::replay(&overlay, None, &sb).expect("replayed");
+        let open: Vec<_> = replay.unfinished.iter().map(|i| i.family.intent_name()).collect();
+        assert!(kinds.iter().all(|kind| open.contains(kind)), "{name}: {open:?}");
+
+        let reader = Volume::open(base.clone(), &OpenOptions::default()).expect("opened");
+        assert_eq!(reader.replay().expect("a journal").finished, open.len() as u64, "{name}");
+        let (in_memory, failed) = ours::manifest(&reader);
+        assert!(failed.is_empty(), "{name}: {failed:?}");
+        drop(reader);
+
+        let dev = Arc::new(OverlayDevice::new(base));
+        assert_eq!(finish(dev.clone()).expect("finished"), open.len() as u64, "{name}");
+        same(name, &in_memory, &judged(name, dev.clone()));
+        // It is done once.
+        assert_eq!(finish(dev).expect("opened again"), 0, "{name}");
+    }
+}
+
+/// Cut at every write, and recovered again: it comes to the same end.
+#[test]
+fn finishing_may_be_cut_short_anywhere() {
+    for (name, _) in KEPT {
+        let base = memory(name);
+        let recorder = Arc::new(RecordingDevice::new(Arc::new(OverlayDevice::new(base.clone()))));
+        finish(recorder.clone()).expect("finished");
+        let events = recorder.event_count();
+        let expected = {
+            let dev = OverlayDevice::new(base.clone());
+            recorder.replay(events, &dev).expect("memory");
+            judged(name, Arc::new(dev))
+        };
+        let step = if xfskit_test_oracle::long() { 1 } else { events.div_ceil(25) };
+        for cut in (0..events).step_by(step.max(1)) {
+            let dev = Arc::new(OverlayDevice::new(base.clone()));
+            recorder.replay(cut, &*dev).expect("memory");
+            let name = format!("{name}, cut at {cut} of {events}");
+            finish(dev.clone()).unwrap_or_else(|why| panic!("{name}: {why}"));
+            same(&name, &expected, &judged(&name, dev));
+        }
+    }
+}
+
+/// And cut behind each of the first writes, the kernel finishes what we had begun.
+#[test]
+fn the_kernel_goes_on_where_we_stopped() {
+    if !needs(&[Need::Mount, Need::Xfsprogs]) {
+        return;
+    }
+    for (name, _) in KEPT {
+        let base = memory(name);
+        let recorder = Arc::new(RecordingDevice::new(Arc::new(OverlayDevice::new(base.clone()))));
+        let volume = Volume::open(recorder.clone(), &writable()).expect("finished");
+        let events = recorder.event_count();
+        drop(volume);
+        let case = named("parent");
+        for cut in [events / 2, events - 1, events] {
+            let scratch = Scratch::new("go-on");
+            let image = Image::sparse(&scratch, "cut.img", base.size().0);
+            let dev = OverlayDevice::new(base.clone());
+            recorder.replay(cut, &dev).expect("memory");
+            xfskit_test_recovery::save(&dev, &image);
+            compare_finished(&format!("{name}, cut at {cut}"), &case, &image, &scratch);
+        }
+    }
+}
