@@ -153,6 +153,26 @@ fn bulkstat_counts_what_the_superblock_counts() {
 }
 
 #[test]
+fn a_journal_is_recovered_by_hand_or_only_for_show() {
+    let bench = Bench::new();
+    let path = bench.kept("intents-exchange");
+    let image = shown(&path);
+    let before = std::fs::read(&path).unwrap();
+    let dry = expect(0, &["recover", "--dry-run", &image]).stdout;
+    assert!(
+        dry.contains("9 changes that were begun") && dry.contains("Nothing was written"),
+        "{dry}"
+    );
+    assert!(std::fs::read(&path).unwrap() == before);
+    let done = json(&["recover", "--json", &image]);
+    assert_eq!(done[0]["written"], true);
+    assert_eq!(done[0]["finished"], 9);
+    expect(0, &["check", &image]);
+    assert!(expect(0, &["recover", &image]).stdout.contains("nothing to recover"));
+    assert_eq!(json(&["recover", "-n", "--json", &image])[0]["clean"], true);
+}
+
+#[test]
 fn a_dirty_journal_is_replayed_in_memory_only() {
     let bench = Bench::new();
     let path = bench.kept("v5-dirty");

@@ -16,6 +16,7 @@ mod manual;
 mod md;
 mod mkfs;
 mod open;
+mod recover;
 mod stat;
 mod targets;
 mod tree;
@@ -49,6 +50,7 @@ pub(crate) fn run(command: &Command, out: &Out) -> Outcome {
         Command::Inspect(args) => inspect::run(args, out),
         Command::Log(args) => log::run(args, out),
         Command::Md(args) => md::run(args, out),
+        Command::Recover(args) => recover::run(args, out),
         _ => unreachable!("commands on a volume are carried out above"),
     }
 }

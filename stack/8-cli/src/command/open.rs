@@ -86,17 +86,22 @@ pub(crate) fn device_hint(failure: Failure, error: &block::Error) -> Failure {
 
 /// The volume that `target` names, with its journal replayed in memory where that is wanted.
 pub(crate) fn volume(target: &grammar::Target, out: &Out) -> Result<Volume, Failure> {
+    let volume = volume_quietly(target, out)?;
+    for fault in volume.fs().volume().faults() {
+        out.fault_at(&target.name, fault, Some(fault));
+    }
+    note_replay(&volume, out);
+    Ok(volume)
+}
+
+/// The same, and nothing is said of its journal.
+pub(crate) fn volume_quietly(target: &grammar::Target, out: &Out) -> Result<Volume, Failure> {
     let name = target.name.as_str();
     warn(name, out)?;
     let device = device(name)?;
     let log = target.logdev.as_deref().map(device_whole).transpose()?;
     let options = OpenOptions { recovery: !target.norecovery, ..OpenOptions::default() };
-    let volume = options.open_device(device, log).map_err(|error| not_opened(name, &error))?;
-    for fault in volume.fs().volume().faults() {
-        out.fault_at(name, fault, Some(fault));
-    }
-    note_replay(&volume, out);
-    Ok(volume)
+    options.open_device(device, log).map_err(|error| not_opened(name, &error))
 }
 
 /// The volume that `target` names, to be changed: a dirty journal is replayed onto it.
@@ -104,15 +109,19 @@ pub(crate) fn volume_for_writing(
     target: &grammar::change::Target,
     out: &Out,
 ) -> Result<Volume, Failure> {
-    let (log, journal) = (target.logdev.clone(), target.journal);
-    let options = OpenOptions { write: true, log, journal, ..OpenOptions::default() };
-    let name = target.name.as_str();
-    let volume = options.open(name).map_err(|error| not_opened(name, &error))?;
+    let volume = volume_to_change(target)?;
     if let Some(replay) = volume.fs().volume().replay().filter(|replay| !replay.clean) {
         out.note(&format!("the journal was replayed ({} transactions)", replay.transactions));
         note_finished(replay, out);
     }
     Ok(volume)
+}
+
+/// The same, and nothing is said of its journal.
+pub(crate) fn volume_to_change(target: &grammar::change::Target) -> Result<Volume, Failure> {
+    let (log, journal) = (target.logdev.clone(), target.journal);
+    let options = OpenOptions { write: true, log, journal, ..OpenOptions::default() };
+    options.open(&target.name).map_err(|error| not_opened(&target.name, &error))
 }
 
 /// Says what the journal held, where it was not clean.

@@ -2,7 +2,7 @@
 
 use clap::{Args, ValueEnum};
 
-use super::Target;
+use super::{Target, change};
 
 /// Print any structure, decoded with xfs_db's field names
 #[derive(Debug, Args)]
@@ -66,6 +66,25 @@ pub(crate) enum View {
     Operations,
     /// Committed transactions, every item decoded
     Transactions,
+}
+
+/// Bring a journal to its end: after a crash, as opening the volume for any change does
+#[derive(Debug, Args)]
+#[command(after_help = "\
+What the journal has and the volume has not is put in place, changes that were begun are finished,
+deleted files that were still open are given back, and the journal is marked clean. A clean one is
+left alone. `xfskit log` shows what waits there.
+
+Examples:
+  xfskit recover disk.img
+  xfskit recover --dry-run disk.img    what would be done; nothing is written
+  xfskit recover --logdev log.img disk.img")]
+pub(crate) struct Recover {
+    #[command(flatten)]
+    pub target: change::Target,
+    /// Do it in memory, and say what was done
+    #[arg(short = 'n', long)]
+    pub dry_run: bool,
 }
 
 /// Judge a volume: every checksum, every structure, every cross-reference. Reads only

@@ -135,6 +135,7 @@ pub(crate) enum Command {
     Shell(change::Shell),
     Inspect(judge::Inspect),
     Log(judge::Log),
+    Recover(judge::Recover),
     Md(md::Md),
     Bulkstat(look::Bulkstat),
     Check(judge::Check),

@@ -1,0 +1,122 @@
+//! `xfskit recover`: the journal brought to its end.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+use xfskit::Volume;
+use xfskit::core::recovery::Replay;
+
+use super::open::{self, about};
+use crate::exit::{Answer, Failure, Outcome};
+use crate::grammar;
+use crate::grammar::judge::Recover;
+use crate::out::Out;
+
+/// What was found and done, or would be.
+#[derive(Debug, Serialize)]
+struct Report {
+    clean: bool,
+    written: bool,
+    tail: String,
+    head: String,
+    records: u64,
+    transactions: u64,
+    buffers: u64,
+    inodes: u64,
+    inode_chunks: u64,
+    already_in_place: u64,
+    freed_later: u64,
+    quota_records: u64,
+    finished: u64,
+    left_unfinished: Vec<String>,
+    unlinked_lists: u64,
+    torn: Option<String>,
+}
+
+impl Report {
+    fn new(replay: &Replay, written: bool) -> Self {
+        let items = &replay.items;
+        let name = |intent: &xfskit::format::log::item::Intent| {
+            format!("{} {:#x}", intent.family.intent_name(), intent.id)
+        };
+        Self {
+            clean: replay.clean,
+            written: written && !replay.clean,
+            tail: replay.tail.to_string(),
+            head: replay.head.to_string(),
+            records: replay.records,
+            transactions: replay.transactions,
+            buffers: items.buffers,
+            inodes: items.inodes,
+            inode_chunks: items.chunks,
+            already_in_place: items.in_place,
+            freed_later: items.cancelled,
+            quota_records: items.quota,
+            finished: replay.finished,
+            left_unfinished: replay.unfinished.iter().map(name).collect(),
+            unlinked_lists: replay.unlinked_lists,
+            torn: replay.torn.as_ref().map(|torn| torn.fault.to_string()),
+        }
+    }
+
+    fn text(&self) -> String {
+        if self.clean {
+            return "The journal is clean: nothing to recover.\n".into();
+        }
+        let mut text = String::new();
+        let mut row = |name: &str, value: String| {
+            let _ = writeln!(text, "{name:12} {value}");
+        };
+        row("journal", format!("{} transactions in {} records", self.transactions, self.records));
+        row(
+            "put in place",
+            format!(
+                "{} buffers, {} inodes, {} inode chunks",
+                self.buffers, self.inodes, self.inode_chunks
+            ),
+        );
+        row(
+            "passed over",
+            format!(
+                "{} in place already, {} freed later, {} of quota",
+                self.already_in_place, self.freed_later, self.quota_records
+            ),
+        );
+        row("finished", format!("{} changes that were begun", self.finished));
+        row("unlinked", format!("{} lists of deleted files that were open", self.unlinked_lists));
+        for intent in &self.left_unfinished {
+            row("unfinished", format!("{intent}, which nobody here can finish"));
+        }
+        if let Some(fault) = &self.torn {
+            row("cut off", format!("a record not written to its end: {fault}"));
+        }
+        text + if self.written { "The journal is clean.\n" } else { "Nothing was written.\n" }
+    }
+}
+
+/// `xfskit recover`
+pub(crate) fn run(args: &Recover, out: &Out) -> Outcome {
+    let volume = if args.dry_run {
+        let target = grammar::Target {
+            name: args.target.name.clone(),
+            norecovery: false,
+            logdev: args.target.logdev.clone(),
+        };
+        open::volume_quietly(&target, out)?
+    } else {
+        open::volume_to_change(&args.target)?
+    };
+    let report = report(&volume, !args.dry_run)?;
+    if !args.dry_run {
+        let name = args.target.name.as_str();
+        volume.close().map_err(|error| Failure::cannot(about(name, &error)))?;
+    }
+    out.answer(&report, Report::text)?;
+    Ok(Answer::Yes)
+}
+
+fn report(volume: &Volume, written: bool) -> Result<Report, Failure> {
+    let replay = volume.fs().volume().replay();
+    let missing = || Failure::cannot("the end of the volume is missing, its journal with it");
+    Ok(Report::new(replay.ok_or_else(missing)?, written))
+}
