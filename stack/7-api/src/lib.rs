@@ -77,6 +77,7 @@
 //! | [`md`] | 2: Linux md arrays |
 //! | [`block`], [`mod@format`] | 1: devices; every byte of XFS |
 //! | [`units`] | 0: sectors, blocks, inode numbers, geometry |
+//! | [`parity`] | 0: P and Q of RAID6 |
 
 pub use xfskit_block as block;
 pub use xfskit_check as check;
@@ -87,6 +88,7 @@ pub use xfskit_inspect as inspect;
 pub use xfskit_log as log;
 pub use xfskit_md as md;
 pub use xfskit_mkfs as mkfs;
+pub use xfskit_parity as parity;
 pub use xfskit_target as target;
 pub use xfskit_units as units;
 pub use xfskit_vfs as vfs;

@@ -213,3 +213,15 @@ fn a_file_system_on_an_array_is_changed_by_every_command() {
     assert_eq!(expect(0, &["cat", &degraded, "/motd"]).bytes, b"written through parity");
     expect(0, &["check", &degraded]);
 }
+
+#[test]
+fn every_parity_routine_is_timed_and_one_is_marked() {
+    let words = ["md", "bench", "--members", "3", "--block", "512"];
+    let text = expect(0, &words).stdout;
+    assert!(text.contains("portable") && text.contains("using "), "{text}");
+    assert_eq!(text.lines().filter(|line| line.starts_with("* ")).count(), 1, "{text}");
+    let answer = &json(&[&words[..], &["--json"]].concat())[0];
+    let routines = answer["routines"].as_array().unwrap();
+    assert!(routines.iter().all(|r| r["passed"] == true && r["mb_per_s"]["D+D"].is_u64()));
+    assert_eq!(routines.last().unwrap()["name"], "portable");
+}

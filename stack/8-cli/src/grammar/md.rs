@@ -86,4 +86,23 @@ pub(crate) enum MdCommand {
         #[arg(long)]
         write: bool,
     },
+    /// Time every routine that computes parity, and say which one is used
+    Bench {
+        /// Data members of the row that is computed over and over
+        #[arg(
+            long,
+            value_name = "N",
+            default_value = "22",
+            value_parser = clap::value_parser!(u8).range(2..)
+        )]
+        members: u8,
+        /// Bytes of it on each member
+        #[arg(
+            long,
+            value_name = "SIZE",
+            default_value = "4K",
+            value_parser = crate::show::parse_size
+        )]
+        block: u64,
+    },
 }

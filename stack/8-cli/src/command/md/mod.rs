@@ -6,7 +6,9 @@
 //! | [`detail`] | `md assemble`, `md detail`: what members make |
 //! | [`guess`] | `md guess`: members without superblocks |
 //! | [`copy`] | `md dump`, `md load`: content out and in |
+//! | [`bench`] | `md bench`: how fast parity is |
 
+mod bench;
 mod copy;
 mod detail;
 mod examine;
@@ -32,6 +34,7 @@ pub(crate) fn run(args: &Md, out: &Out) -> Outcome {
         MdCommand::Load { target, file, offset, write } => {
             copy::load(target, file, *offset, *write, out)
         }
+        MdCommand::Bench { members, block } => bench::run(*members, *block, out),
     }
 }
 
