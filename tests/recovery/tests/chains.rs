@@ -1,0 +1,87 @@
+//! Journals that go from hand to hand: the kernel leaves one dirty, we recover, write on and die, the kernel recovers,
+//! writes on and dies.
+//!
+//! Linux loses what it syncs behind a journal whose records had another number of header blocks, so each of its turns
+//! has our record size. Ours need not have the kernel's.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+
+use xfskit_block::OpenMode;
+use xfskit_core::{OpenOptions, SetMode, Volume};
+use xfskit_format::attr::Namespace;
+use xfskit_test_oracle::matrix::named;
+use xfskit_test_oracle::need::Need;
+use xfskit_test_oracle::{Mount, Scratch, needs, ours};
+use xfskit_test_recovery::{complaints, open, recover};
+
+/// Makes files and syncs them one by one.
+fn work(root: &Path, turn: usize) -> Vec<String> {
+    let names: Vec<String> = (0..40).map(|n| format!("turn{turn}-{n}")).collect();
+    for name in &names {
+        File::create(root.join(name)).and_then(|file| file.sync_all()).expect("synced");
+    }
+    names
+}
+
+#[test]
+fn nothing_synced_is_lost_from_hand_to_hand() {
+    if !needs(&[Need::Mount, Need::Xfsprogs]) {
+        return;
+    }
+    let scratch = Scratch::new("chain");
+    let case = named("rmapbt");
+    let Some(image) = case.make(&scratch) else { return };
+    let mut synced = BTreeSet::new();
+    let mut marks = 0_u32;
+    // The record size of both, and ours.
+    for (turn, (theirs, size)) in
+        [(32, 256), (256, 256), (256, 32), (32, 32)].into_iter().enumerate()
+    {
+        let options = format!("logbsize={theirs}k");
+        let mount = Mount::read_write_with(&image, &scratch, &options).expect("mount");
+        synced.extend(work(mount.path(), turn));
+        for name in &synced {
+            assert!(mount.path().join(name).exists(), "turn {turn}: {name} is lost");
+        }
+        mount.shutdown(false).expect("shutdown");
+        mount.unmount().expect("unmount");
+
+        let mut options = OpenOptions { write: true, ..OpenOptions::default() };
+        options.journal.logbsize = size * 1024;
+        let dev = Arc::new(open(image.path(), OpenMode::ReadWrite));
+        let volume = Volume::open(dev, &options).expect("opened");
+        assert!(volume.replay().is_some_and(|replay| !replay.clean));
+        let root = volume.geo().rootino;
+        for _ in 0..40 {
+            let name = format!("mark{marks}");
+            volume
+                .transact(|tx| {
+                    let inode = tx.iget(root)?;
+                    let value = [7; 100];
+                    tx.attr_set(inode, Namespace::User, name.as_bytes(), &value, SetMode::Any)
+                })
+                .expect("set");
+            volume.sync().expect("synced");
+            marks += 1;
+        }
+        // No close.
+        drop(volume);
+    }
+    let mount = Mount::read_write_with(&image, &scratch, "logbsize=32k").expect("mount");
+    for name in &synced {
+        assert!(mount.path().join(name).exists(), "{name} is lost");
+    }
+    mount.shutdown(true).expect("shutdown");
+    mount.unmount().expect("unmount");
+    recover(&image).expect("recovered");
+    assert!(ours::verdict(&image).is_silent());
+    for tools in case.judges() {
+        assert_eq!(complaints(&tools, &image), "");
+    }
+    let volume = ours::open(&image);
+    let root = volume.iget(volume.geo().rootino).expect("the root");
+    assert_eq!(volume.attr_list(&root).expect("attributes").len(), marks as usize);
+}
