@@ -192,7 +192,7 @@ mod tests {
     fn a_flush_waits_for_the_writes() {
         let disk = disk();
         let start = Instant::now();
-        disk.write_at(ByteOffset(0), &[1; 1_000_000]).unwrap();
+        disk.write_at(ByteOffset(0), &vec![1; 1_000_000]).unwrap();
         disk.flush().unwrap();
         assert!(start.elapsed() >= Duration::from_millis(10));
     }
