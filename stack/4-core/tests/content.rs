@@ -1,4 +1,4 @@
-//! Content of files under random changes, against plain bytes; then judged by xfs_repair and read by Linux.
+//! Content of files under random changes, against plain bytes; then judged by check and xfs_repair, and read by Linux.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use xfskit_block::{FileDevice, OpenMode};
 use xfskit_core::file::{Content, Seek};
 use xfskit_core::{Error, OpenOptions, Volume};
 use xfskit_format::timestamp::Timestamp;
-use xfskit_test_oracle::{Image, Mount, Need, Scratch, Xfsprogs, needs};
+use xfskit_test_oracle::{Image, Mount, Need, Scratch, Xfsprogs, needs, ours};
 use xfskit_units::{ByteLen, ByteOffset, Ino};
 
 const NOW: Timestamp = Timestamp { sec: 1_800_000_000, nsec: 5 };
@@ -58,6 +58,8 @@ fn judge(scratch: &Scratch, image: &Image<'_>, models: &[Vec<u8>]) {
     for tools in Xfsprogs::all() {
         tools.repair_n(image, &[]).unwrap();
     }
+    let verdict = ours::verdict(image);
+    assert!(verdict.is_silent(), "{verdict:#?}");
     let mount = Mount::read_only(image, scratch).unwrap();
     for (n, model) in models.iter().enumerate() {
         let found = std::fs::read(mount.path().join(format!("f{n}"))).unwrap();

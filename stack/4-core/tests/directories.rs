@@ -11,7 +11,7 @@ use std::sync::Arc;
 use xfskit_block::{FileDevice, OpenMode};
 use xfskit_core::{OpenOptions, Volume};
 use xfskit_format::inode::FileType;
-use xfskit_test_oracle::{Image, Mount, Need, Scratch, Xfsprogs, needs};
+use xfskit_test_oracle::{Image, Mount, Need, Scratch, Xfsprogs, needs, ours};
 use xfskit_units::Ino;
 
 type Names = BTreeSet<Vec<u8>>;
@@ -110,6 +110,8 @@ impl<'s> Turns<'s> {
         for judge in Xfsprogs::all() {
             judge.repair_n(&self.image, &[]).unwrap();
         }
+        let verdict = ours::verdict(&self.image);
+        assert!(verdict.is_silent(), "{verdict:#?}");
         let mount = Mount::read_only(&self.image, self.scratch).unwrap();
         let list = fs::read_dir(mount.path().join("d")).unwrap();
         let found: Names = list.map(|e| e.unwrap().file_name().into_vec()).collect();

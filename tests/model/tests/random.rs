@@ -1,8 +1,9 @@
 //! Random operations, one thread: the volume does what the model does, whatever its features.
 
+use xfskit_mkfs::minlog::min_log_blocks;
 use xfskit_test_model::op::{self, Op, Taste};
 use xfskit_test_model::ours::Difference;
-use xfskit_test_model::run::{Pair, Shape};
+use xfskit_test_model::run::{Pair, Shape, make, open};
 use xfskit_test_model::shrink;
 
 const MIXED: Taste = Taste { names: 60, content: 40_000, value: 3000, removals: 25 };
@@ -34,6 +35,16 @@ const LARGE_DIRECTORY_BLOCKS: Shape = Shape {
     options: &[("-b", "size=1024"), ("-n", "size=65536"), ("-m", "rmapbt=0")],
     size: 64 << 20,
 };
+
+#[test]
+fn the_journals_here_are_the_smallest_that_linux_accepts() {
+    // So whatever these tests do fits, transaction by transaction, into the smallest journal there is.
+    for shape in [PLAIN, FULL, EVERYTHING, SMALL_BLOCKS, LARGE_DIRECTORY_BLOCKS] {
+        let fs = open(make(shape));
+        let geo = fs.volume().geo();
+        assert_eq!(u64::from(geo.logblocks), min_log_blocks(geo), "{shape:?}");
+    }
+}
 
 /// Some seeds, many more in the long run.
 fn seeds(first: u64, count: u64) -> std::ops::Range<u64> {
