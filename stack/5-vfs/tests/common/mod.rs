@@ -11,7 +11,7 @@ use xfskit_units::{ByteLen, ByteOffset, Uuid};
 use xfskit_vfs::{Clock, Fs, Timestamp};
 
 /// Bytes of a volume.
-const SIZE: u64 = 64 << 20;
+pub(crate) const SIZE: u64 = 64 << 20;
 
 /// A new volume, made with these options of mkfs.
 pub(crate) fn make(options: &[(&str, &str)]) -> Arc<MemDevice> {
@@ -31,7 +31,12 @@ pub(crate) fn make(options: &[(&str, &str)]) -> Arc<MemDevice> {
 pub(crate) fn open(dev: &Arc<MemDevice>, write: bool) -> Fs {
     let options = OpenOptions { write, cache_bytes: 4 << 20, ..OpenOptions::default() };
     let volume = Volume::open(Arc::clone(dev) as Arc<dyn BlockDevice>, &options).unwrap();
-    Fs::with_clock(volume, Clock::fixed(Timestamp { sec: 1_700_000_000, nsec: 5 }))
+    Fs::with_clock(volume, clock())
+}
+
+/// The time of all changes.
+pub(crate) fn clock() -> Clock {
+    Clock::fixed(Timestamp { sec: 1_700_000_000, nsec: 5 })
 }
 
 /// The device as it is now.

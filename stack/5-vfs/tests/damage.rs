@@ -1,0 +1,106 @@
+//! A volume that is damaged where a change needs it: the change fails by name, and nothing is made worse.
+
+mod common;
+
+use common::{SIZE, make, open, snapshot};
+use xfskit_block::{BlockDevice, MemDevice};
+use xfskit_core::Error as Core;
+use xfskit_units::ByteOffset;
+use xfskit_vfs::{Error, Fs, Ino, NewNode};
+
+const TEXT: &[u8] = &[7; 50_000];
+
+/// What is damaged, by magic: directory blocks, heads of groups, trees of free space and of inodes.
+const STRUCTURES: [[u8; 4]; 7] =
+    [*b"XDD3", *b"XAGF", *b"XAGI", *b"AB3B", *b"AB3C", *b"IAB3", *b"FIB3"];
+
+/// The byte that is wrong.
+const WRONG: u64 = 100;
+
+/// A directory of 300 names, and a file beside it.
+fn filled() -> std::sync::Arc<MemDevice> {
+    let dev = make(&[]);
+    let fs = open(&dev, true);
+    let root = fs.volume().geo().rootino;
+    let dir = fs.make(root, b"dir", &NewNode::directory(0o755)).unwrap();
+    for n in 0..300 {
+        fs.make(dir, format!("name{n}").as_bytes(), &NewNode::file(0o644)).unwrap();
+    }
+    let file = fs.make(root, b"file", &NewNode::file(0o644)).unwrap();
+    fs.write(file, 0, TEXT).unwrap();
+    fs.close().unwrap();
+    dev
+}
+
+/// Makes every such structure outside of the journal wrong; answers where they stand.
+fn damage(dev: &MemDevice, magic: [u8; 4], journal: std::ops::Range<u64>) -> Vec<u64> {
+    let mut found = Vec::new();
+    for at in (0..SIZE).step_by(512).filter(|at| !journal.contains(at)) {
+        let mut start = [0; 4];
+        dev.read_at(ByteOffset(at), &mut start).unwrap();
+        if start == magic {
+            let mut wrong = [0];
+            dev.read_at(ByteOffset(at + WRONG), &mut wrong).unwrap();
+            dev.write_at(ByteOffset(at + WRONG), &[!wrong[0]]).unwrap();
+            found.push(at);
+        }
+    }
+    found
+}
+
+/// Changes of all kinds; answers those that failed, which failed for damage.
+fn change(fs: &Fs) -> usize {
+    let root = fs.volume().geo().rootino;
+    let inode = fs.root().unwrap();
+    let dir: Ino = fs.lookup(&inode, b"dir").unwrap().unwrap();
+    let large = || {
+        let file = fs.make(root, b"large", &NewNode::file(0o644))?;
+        fs.write(file, 0, &vec![1; 300_000])?;
+        fs.fsync(file)
+    };
+    let answers = [
+        fs.make(dir, b"another", &NewNode::file(0o644)).map(drop),
+        fs.unlink(dir, b"name7"),
+        fs.rename(dir, b"name8", root, b"moved", xfskit_vfs::RenameMode::Replace),
+        large(),
+    ];
+    let failed = answers.into_iter().filter_map(Result::err);
+    let by_name = |error: &Error| matches!(error, Error::Core(Core::Corrupt(_) | Core::Trans(_)));
+    failed.inspect(|error| assert!(by_name(error), "{error:?}")).count()
+}
+
+#[test]
+fn what_is_damaged_is_named_and_left_as_it_is() {
+    let whole = filled();
+    let geo = open(&whole, false).volume().geo().clone();
+    let journal = geo.log_daddr().unwrap().byte_offset().0;
+    let journal = journal..journal + (u64::from(geo.logblocks) << geo.blocklog);
+    for magic in STRUCTURES {
+        let name = String::from_utf8_lossy(&magic);
+        let dev = snapshot(&whole);
+        let places = damage(&dev, magic, journal.clone());
+        assert!(!places.is_empty(), "{name}: nothing to damage");
+        let damaged = snapshot(&dev);
+        let options = xfskit_core::OpenOptions { write: true, ..Default::default() };
+        match xfskit_core::Volume::open(dev.clone(), &options) {
+            Err(error) => assert!(matches!(error, Core::Corrupt(_)), "{name}: {error:?}"),
+            Ok(volume) => {
+                let fs = Fs::with_clock(volume, common::clock());
+                assert!(change(&fs) > 0, "{name}: all changes succeeded");
+                // The volume may have been shut down.
+                let _closed = fs.close();
+            }
+        }
+        for at in places {
+            let (mut before, mut after) = ([0; 512], [0; 512]);
+            damaged.read_at(ByteOffset(at), &mut before).unwrap();
+            dev.read_at(ByteOffset(at), &mut after).unwrap();
+            assert_eq!(before, after, "{name}: what is damaged was written");
+        }
+        let fs = open(&dev, false);
+        let file = fs.lookup(&fs.root().unwrap(), b"file").unwrap().unwrap();
+        let mut text = vec![0; TEXT.len()];
+        fs.read(file, 0, &mut text).unwrap();
+        assert_eq!(text, TEXT, "{name}: what has nothing to do with it was harmed");
+    }
+}
