@@ -110,7 +110,6 @@ pub struct Stats {
 
 #[derive(Debug, Default)]
 struct Counters {
-    lookups: AtomicU64,
     hits: AtomicU64,
     bytes_read: AtomicU64,
     healed: AtomicU64,
@@ -131,6 +130,7 @@ struct Shard {
     ring: Vec<Slot>,
     hand: usize,
     bytes: usize,
+    lookups: u64,
 }
 
 impl Shard {
@@ -215,7 +215,7 @@ impl BufCache {
     pub fn stats(&self) -> Stats {
         let c = &self.counters;
         Stats {
-            lookups: c.lookups.load(Ordering::Relaxed),
+            lookups: self.shards.iter().map(|shard| shard.lock().lookups).sum(),
             hits: c.hits.load(Ordering::Relaxed),
             bytes_read: c.bytes_read.load(Ordering::Relaxed),
             healed: c.healed.load(Ordering::Relaxed),
@@ -254,9 +254,9 @@ impl BufCache {
 
     /// The object at `map`, read or not.
     pub(crate) fn object(&self, map: &BufMap) -> Arc<Object> {
-        self.counters.lookups.fetch_add(1, Ordering::Relaxed);
         let key = map.key();
         let mut shard = self.shard(key).lock();
+        shard.lookups += 1;
         if let Some(found) = shard.get(key) {
             return found;
         }

@@ -41,18 +41,26 @@ impl<F: DirFork> Names<'_, F> {
     /// The way to the leaf where `name` would go, and `name` itself where it exists.
     pub(crate) fn node_find(&mut self, name: &[u8]) -> Result<(Path, Option<NodeSpot>)> {
         let (geo, hash) = (self.geo, self.hash(name));
-        let first = self.tree(|tree| tree.find(hash))?;
-        let mut path = first.clone();
+        let mut path = self.tree(|tree| tree.find(hash))?;
+        // The way to the first leaf, once the search goes on to the next.
+        let mut first = None;
         loop {
             let leaf = parse_leaf(self.fork.bytes(at(path.leaf()))?, geo)?;
             let start = leaf.lents.partition_point(|e| e.hashval.get() < hash);
             let goes_on = leaf.last_hash().is_none_or(|last| last <= hash);
             let run = leaf.run(hash).to_vec();
             if let Some((index, spot)) = self.first_match(&run, name)? {
+                let first = first.unwrap_or_else(|| path.clone());
                 return Ok((first, Some(NodeSpot { path, index: start + index, spot })));
             }
-            if !goes_on || !self.tree(|tree| tree.advance(&mut path))? {
-                return Ok((first, None));
+            if !goes_on {
+                return Ok((first.unwrap_or(path), None));
+            }
+            let here = path.clone();
+            let is_last = !self.tree(|tree| tree.advance(&mut path))?;
+            let first = first.get_or_insert(here);
+            if is_last {
+                return Ok((first.clone(), None));
             }
         }
     }

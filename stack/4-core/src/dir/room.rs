@@ -10,8 +10,10 @@
 //! 2. It errs on the side of room: what names take is noticed only when the guess turns out wrong.
 //!    So no room is forgotten.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
+use rustc_hash::FxHashMap;
+use xfskit_trans::Handle;
 use xfskit_trans::lock::{LockRank, RankedMutex};
 use xfskit_units::{DaBlock, Daddr, FileOff, Geometry, Ino, index};
 
@@ -31,6 +33,8 @@ pub(crate) struct Room {
     pub(crate) tree_from: DaBlock,
     /// Where its blocks lie.
     pub(crate) places: Places,
+    /// Empty between operations: memory for the blocks that the next one meets.
+    pub(crate) held: Vec<(FileOff, Handle)>,
 }
 
 impl Room {
@@ -139,12 +143,13 @@ impl Places {
 /// The [`Room`] of the directories that changed last.
 #[derive(Debug)]
 pub(crate) struct Rooms {
-    shards: [RankedMutex<HashMap<Ino, Room>>; 16],
+    shards: [RankedMutex<FxHashMap<Ino, Room>>; 16],
 }
 
 impl Default for Rooms {
     fn default() -> Self {
-        Self { shards: std::array::from_fn(|_| RankedMutex::new(LockRank::Leaf, HashMap::new())) }
+        let shard = |_| RankedMutex::new(LockRank::Leaf, FxHashMap::default());
+        Self { shards: std::array::from_fn(shard) }
     }
 }
 
@@ -152,7 +157,7 @@ impl Default for Rooms {
 const SHARD_MAX: usize = 64;
 
 impl Rooms {
-    fn shard(&self, ino: Ino) -> &RankedMutex<HashMap<Ino, Room>> {
+    fn shard(&self, ino: Ino) -> &RankedMutex<FxHashMap<Ino, Room>> {
         // Directories of one group have neighbouring numbers.
         &self.shards[index(ino.0 ^ (ino.0 >> 8)) % self.shards.len()]
     }

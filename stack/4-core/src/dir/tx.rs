@@ -31,10 +31,11 @@ impl<'v> Tx<'v> {
         let volume = self.volume();
         let (geo, ino) = (volume.geo(), dir.ino);
         let mut room = volume.rooms.take(ino);
-        let places = std::mem::take(&mut room.places);
-        let mut fork = TxFork { tx: self, dir, held: Vec::with_capacity(8), places };
+        let (places, held) = (std::mem::take(&mut room.places), std::mem::take(&mut room.held));
+        let mut fork = TxFork { tx: self, dir, held, places };
         let answer = work(&mut Names { geo, ino, fork: &mut fork, room: &mut room });
-        room.places = fork.places;
+        fork.held.clear();
+        (room.places, room.held) = (fork.places, fork.held);
         volume.rooms.put(ino, room);
         answer
     }
