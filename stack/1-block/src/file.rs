@@ -245,6 +245,16 @@ fn adjacent(io: &IoRead<'_>, next: &IoRead<'_>) -> bool {
     io.offset.0.checked_add(io.buf.len() as u64) == Some(next.offset.0)
 }
 
+impl Drop for FileDevice {
+    /// Gives the lock up by name. Closing alone would not: a process that was forked meanwhile, by another
+    /// thread, has the file open, and locked, until it runs another program.
+    fn drop(&mut self) {
+        if self.mode == OpenMode::ReadWrite {
+            let _closing_does_it_too = rustix::fs::flock(&self.file, FlockOperation::Unlock);
+        }
+    }
+}
+
 impl BlockDevice for FileDevice {
     fn size(&self) -> ByteLen {
         self.size
@@ -542,6 +552,21 @@ mod tests {
         for path in [dir.path().to_path_buf(), dir.path().join("none"), "/dev/null".into()] {
             assert!(matches!(FileDevice::open(&path, OpenMode::ReadOnly), Err(Error::Open { .. })));
         }
+    }
+
+    #[test]
+    fn a_closed_device_is_free_though_a_forked_process_has_it_open() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("image");
+        let device = FileDevice::create(&path, ByteLen(4096)).unwrap();
+        let of_the_child = device.file.try_clone().unwrap();
+        assert!(matches!(
+            FileDevice::open(&path, OpenMode::ReadWrite),
+            Err(Error::InUse { by: Holder::Writer, .. })
+        ));
+        drop(device);
+        FileDevice::open(&path, OpenMode::ReadWrite).unwrap();
+        drop(of_the_child);
     }
 
     #[test]
