@@ -4,6 +4,8 @@
 use std::io::Write;
 use std::sync::OnceLock;
 
+pub use xfskit_test_guest::skip;
+
 use crate::image::{Image, Mount, Scratch};
 use crate::tools::Xfsprogs;
 
@@ -42,18 +44,6 @@ pub fn needs(wanted: &[Need]) -> bool {
     }
     skip(&missing.join("; "));
     false
-}
-
-/// Says, past the test runner's capture, that the running test is skipped and why.
-pub fn skip(reason: &str) {
-    let thread = std::thread::current();
-    let message = format!("SKIPPED {}: needs {reason}\n", thread.name().unwrap_or("a test"));
-    assert!(
-        std::env::var_os("XFSKIT_REQUIRE_ORACLE").is_none_or(|value| value != "1"),
-        "{message}"
-    );
-    // A closed stderr is no reason to fail a test that was skipped.
-    let _ = std::io::stderr().write_all(message.as_bytes());
 }
 
 /// Says, past the test runner's capture, that a part of the running test does not apply here (a

@@ -1,0 +1,166 @@
+//! A Linux kernel of its own, for what the machine's kernel lacks: md above all.
+//!
+//! `tests/tools/vm-xfs.sh` boots Debian's kernel under qemu; `tests/setup-tools.sh` has unpacked it
+//! into `.cache/vm`, with mdadm and xfsprogs. A [`Guest`] gets files and a shell script, and gives back what
+//! the script printed and the files it leaves. Booting takes ten seconds, and many more on a busy
+//! machine: a test puts everything that it wants to ask into one script.
+//!
+//! Where there is no guest a test says so by name and counts as skipped ([`skip`]).
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Emulated processors panic now and then: so often is the same thing tried.
+const TRIES: usize = 3;
+/// Bytes of the disk on which files come back.
+const BACK_BYTES: u64 = 1 << 30;
+
+/// What every script begins with: files are unpacked into the working directory.
+///
+/// | function | what |
+/// | --- | --- |
+/// | `loops FILE…` | puts loop devices on files; prints their names |
+/// | `idle MD` | waits until nothing is resynced, rebuilt or checked |
+/// | `give FILE…` | these files come back |
+const PRELUDE: &str = r#"
+set -u
+export MDADM_NO_UDEV=1
+mount -o remount,size=80% /scratch
+mkdir -p /scratch/work; cd /scratch/work
+tar xf /dev/vdb
+loops() { for f; do l=$(losetup -f); losetup "$l" "$f"; echo "$l"; done; }
+idle() { while [ "$(cat /sys/block/$1/md/sync_action)" != idle ]; do sleep 0.1; done; }
+give() { sync; tar cf /dev/vdc "$@"; sync; }
+"#;
+
+/// A script and the files that it works on.
+#[derive(Debug, Default)]
+pub struct Guest {
+    files: BTreeMap<String, Vec<u8>>,
+    script: String,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub struct Answer {
+    /// What the script printed.
+    pub text: String,
+    /// The files that it gave back.
+    pub files: BTreeMap<String, Vec<u8>>,
+}
+
+impl Guest {
+    /// A guest without files.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a file; `name` may have folders.
+    pub fn file(&mut self, name: &str, content: Vec<u8>) {
+        self.files.insert(name.to_owned(), content);
+    }
+
+    /// Adds lines of shell (busybox). Before them the functions of the table at the top of this module exist,
+    /// and the files lie in the working directory.
+    pub fn script(&mut self, lines: &str) {
+        self.script.push_str(lines);
+        self.script.push('\n');
+    }
+
+    /// Boots, runs the script, and powers off. The script's exit status must be 0.
+    ///
+    /// # Errors
+    /// What the guest said, where it did not come to its end.
+    ///
+    /// # Panics
+    /// Where files cannot be put where the guest finds them.
+    pub fn run(&self) -> Result<Answer, String> {
+        let folder = tempfile::tempdir().expect("a temporary directory");
+        let path = |name: &str| folder.path().join(name);
+        let script = format!("{PRELUDE}{}", self.script);
+        fs::write(path("script"), script).expect("the script");
+        pack(&self.files, &path("in.tar"));
+        let back = File::create(path("back.tar")).expect("the disk back");
+        back.set_len(BACK_BYTES).expect("a sparse disk");
+        let mut said = String::new();
+        for _ in 0..TRIES {
+            let output = Command::new(repository().join("tests/tools/vm-xfs.sh"))
+                .arg("run")
+                .args(["script", "in.tar", "back.tar"].map(path))
+                .envs([("VM", folder_of_guest().as_os_str()), ("VM_T", "300".as_ref())])
+                .env("VM_M", "2048")
+                .output()
+                .map_err(|error| format!("vm-xfs.sh: {error}"))?;
+            said = String::from_utf8_lossy(&output.stdout).into_owned();
+            if let Some((text, _)) = said.split_once("@@END 0") {
+                return Ok(Answer { text: text.to_owned(), files: unpack(&path("back.tar")) });
+            }
+            if said.contains("@@END") {
+                break; // the script itself failed
+            }
+        }
+        Err(format!("the guest did not come to its end:\n{said}"))
+    }
+}
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn folder_of_guest() -> PathBuf {
+    repository().join(".cache/vm")
+}
+
+/// True where there is a guest. Otherwise says that the test is skipped, and why.
+pub fn is_here() -> bool {
+    let here = folder_of_guest().join("initrd.gz").exists()
+        && Command::new("qemu-system-x86_64").arg("--version").output().is_ok();
+    if !here {
+        skip("qemu and a guest kernel in .cache/vm (run tests/setup-tools.sh)");
+    }
+    here
+}
+
+/// Says, past the test runner's capture, that the running test is skipped and why. Where skips are not
+/// allowed (`XFSKIT_REQUIRE_ORACLE=1`, as in CI) it fails instead.
+///
+/// # Panics
+/// As said.
+pub fn skip(reason: &str) {
+    let thread = std::thread::current();
+    let message = format!("SKIPPED {}: needs {reason}\n", thread.name().unwrap_or("a test"));
+    assert!(
+        std::env::var_os("XFSKIT_REQUIRE_ORACLE").is_none_or(|value| value != "1"),
+        "{message}"
+    );
+    // A closed stderr is no reason to fail a test that was skipped.
+    let _ = std::io::stderr().write_all(message.as_bytes());
+}
+
+fn pack(files: &BTreeMap<String, Vec<u8>>, path: &Path) {
+    let mut archive = tar::Builder::new(File::create(path).expect("the disk"));
+    for (name, content) in files {
+        let mut header = tar::Header::new_gnu();
+        header.set_size(content.len() as u64);
+        header.set_mode(0o644);
+        archive.append_data(&mut header, name, content.as_slice()).expect("written");
+    }
+    archive.into_inner().expect("written");
+}
+
+/// The files of an archive on a disk; none where the guest gave nothing back.
+fn unpack(path: &Path) -> BTreeMap<String, Vec<u8>> {
+    let mut archive = tar::Archive::new(File::open(path).expect("the disk"));
+    let mut files = BTreeMap::new();
+    for file in archive.entries().expect("an archive") {
+        let mut file = file.expect("an entry");
+        let name = file.path().expect("a name").display().to_string();
+        let mut content = Vec::new();
+        file.read_to_end(&mut content).expect("its content");
+        files.insert(name, content);
+    }
+    files
+}
