@@ -185,6 +185,28 @@ impl Fs {
         (xattrs, errors)
     }
 
+    /// The value of one extended attribute of inode `ino`, by the name that programs use; `None` where it has none of
+    /// this name. On a volume open for writing only the blocks on the way to it are read, else all attributes
+    /// before it.
+    ///
+    /// # Errors
+    /// A name that no attribute can have, device failures, corruption.
+    pub fn xattr(&self, ino: Ino, name: &[u8]) -> Result<Option<Vec<u8>>> {
+        let (namespace, on_disk, _) = crate::xattr::to_disk(name, &[])?;
+        if self.volume.engine().is_ok() && !name.starts_with(b"system.") {
+            return Ok(self.volume.transact(|tx| {
+                let [inode] = crate::change::take(tx, [ino])?;
+                tx.attr_get(inode, namespace, &on_disk)
+            })?);
+        }
+        let (xattrs, mut errors) = self.xattrs(&self.inode(ino)?);
+        let found = xattrs.into_iter().find(|xattr| xattr.name == name);
+        match errors.pop() {
+            Some(error) if found.is_none() => Err(error),
+            _ => Ok(found.map(|xattr| xattr.value)),
+        }
+    }
+
     /// All entries of a directory, in the order of the directory, without `.` and `..`.
     pub fn read_dir(&self, dir: &Inode) -> Portion {
         self.read_dir_from(dir, 0, usize::MAX)

@@ -1,7 +1,26 @@
-//! Floor 6: the classic workloads and their reports. This room is laid out and still empty.
+//! Floor 6: the classic workloads, and reports of them.
 //!
-//! fs_mark, dbench, compilebench, the concurrent inode test, degraded array reads and the attribute
-//! study, each written once against a small trait of what programs ask of a filesystem (create, write,
-//! read, stat, readdir, rename, unlink, xattr, fsync, sync, drop caches), with three drivers: the
-//! engine in process (`5-vfs`), any mounted directory, and one that does nothing, which measures the
-//! harness itself. Until then `bench/` holds the comparisons of what can be read and checked.
+//! Each workload is written once, against [`Driver`]: what a program asks of a filesystem. What drives it is
+//! the engine in process, any mounted directory, or nothing at all, which measures the harness. What was
+//! measured goes into a [`Report`], which says on what it ran; text, JSON, CSV and a page with plots are views
+//! of the same report.
+//!
+//! | read in this order | what |
+//! | --- | --- |
+//! | [`driver`] | what a workload asks of a filesystem, and the three who answer |
+//! | [`measure`] | time, processor time and memory; many threads at once; medians and their spread |
+//! | [`random`] | choices from a seed: the same seed, the same operations |
+//! | [`circumstances`] | the machine and the software that a report is of |
+//! | [`report`] | tables and plots, and how they are shown |
+//! | [`program`] | fs_mark and its kin, as users of these programs know them |
+
+pub mod circumstances;
+pub mod driver;
+pub mod measure;
+pub mod program;
+pub mod random;
+pub mod report;
+
+pub use circumstances::Circumstances;
+pub use driver::{Driver, Kind, Stat};
+pub use report::Report;

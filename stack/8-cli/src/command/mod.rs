@@ -6,6 +6,7 @@ pub(crate) mod change;
 mod check;
 mod df;
 mod find;
+mod fs_mark;
 mod get;
 mod identity;
 mod info;
@@ -50,6 +51,7 @@ pub(crate) fn run(command: &Command, out: &Out) -> Outcome {
         Command::Inspect(args) => inspect::run(args, out),
         Command::Log(args) => log::run(args, out),
         Command::Md(args) => md::run(args, out),
+        Command::FsMark(args) => fs_mark::run(args, out),
         Command::Recover(args) => recover::run(args, out),
         _ => unreachable!("commands on a volume are carried out above"),
     }

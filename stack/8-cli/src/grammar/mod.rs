@@ -10,8 +10,10 @@
 //! | [`look`] | `info`, `ls`, `tree`, `stat`, `cat`, `xattr`, `find`, `df`, `get`, `bulkstat`, `targets` |
 //! | [`change`] | `put`, `mkdir`, `rm`, `mv`, `ln`, `mknod`, `chmod`, `chown`, `touch`, `cp`, `truncate`, `fallocate`, `label`, `uuid`, `shell`, `xattr set`, `xattr rm` |
 //! | [`judge`] | `check`, `inspect`, `log` |
+//! | [`bench`] | `fs_mark` |
 //! | [`md`] | `md examine`, `md assemble`, `md detail`, `md dump`, `md load`, `md guess` |
 
+pub(crate) mod bench;
 pub(crate) mod change;
 pub(crate) mod judge;
 pub(crate) mod look;
@@ -137,6 +139,8 @@ pub(crate) enum Command {
     Log(judge::Log),
     Recover(judge::Recover),
     Md(md::Md),
+    #[command(name = "fs_mark")]
+    FsMark(bench::FsMark),
     Bulkstat(look::Bulkstat),
     Check(judge::Check),
     Targets(look::Targets),

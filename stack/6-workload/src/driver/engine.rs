@@ -1,0 +1,238 @@
+//! xfskit itself, in this process.
+
+use std::io;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use xfskit_block::BlockDevice;
+use xfskit_core::attr::change::SetMode;
+use xfskit_core::{OpenOptions, Volume};
+use xfskit_format::inode::FileType;
+use xfskit_units::Ino;
+use xfskit_vfs::{Clock, Error, Fs, Handle, NewNode, Timestamp};
+
+use super::{Driver, Kind, Space, Stat};
+
+/// A volume that is open for writing.
+#[derive(Debug)]
+pub struct Engine {
+    name: String,
+    on: String,
+    device: Arc<dyn BlockDevice>,
+    options: OpenOptions,
+    /// `None` only while it is opened again.
+    fs: Option<Fs>,
+}
+
+/// Errors that concern a name or space keep the number that a system call answers; others their words.
+fn told(error: Error) -> io::Error {
+    if matches!(error, Error::Core(xfskit_core::Error::Device(_))) || error.fault().is_some() {
+        return io::Error::other(error);
+    }
+    io::Error::from_raw_os_error(error.errno())
+}
+
+fn kind_of(file_type: FileType) -> Kind {
+    match file_type {
+        FileType::Regular => Kind::File,
+        FileType::Directory => Kind::Directory,
+        _ => Kind::Other,
+    }
+}
+
+fn stat_of(stat: &xfskit_vfs::Stat) -> Stat {
+    Stat {
+        ino: stat.ino.0,
+        kind: kind_of(stat.file_type),
+        size: stat.size,
+        nlink: stat.nlink.into(),
+        ctime: stat.ctime.sec,
+    }
+}
+
+/// The time of this machine.
+fn now() -> Timestamp {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let sec = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
+    Timestamp { sec, nsec: since.subsec_nanos() }
+}
+
+fn mount(device: &Arc<dyn BlockDevice>, options: &OpenOptions) -> io::Result<Fs> {
+    let volume = Volume::open(device.clone(), options).map_err(|error| told(error.into()))?;
+    Ok(Fs::with_clock(volume, Clock::new(now)))
+}
+
+impl Engine {
+    /// Opens the volume on `device`; `on` says what the device is.
+    ///
+    /// # Errors
+    /// Where it cannot be opened for writing.
+    pub fn new(
+        device: Arc<dyn BlockDevice>,
+        options: OpenOptions,
+        name: impl Into<String>,
+        on: impl Into<String>,
+    ) -> io::Result<Self> {
+        let options = OpenOptions { write: true, ..options };
+        let fs = Some(mount(&device, &options)?);
+        Ok(Self { name: name.into(), on: on.into(), device, options, fs })
+    }
+
+    /// The filesystem, for what the trait does not offer.
+    ///
+    /// # Panics
+    /// After [`drop_caches`](Driver::drop_caches) has failed: the volume is closed then.
+    pub fn fs(&self) -> &Fs {
+        self.fs.as_ref().expect("open between two calls")
+    }
+
+    /// Closes the volume: everything is in place, the journal is clean.
+    ///
+    /// # Errors
+    /// Where it cannot be written.
+    pub fn close(mut self) -> io::Result<()> {
+        self.fs.take().map_or(Ok(()), Fs::close).map_err(told)
+    }
+
+    fn ino(&self, dir: Ino, name: &[u8]) -> io::Result<Ino> {
+        let fs = self.fs();
+        let found = fs.inode(dir).and_then(|dir| fs.lookup(&dir, name)).map_err(told)?;
+        found.ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    fn inode_stat(&self, ino: Ino) -> io::Result<Stat> {
+        let fs = self.fs();
+        Ok(stat_of(&fs.stat(&fs.inode(ino).map_err(told)?)))
+    }
+}
+
+impl Driver for Engine {
+    type Dir = Ino;
+    type File<'d> = Handle<'d>;
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn on(&self) -> &str {
+        &self.on
+    }
+
+    fn root(&self) -> io::Result<Ino> {
+        Ok(self.fs().volume().geo().rootino)
+    }
+
+    fn open_dir(&self, dir: &Ino, name: &[u8]) -> io::Result<Ino> {
+        self.ino(*dir, name)
+    }
+
+    fn make_dir(&self, dir: &Ino, name: &[u8]) -> io::Result<()> {
+        self.fs().make(*dir, name, &NewNode::directory(0o755)).map(drop).map_err(told)
+    }
+
+    fn create(&self, dir: &Ino, name: &[u8]) -> io::Result<Handle<'_>> {
+        let ino = self.fs().make(*dir, name, &NewNode::file(0o644)).map_err(told)?;
+        self.fs().open(ino).map_err(told)
+    }
+
+    fn create_empty(&self, dir: &Ino, name: &[u8]) -> io::Result<()> {
+        self.fs().make(*dir, name, &NewNode::file(0o644)).map(drop).map_err(told)
+    }
+
+    fn open(&self, dir: &Ino, name: &[u8]) -> io::Result<Handle<'_>> {
+        self.fs().open(self.ino(*dir, name)?).map_err(told)
+    }
+
+    fn close(&self, file: Handle<'_>) -> io::Result<()> {
+        file.close().map_err(told)
+    }
+
+    fn read(&self, file: &Handle<'_>, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
+        file.read(offset, buf).map_err(told)
+    }
+
+    fn write(&self, file: &Handle<'_>, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        file.write(offset, bytes).map_err(told)
+    }
+
+    fn truncate(&self, file: &Handle<'_>, size: u64) -> io::Result<()> {
+        file.truncate(size).map_err(told)
+    }
+
+    fn fsync(&self, file: &Handle<'_>) -> io::Result<()> {
+        file.fsync().map_err(told)
+    }
+
+    fn fstat(&self, file: &Handle<'_>) -> io::Result<Stat> {
+        Ok(Stat { size: file.size(), ..self.inode_stat(file.ino())? })
+    }
+
+    fn stat(&self, dir: &Ino, name: &[u8]) -> io::Result<Stat> {
+        self.inode_stat(self.ino(*dir, name)?)
+    }
+
+    fn read_dir(&self, dir: &Ino, each: &mut dyn FnMut(&[u8], Kind)) -> io::Result<()> {
+        let fs = self.fs();
+        let mut portion = fs.read_dir(&fs.inode(*dir).map_err(told)?);
+        if let Some(error) = portion.errors.pop() {
+            return Err(told(error));
+        }
+        for entry in &portion.entries {
+            each(&entry.name, kind_of(entry.file_type));
+        }
+        Ok(())
+    }
+
+    fn rename(&self, dir: &Ino, name: &[u8], to: &Ino, new: &[u8]) -> io::Result<()> {
+        let mode = xfskit_vfs::RenameMode::default();
+        self.fs().rename(*dir, name, *to, new, mode).map_err(told)
+    }
+
+    fn link(&self, dir: &Ino, name: &[u8], to: &Ino, new: &[u8]) -> io::Result<()> {
+        self.fs().link(self.ino(*dir, name)?, *to, new).map_err(told)
+    }
+
+    fn unlink(&self, dir: &Ino, name: &[u8]) -> io::Result<()> {
+        self.fs().unlink(*dir, name).map_err(told)
+    }
+
+    fn remove_dir(&self, dir: &Ino, name: &[u8]) -> io::Result<()> {
+        self.fs().rmdir(*dir, name).map_err(told)
+    }
+
+    fn set_xattr(&self, file: &Handle<'_>, name: &[u8], value: &[u8]) -> io::Result<()> {
+        self.fs().set_xattr(file.ino(), name, value, SetMode::Any).map_err(told)
+    }
+
+    fn remove_xattr(&self, file: &Handle<'_>, name: &[u8]) -> io::Result<()> {
+        self.fs().remove_xattr(file.ino(), name).map_err(told)
+    }
+
+    fn xattr(&self, file: &Handle<'_>, name: &[u8], buf: &mut [u8]) -> io::Result<usize> {
+        let value = self.fs().xattr(file.ino(), name).map_err(told)?;
+        let value = value.ok_or_else(|| io::Error::from(rustix::io::Errno::NODATA))?;
+        let room = buf.get_mut(..value.len()).ok_or(rustix::io::Errno::RANGE)?;
+        room.copy_from_slice(&value);
+        Ok(value.len())
+    }
+
+    fn space(&self) -> io::Result<Space> {
+        let space = self.fs().statfs();
+        let bytes = |blocks: u64| blocks.saturating_mul(space.blocksize.into());
+        Ok(Space { total: bytes(space.blocks), free: bytes(space.blocks_free) })
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.fs().sync().map_err(told)
+    }
+
+    fn drop_caches(&mut self) -> io::Result<()> {
+        self.fs.take().map_or(Ok(()), Fs::close).map_err(told)?;
+        self.fs = Some(mount(&self.device, &self.options)?);
+        // The pages of the file below are cached by the kernel.
+        match std::fs::write("/proc/sys/vm/drop_caches", "3") {
+            Err(_) if self.on == "memory" => Ok(()),
+            dropped => dropped,
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! Whatever is mounted at a directory, through system calls.
+
+use std::io::{self, ErrorKind};
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use rustix::fs::{
+    AtFlags, CWD, FileType, Mode, OFlags, RawDir, XattrFlags, fgetxattr, fremovexattr, fsetxattr,
+    fstat, fstatvfs, fsync, ftruncate, linkat, mkdirat, openat, renameat, statat, syncfs, unlinkat,
+};
+use rustix::io::{pread, pwrite};
+
+use super::{Driver, Kind, Space, Stat};
+
+/// Bytes that `getdents64` fills at once: what the C library asks for.
+const DIRENTS: usize = 32 << 10;
+
+/// A directory of a mounted filesystem.
+#[derive(Debug)]
+pub struct Mounted {
+    name: String,
+    on: String,
+    root: OwnedFd,
+}
+
+impl Mounted {
+    /// What lies below `dir`. `name` is what reports call it; `on` says on what device.
+    ///
+    /// # Errors
+    /// Where it cannot be opened.
+    pub fn new(dir: &Path, name: impl Into<String>, on: impl Into<String>) -> io::Result<Self> {
+        let root = openat(CWD, dir, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        Ok(Self { name: name.into(), on: on.into(), root })
+    }
+}
+
+fn stat_of(stat: &rustix::fs::Stat) -> Stat {
+    let kind = match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => Kind::File,
+        FileType::Directory => Kind::Directory,
+        _ => Kind::Other,
+    };
+    let unsigned = |value: i64| u64::try_from(value).unwrap_or(0);
+    #[allow(clippy::unnecessary_cast, clippy::cast_lossless)] // the width differs among processors
+    let nlink = stat.st_nlink as u64;
+    Stat { ino: stat.st_ino, kind, size: unsigned(stat.st_size), nlink, ctime: stat.st_ctime }
+}
+
+impl Driver for Mounted {
+    type Dir = OwnedFd;
+    type File<'d> = OwnedFd;
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn on(&self) -> &str {
+        &self.on
+    }
+
+    fn root(&self) -> io::Result<OwnedFd> {
+        self.root.try_clone()
+    }
+
+    fn open_dir(&self, dir: &OwnedFd, name: &[u8]) -> io::Result<OwnedFd> {
+        Ok(openat(dir, name, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
+    }
+
+    fn make_dir(&self, dir: &OwnedFd, name: &[u8]) -> io::Result<()> {
+        Ok(mkdirat(dir, name, Mode::from_raw_mode(0o755))?)
+    }
+
+    fn create(&self, dir: &OwnedFd, name: &[u8]) -> io::Result<OwnedFd> {
+        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
+        Ok(openat(dir, name, flags, Mode::from_raw_mode(0o644))?)
+    }
+
+    fn open(&self, dir: &OwnedFd, name: &[u8]) -> io::Result<OwnedFd> {
+        Ok(openat(dir, name, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?)
+    }
+
+    fn close(&self, file: OwnedFd) -> io::Result<()> {
+        drop(file);
+        Ok(())
+    }
+
+    fn read(&self, file: &OwnedFd, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
+        Ok(pread(file, buf, offset)?)
+    }
+
+    fn write(&self, file: &OwnedFd, mut offset: u64, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            let written = pwrite(file, bytes, offset)?;
+            if written == 0 {
+                return Err(ErrorKind::WriteZero.into());
+            }
+            (offset, bytes) = (offset + written as u64, &bytes[written..]);
+        }
+        Ok(())
+    }
+
+    fn truncate(&self, file: &OwnedFd, size: u64) -> io::Result<()> {
+        Ok(ftruncate(file, size)?)
+    }
+
+    fn fsync(&self, file: &OwnedFd) -> io::Result<()> {
+        Ok(fsync(file)?)
+    }
+
+    fn fstat(&self, file: &OwnedFd) -> io::Result<Stat> {
+        Ok(stat_of(&fstat(file)?))
+    }
+
+    fn stat(&self, dir: &OwnedFd, name: &[u8]) -> io::Result<Stat> {
+        Ok(stat_of(&statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?))
+    }
+
+    fn read_dir(&self, dir: &OwnedFd, each: &mut dyn FnMut(&[u8], Kind)) -> io::Result<()> {
+        let again = openat(dir, c".", OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        let mut buf = vec![MaybeUninit::uninit(); DIRENTS];
+        let mut entries = RawDir::new(again, &mut buf);
+        while let Some(entry) = entries.next() {
+            let entry = entry?;
+            let name = entry.file_name().to_bytes();
+            let kind = match entry.file_type() {
+                FileType::RegularFile => Kind::File,
+                FileType::Directory => Kind::Directory,
+                _ => Kind::Other,
+            };
+            if name != b"." && name != b".." {
+                each(name, kind);
+            }
+        }
+        Ok(())
+    }
+
+    fn rename(&self, dir: &OwnedFd, name: &[u8], to: &OwnedFd, new: &[u8]) -> io::Result<()> {
+        Ok(renameat(dir, name, to, new)?)
+    }
+
+    fn link(&self, dir: &OwnedFd, name: &[u8], to: &OwnedFd, new: &[u8]) -> io::Result<()> {
+        Ok(linkat(dir, name, to, new, AtFlags::empty())?)
+    }
+
+    fn unlink(&self, dir: &OwnedFd, name: &[u8]) -> io::Result<()> {
+        Ok(unlinkat(dir, name, AtFlags::empty())?)
+    }
+
+    fn remove_dir(&self, dir: &OwnedFd, name: &[u8]) -> io::Result<()> {
+        Ok(unlinkat(dir, name, AtFlags::REMOVEDIR)?)
+    }
+
+    fn set_xattr(&self, file: &OwnedFd, name: &[u8], value: &[u8]) -> io::Result<()> {
+        Ok(fsetxattr(file, name, value, XattrFlags::empty())?)
+    }
+
+    fn remove_xattr(&self, file: &OwnedFd, name: &[u8]) -> io::Result<()> {
+        Ok(fremovexattr(file, name)?)
+    }
+
+    fn xattr(&self, file: &OwnedFd, name: &[u8], buf: &mut [u8]) -> io::Result<usize> {
+        Ok(fgetxattr(file, name, buf)?)
+    }
+
+    fn space(&self) -> io::Result<Space> {
+        let stat = fstatvfs(&self.root)?;
+        let bytes = |blocks: u64| blocks.saturating_mul(stat.f_frsize);
+        Ok(Space { total: bytes(stat.f_blocks), free: bytes(stat.f_bavail) })
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Ok(syncfs(&self.root)?)
+    }
+
+    fn drop_caches(&mut self) -> io::Result<()> {
+        self.sync()?;
+        std::fs::write("/proc/sys/vm/drop_caches", "3")
+    }
+}

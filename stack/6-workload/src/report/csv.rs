@@ -1,0 +1,64 @@
+//! A report for programs that read tables: one figure on a line, with everything that names it.
+
+use super::{Cell, Report};
+
+/// The names of the columns.
+const HEAD: &str = "section,table,row,column,unit,value,on,source\n";
+
+/// All figures of the report. Numbers are written without grouping and with all their digits; cells
+/// without a value are left out.
+pub fn report(report: &Report) -> String {
+    let mut csv = String::from(HEAD);
+    for section in &report.sections {
+        for table in &section.tables {
+            for row in &table.rows {
+                let source = row.source.mark().unwrap_or("measured");
+                for (column, cell) in table.columns.iter().zip(&row.cells) {
+                    let Some(value) = value(cell) else { continue };
+                    let words = [
+                        &section.title,
+                        &table.title,
+                        &row.name,
+                        &column.name,
+                        &column.unit,
+                        &value,
+                        &row.on,
+                        source,
+                    ];
+                    let fields: Vec<String> = words.into_iter().map(quoted).collect();
+                    csv.push_str(&fields.join(","));
+                    csv.push('\n');
+                }
+            }
+        }
+    }
+    csv
+}
+
+fn value(cell: &Cell) -> Option<String> {
+    match cell {
+        Cell::None => None,
+        Cell::Count(n) => Some(n.to_string()),
+        Cell::Number(x, _) => x.is_finite().then(|| x.to_string()),
+        Cell::Text(text) => Some(text.clone()),
+    }
+}
+
+/// As RFC 4180 wants it.
+fn quoted(field: &str) -> String {
+    if field.contains(['"', ',', '\n', '\r']) {
+        return format!("\"{}\"", field.replace('"', "\"\""));
+    }
+    field.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_with_commas_and_quotes_are_quoted() {
+        assert_eq!(quoted("plain"), "plain");
+        assert_eq!(quoted("a, \"b\""), "\"a, \"\"b\"\"\"");
+    }
+}

@@ -1,0 +1,266 @@
+//! A plot as SVG: lines over a common axis, ticks at round numbers, a legend below.
+//!
+//! Colours are those of Okabe and Ito, which people who see fewer colours can tell apart; marks differ
+//! too. What was not measured in this run is dashed.
+
+use std::fmt::Write;
+
+use super::html::escaped;
+use super::{Axis, Line, Plot, Source};
+
+const WIDTH: f64 = 720.0;
+const HEIGHT: f64 = 360.0;
+/// Room for numbers and labels.
+const LEFT: f64 = 84.0;
+const RIGHT: f64 = 16.0;
+const TOP: f64 = 12.0;
+const BOTTOM: f64 = 48.0;
+/// Height of a line of the legend.
+const LEGEND: f64 = 20.0;
+/// Lines of the legend beside each other.
+const ABREAST: usize = 3;
+const COLOURS: [&str; 8] =
+    ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6d31", "#777777"];
+
+/// An axis with its range, on `from..to` of the picture.
+struct Scale<'a> {
+    axis: &'a Axis,
+    min: f64,
+    max: f64,
+    from: f64,
+    to: f64,
+}
+
+impl<'a> Scale<'a> {
+    /// An axis for all these values. Linear ones begin at zero.
+    fn new(axis: &'a Axis, values: impl Iterator<Item = f64>, from: f64, to: f64) -> Self {
+        let values = values.filter(|v| v.is_finite() && (!axis.logarithmic || *v > 0.0));
+        let (mut min, mut max) = values
+            .fold((f64::INFINITY, f64::NEG_INFINITY), |(min, max), v| (min.min(v), max.max(v)));
+        if min > max {
+            (min, max) = (1.0, 1.0);
+        }
+        if axis.logarithmic {
+            (min, max) = (min / 1.1, max * 1.1);
+        } else {
+            (min, max) = (min.min(0.0), if max <= 0.0 { 1.0 } else { max * 1.05 });
+        }
+        Self { axis, min, max, from, to }
+    }
+
+    /// Where `value` is in the picture.
+    fn place(&self, value: f64) -> f64 {
+        let share = if self.axis.logarithmic {
+            (value / self.min).ln() / (self.max / self.min).ln()
+        } else {
+            (value - self.min) / (self.max - self.min)
+        };
+        self.from + share * (self.to - self.from)
+    }
+
+    /// Round numbers within the range, some five of them.
+    fn ticks(&self) -> Vec<f64> {
+        let mut ticks = Vec::new();
+        if self.axis.logarithmic {
+            let decades = (self.max / self.min).log10();
+            let steps: &[f64] = if decades > 3.0 { &[1.0] } else { &[1.0, 2.0, 5.0] };
+            let mut decade = 10_f64.powf(self.min.log10().floor());
+            while decade <= self.max {
+                ticks.extend(steps.iter().map(|step| step * decade));
+                decade *= 10.0;
+            }
+        } else {
+            let rough = (self.max - self.min) / 5.0;
+            let power = 10_f64.powf(rough.log10().floor());
+            let step =
+                [1.0, 2.0, 5.0, 10.0].into_iter().find(|s| s * power >= rough).unwrap_or(10.0);
+            let step = step * power;
+            let mut tick = (self.min / step).ceil() * step;
+            while tick <= self.max {
+                ticks.push(tick);
+                tick += step;
+            }
+        }
+        ticks.retain(|tick| (self.min..=self.max).contains(tick));
+        ticks
+    }
+}
+
+/// A number as an axis has it: 250k, 1.5M, 0.02.
+fn short(value: f64) -> String {
+    let size = value.abs();
+    let (scaled, suffix) = match size {
+        _ if size >= 1e9 => (value / 1e9, "G"),
+        _ if size >= 1e6 => (value / 1e6, "M"),
+        _ if size >= 1e4 => (value / 1e3, "k"),
+        _ => (value, ""),
+    };
+    let shown = if size > 0.0 && size < 0.01 {
+        format!("{scaled:e}")
+    } else {
+        let digits = format!("{scaled:.2}");
+        digits.trim_end_matches('0').trim_end_matches('.').to_owned()
+    };
+    shown + suffix
+}
+
+/// The plot as an `svg` element.
+pub fn plot(plot: &Plot) -> String {
+    let points = || plot.lines.iter().flat_map(|line| &line.points);
+    let x = Scale::new(&plot.x, points().map(|p| p.0), LEFT, WIDTH - RIGHT);
+    let y = Scale::new(&plot.y, points().map(|p| p.1), HEIGHT - BOTTOM, TOP);
+    #[allow(clippy::cast_precision_loss)] // a handful of lines
+    let height = HEIGHT + LEGEND * plot.lines.len().div_ceil(ABREAST) as f64;
+    let mut svg = format!(
+        "<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"{}\">\n",
+        escaped(&plot.title)
+    );
+    axes(&mut svg, &x, &y);
+    for (n, line) in plot.lines.iter().enumerate() {
+        draw(&mut svg, n, line, &x, &y);
+        legend(&mut svg, n, line);
+    }
+    svg.push_str("</svg>\n");
+    svg
+}
+
+fn axes(svg: &mut String, x: &Scale<'_>, y: &Scale<'_>) {
+    for tick in y.ticks() {
+        let at = y.place(tick);
+        let _ = writeln!(
+            svg,
+            "<line class=grid x1={LEFT} x2={} y1={at:.1} y2={at:.1} />\
+             <text class=tick x={} y={:.1} text-anchor=end>{}</text>",
+            WIDTH - RIGHT,
+            LEFT - 8.0,
+            at + 4.0,
+            short(tick)
+        );
+    }
+    let base = HEIGHT - BOTTOM;
+    for tick in x.ticks() {
+        let at = x.place(tick);
+        let _ = writeln!(
+            svg,
+            "<line class=axis x1={at:.1} x2={at:.1} y1={base} y2={} />\
+             <text class=tick x={at:.1} y={} text-anchor=middle>{}</text>",
+            base + 5.0,
+            base + 19.0,
+            short(tick)
+        );
+    }
+    let middle = f64::midpoint(TOP, base);
+    let _ = writeln!(
+        svg,
+        "<line class=axis x1={LEFT} x2={} y1={base} y2={base} />\
+         <text class=label x={} y={} text-anchor=middle>{}</text>\
+         <text class=label transform=\"translate(16 {middle}) rotate(-90)\" text-anchor=middle>{}</text>",
+        WIDTH - RIGHT,
+        f64::midpoint(LEFT, WIDTH - RIGHT),
+        base + 40.0,
+        escaped(&x.axis.label),
+        escaped(&y.axis.label),
+    );
+}
+
+/// The mark of line `n` at a place.
+fn mark(n: usize, x: f64, y: f64) -> String {
+    let colour = COLOURS[n % COLOURS.len()];
+    match n % 4 {
+        0 => format!("<circle cx={x:.1} cy={y:.1} r=3.5 fill=\"{colour}\">"),
+        1 => format!("<rect x={:.1} y={:.1} width=7 height=7 fill=\"{colour}\">", x - 3.5, y - 3.5),
+        2 => format!("<path d=\"M{x:.1} {:.1}l4.5 8h-9z\" fill=\"{colour}\">", y - 5.0),
+        _ => format!("<path d=\"M{x:.1} {:.1}l5 5l-5 5l-5 -5z\" fill=\"{colour}\">", y - 5.0),
+    }
+}
+
+/// The end of the element that [`mark`] begins.
+fn mark_end(n: usize) -> &'static str {
+    match n % 4 {
+        0 => "</circle>",
+        1 => "</rect>",
+        _ => "</path>",
+    }
+}
+
+fn draw(svg: &mut String, n: usize, line: &Line, x: &Scale<'_>, y: &Scale<'_>) {
+    let finite = line.points.iter().filter(|(x, y)| x.is_finite() && y.is_finite());
+    let places: Vec<(f64, f64, f64, f64)> =
+        finite.map(|&(a, b)| (x.place(a), y.place(b), a, b)).collect();
+    let path: Vec<String> = places.iter().map(|(x, y, ..)| format!("{x:.1},{y:.1}")).collect();
+    let dash = if line.source == Source::Measured { "" } else { " stroke-dasharray=\"6 4\"" };
+    let colour = COLOURS[n % COLOURS.len()];
+    let _ = writeln!(
+        svg,
+        "<polyline points=\"{}\" fill=none stroke=\"{colour}\" stroke-width=2{dash} />",
+        path.join(" ")
+    );
+    for (at_x, at_y, a, b) in places {
+        let said = format!("{}: {}, {}", line.name, short(a), short(b));
+        let _ = writeln!(
+            svg,
+            "{}<title>{}</title>{}",
+            mark(n, at_x, at_y),
+            escaped(&said),
+            mark_end(n)
+        );
+    }
+}
+
+#[allow(clippy::cast_precision_loss)] // a handful of lines
+fn legend(svg: &mut String, n: usize, line: &Line) {
+    let width = (WIDTH - LEFT) / ABREAST as f64;
+    let x = LEFT + width * (n % ABREAST) as f64;
+    let y = HEIGHT + LEGEND * (n / ABREAST) as f64 + 6.0;
+    let said = match line.source {
+        Source::Measured => line.name.clone(),
+        Source::Published => format!("{} (published)", line.name),
+        Source::Model => format!("{} (model)", line.name),
+    };
+    let _ = writeln!(
+        svg,
+        "{}{}<text class=tick x={} y={}>{}</text>",
+        mark(n, x, y),
+        mark_end(n),
+        x + 12.0,
+        y + 4.0,
+        escaped(&said)
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_are_round_and_within_the_axis() {
+        let axis = Axis::linear("n");
+        assert_eq!(
+            Scale::new(&axis, [0.0, 97.0].into_iter(), 0.0, 1.0).ticks(),
+            [0.0, 50.0, 100.0]
+        );
+        let axis = Axis::logarithmic("n");
+        let ticks = Scale::new(&axis, [1.0, 8.0, 64.0].into_iter(), 0.0, 1.0).ticks();
+        assert_eq!(ticks, [1.0, 2.0, 5.0, 10.0, 20.0, 50.0]);
+    }
+
+    #[test]
+    fn numbers_on_axes_are_short() {
+        let cases =
+            [(250_000.0, "250k"), (1.5e6, "1.5M"), (0.0, "0"), (0.25, "0.25"), (512.0, "512")];
+        for (value, shown) in cases {
+            assert_eq!(short(value), shown);
+        }
+    }
+
+    #[test]
+    fn a_plot_of_nothing_is_still_a_plot() {
+        let empty = Plot {
+            title: "nothing".into(),
+            x: Axis::logarithmic("x"),
+            y: Axis::linear("y"),
+            lines: vec![Line { name: "none".into(), source: Source::Model, points: vec![] }],
+        };
+        assert!(!plot(&empty).contains("NaN"));
+    }
+}
