@@ -18,8 +18,9 @@ use xfskit_units::{AgIno, Geometry, Lsn};
 use zerocopy::IntoBytes;
 
 use crate::buf::BufError;
-use crate::engine::{Engine, Listed, Promise, TakenList};
+use crate::engine::{Engine, Listed, TakenList};
 use crate::object::{Chunks, Home, Object};
+use crate::promises::Promises;
 
 /// Where an inode's unlinked pointer stands in it, in bytes.
 const NEXT_UNLINKED: usize = 96;
@@ -42,7 +43,9 @@ pub struct Journal {
     payload: Payload,
     /// Start of the newest checkpoint: the tail where everything is in place.
     last: Lsn,
-    /// Where promises stand that are not kept yet: the tail goes no further.
+    /// What was promised since the journal was opened, and is not kept.
+    promises: Promises,
+    /// Where older promises stand: the tail goes no further.
     held: Option<Lsn>,
 }
 
@@ -50,12 +53,8 @@ impl Journal {
     /// The journal behind `writer`: everything that it held before is in place, or promised where its tail is.
     pub fn new(writer: LogWriter) -> Self {
         let (last, tail) = (writer.next_lsn(), writer.tail());
-        Self { writer, payload: Payload::new(), last, held: (tail < last).then_some(tail) }
-    }
-
-    /// See [`Engine::hold_tail`].
-    pub(crate) fn hold_tail(&mut self) {
-        self.held = Some(self.last);
+        let held = (tail < last).then_some(tail);
+        Self { writer, payload: Payload::new(), last, promises: Promises::default(), held }
     }
 
     /// See [`Engine::let_tail_go`].
@@ -63,31 +62,32 @@ impl Journal {
         self.held = None;
     }
 
-    /// See [`Engine::journal_is_full`].
-    pub(crate) fn is_full(&self, engine: &Engine) -> bool {
-        self.writer.free(self.tail(engine)) < self.writer.size() / 2
-    }
-
     /// What was written so far.
     pub fn stats(&self) -> Stats {
         self.writer.stats()
     }
 
-    /// Start LSN of the oldest checkpoint that is not in place yet.
+    /// Start LSN of the oldest checkpoint that is not in place yet, or holds a promise that is not kept.
     fn tail(&self, engine: &Engine) -> Lsn {
-        let tail = engine.ail.tail().unwrap_or(self.last);
-        self.held.map_or(tail, |held| held.min(tail))
+        let needed = [engine.ail.tail(), self.promises.tail(), self.held];
+        needed.into_iter().flatten().min().unwrap_or(self.last)
     }
 
     /// Writes all that is listed.
     pub(crate) fn checkpoint(&mut self, engine: &Engine) -> Result<(), JournalError> {
-        let Self { writer, payload, .. } = self;
+        // Until this checkpoint is durable, what it answers is needed too.
+        let tail = self.tail(engine);
+        let Self { writer, payload, promises, .. } = self;
         payload.clear();
         let lsn = writer.next_lsn();
-        let taken = engine.take_list(|listed| format(engine.geo(), listed, payload, lsn));
+        let old = writer.lsn_behind_head(writer.size() / 4);
+        let taken = engine.take_list(|listed| {
+            promises.format(&listed.promises, payload, (lsn, old), &engine.promise_ids);
+            format(engine.geo(), listed, payload, lsn)
+        });
         taken.data.wait();
         if !taken.objects.is_empty() || !self.payload.is_empty() {
-            self.append(engine, &taken)?;
+            self.append(engine, &taken, tail)?;
         }
         engine.is_durable(taken.number);
         self.make_room(engine)
@@ -97,8 +97,8 @@ impl Journal {
         &mut self,
         engine: &Engine,
         taken: &TakenList<Vec<bool>>,
+        tail: Lsn,
     ) -> Result<(), JournalError> {
-        let tail = self.tail(engine);
         let written = self.writer.append(&self.payload, tail, Before::InPlace)?;
         self.last = written.start;
         for (object, &stale) in taken.objects.iter().zip(&taken.formatted) {
@@ -114,7 +114,7 @@ impl Journal {
 
     /// Writes back the oldest until at most half of the journal is in use.
     fn make_room(&mut self, engine: &Engine) -> Result<(), JournalError> {
-        if self.is_full(engine) {
+        if self.writer.free(self.tail(engine)) < self.writer.size() / 2 {
             engine.ail.push(engine, self.writer.lsn_behind_head(self.writer.size() / 4))?;
         }
         Ok(())
@@ -135,12 +135,6 @@ impl Journal {
 fn format(geo: &Geometry, listed: &Listed, payload: &mut Payload, lsn: Lsn) -> Vec<bool> {
     for icreate in &listed.icreates {
         payload.region(&[icreate.as_bytes()]);
-    }
-    for promise in &listed.promises {
-        match promise {
-            Promise::Made(intent) => encode::intent(payload, intent),
-            Promise::Kept(done) => encode::done(payload, done),
-        }
     }
     let one = |object: &Arc<Object>| format_object(geo, object, payload, lsn);
     listed.objects.iter().map(one).collect()

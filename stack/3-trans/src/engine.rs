@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard};
 use xfskit_block::BlockDevice;
-use xfskit_format::log::item::{Done, Icreate, Intent};
+use xfskit_format::log::item::Icreate;
 use xfskit_units::Geometry;
 
 use crate::ail::Ail;
@@ -26,6 +26,7 @@ use crate::busy::BusyExtents;
 use crate::checkpoint::Journal;
 use crate::icache::InodeCache;
 use crate::object::Object;
+use crate::promises::{Ids, Promise};
 use crate::running::Bell;
 use crate::trans::{Delta, Trans, TransError};
 
@@ -75,16 +76,6 @@ impl Listed {
         self.promises.clear();
         self.bytes = 0;
     }
-}
-
-/// What the journal says of work in several steps. Our own transactions need none; who finishes what
-/// Linux began says how far he came.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Promise {
-    /// This shall be done.
-    Made(Intent),
-    /// That was done.
-    Kept(Done),
 }
 
 /// The gate, held by a transaction.
@@ -171,6 +162,7 @@ pub struct Engine {
     /// Number of the checkpoint that commits go into.
     number: AtomicU64,
     data: RwLock<Arc<DataInFlight>>,
+    pub(crate) promise_ids: Ids,
     pub(crate) journal: Mutex<Journal>,
     /// The newest durable checkpoint.
     durable: AtomicU64,
@@ -203,6 +195,7 @@ impl Engine {
             list_limit: usize::try_from(log_bytes / 8).unwrap_or(CIL_MAX).min(CIL_MAX),
             number: AtomicU64::new(1),
             data: RwLock::default(),
+            promise_ids: Ids::default(),
             ail: Ail::new(),
             journal: Mutex::new(journal),
             durable: AtomicU64::new(0),
@@ -348,20 +341,14 @@ impl Engine {
         TakenList { number, objects: all.objects, formatted, data }
     }
 
-    /// The newest checkpoint holds all promises that are not kept yet: the journal's tail stays there until
-    /// it is [let go](Self::let_tail_go).
-    pub fn hold_tail(&self) {
-        self.journal.lock().hold_tail();
+    /// Numbers of promises up to `newest` are taken: the journal has them from an earlier life of the volume.
+    pub fn promises_follow(&self, newest: u64) {
+        self.promise_ids.follow(newest);
     }
 
-    /// Nothing that was promised is left to be kept: the journal's tail follows the write-back again.
+    /// Whatever the journal promised when it was opened is answered: its tail need not stay there.
     pub fn let_tail_go(&self) {
         self.journal.lock().let_tail_go();
-    }
-
-    /// True where less than half of the journal is free, so that a tail which is held should move.
-    pub fn journal_is_full(&self) -> bool {
-        self.journal.lock().is_full(self)
     }
 
     pub(crate) fn is_durable(&self, number: u64) {

@@ -13,6 +13,7 @@
 //! | [`engine`] | [`Engine`]: the gate, the committed-item list, when a checkpoint is due, shutdown |
 //! | [`running`] | [`Running`]: an engine with a thread that writes checkpoints beside the transactions |
 //! | [`checkpoint`] | [`Journal`]: what is listed becomes a checkpoint in the journal |
+//! | `promises` | work in several transactions: what the journal says is still to be done |
 //! | `ail` | the active-item list: written back sorted and stamped; the journal's tail |
 //! | [`busy`] | [`BusyExtents`]: freed, and not to be used again yet |
 //!
@@ -26,6 +27,7 @@ pub mod engine;
 pub mod icache;
 pub mod lock;
 pub mod object;
+mod promises;
 pub mod running;
 #[cfg(test)]
 mod testing;
@@ -36,8 +38,9 @@ pub mod trans;
 pub use buf::{BufCache, BufError, BufMap};
 pub use busy::BusyExtents;
 pub use checkpoint::Journal;
-pub use engine::{DataTicket, Engine, Promise, ShutDown};
+pub use engine::{DataTicket, Engine, ShutDown};
 pub use icache::{InodeCache, InodeHome};
 pub use object::{Buf, Home, Object, Shared};
+pub use promises::Promise;
 pub use running::Running;
 pub use trans::{Busy, Delta, Freed, Handle, Held, Place, Trans, TransError};

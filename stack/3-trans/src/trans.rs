@@ -16,14 +16,16 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use parking_lot::{ArcRwLockWriteGuard, RawRwLock};
-use xfskit_format::log::item::{Done, Icreate, Intent};
+use xfskit_format::log::item::intent::Work as Promised;
+use xfskit_format::log::item::{Done, Family, Icreate, Intent};
 use xfskit_format::{Ctx, Image, Verdict};
 use xfskit_units::{AgBlock, AgNumber, ExtLen, Ino};
 
 use crate::buf::{BufError, BufMap};
-use crate::engine::{DataTicket, Engine, GateGuard, Listed, Promise, ShutDown};
+use crate::engine::{DataTicket, Engine, GateGuard, Listed, ShutDown};
 use crate::icache::{self, InodeHome};
 use crate::object::{Buf, Chunks, Content, Home, Object};
+use crate::promises::Promise;
 
 /// Why a transaction cannot go on.
 #[derive(Debug, thiserror::Error)]
@@ -288,9 +290,12 @@ impl<'e> Trans<'e> {
         self.work.listed.icreates.push(item);
     }
 
-    /// Logs that something shall be done, should this transaction be the last before a crash.
-    pub fn promise(&mut self, intent: Intent) {
-        self.work.listed.promises.push(Promise::Made(intent));
+    /// Logs that something shall be done, should this transaction be the last before a crash. Answers the promise,
+    /// whose [`done`](Intent::done) the transaction that does it [`keep`](Self::keep)s.
+    pub fn promise(&mut self, family: Family, work: Promised) -> Intent {
+        let intent = Intent { family, id: self.engine.promise_ids.next(), work };
+        self.work.listed.promises.push(Promise::Made(intent.clone()));
+        intent
     }
 
     /// Logs that this transaction does what was promised.

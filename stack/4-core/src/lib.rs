@@ -13,6 +13,7 @@
 //! | [`inode`] | inodes one by one, by cluster |
 //! | [`bmap`] | extent lists: where a fork lies |
 //! | [`mod@file`] | content of files, targets of symlinks |
+//! | `exchange` | content of two files that changes places, in as many transactions as it takes |
 //! | [`dir`] | directories: listing, look-up by hash, names that come and go |
 //! | [`attr`], [`parent`] | extended attributes, and the names of an inode by its parent pointers |
 //! | [`icore`] | the core of an inode, changed field by field |
@@ -31,6 +32,7 @@ pub mod chunks;
 mod da;
 pub mod dir;
 pub mod error;
+mod exchange;
 pub mod file;
 mod ialloc;
 pub mod icore;

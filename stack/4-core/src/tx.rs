@@ -39,6 +39,8 @@ pub struct Tx<'v> {
     pub(crate) remapped: Vec<Ino>,
     /// The allocator met extents that were freed too recently.
     pub(crate) met_busy: bool,
+    /// It may have blocks that are promised firmly: it is what they are promised to.
+    pub(crate) entitled: bool,
 }
 
 impl<'v> Deref for Tx<'v> {
@@ -78,6 +80,7 @@ impl Volume {
                 deferred: Vec::new(),
                 remapped: Vec::new(),
                 met_busy: false,
+                entitled: false,
             };
             let answer = change(&mut tx).and_then(|answer| tx.finish().map(|()| answer));
             match answer {

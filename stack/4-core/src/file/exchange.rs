@@ -1,18 +1,21 @@
-//! Content of two files that change places, at once: whoever looks, also after a crash, sees both as they were
+//! Content of two files that changes places, at once: whoever looks, also after a crash, sees both as they were
 //! or both exchanged.
 //!
-//! Linux exchanges extent by extent, and its journal holds an intent that says how far it came. Here all of it
-//! is one transaction, so it must be small enough for one: files in more pieces are refused.
+//! What is small is done in one transaction. What is larger takes several, and both files stay locked meanwhile. Each
+//! promises in the journal what is left for the next, so that recovery goes on where a crash came between; and
+//! the blocks that both maps may need are promised before, so that it does not end halfway for want of space.
 
 use std::ops::Range;
 
 use xfskit_format::Fork;
-use xfskit_format::bmbt::Extent;
+use xfskit_format::inode::Dinode;
+use xfskit_format::log::item::intent::{Exchange, Work, exchange};
+use xfskit_format::log::item::{Family, Intent, kind};
 use xfskit_format::timestamp::Timestamp;
-use xfskit_units::{ByteLen, ByteOffset, FileOff};
+use xfskit_units::ByteOffset;
 
 use super::content::{Content, State};
-use crate::bmap::BUNMAP_MAX;
+use super::share::count_extents;
 use crate::error::{Error, Result};
 use crate::icore::Touch;
 use crate::tx::{Tx, TxInode};
@@ -24,6 +27,8 @@ struct Swap {
     ours: u64,
     theirs: u64,
     blocks: u64,
+    /// Sizes of both, too.
+    sizes: bool,
 }
 
 impl Content {
@@ -31,9 +36,9 @@ impl Content {
     /// or end where both files end.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] on a volume without the exchange feature, [`Error::Limit`] for other ranges and for more
-    /// extents than one transaction can move, [`Error::NoSpace`], [`Error::Device`], [`Error::Corrupt`]: then
-    /// nothing has changed.
+    /// [`Error::Unsupported`] on a volume without the exchange feature, [`Error::Limit`] for other ranges,
+    /// [`Error::NoSpace`], [`Error::Device`], [`Error::Corrupt`]: then nothing has changed, or the volume was shut down
+    /// halfway, and recovery does the rest.
     pub fn exchange_range(
         &self,
         vol: &Volume,
@@ -58,7 +63,7 @@ impl Content {
                 ));
             }
             let [ours, theirs] = starts.map(|start| start / blocksize);
-            Ok(Swap { ours, theirs, blocks: len.div_ceil(blocksize) })
+            Ok(Swap { ours, theirs, blocks: len.div_ceil(blocksize), sizes: false })
         })
     }
 
@@ -67,7 +72,7 @@ impl Content {
     /// # Errors
     /// As [`exchange_range`](Self::exchange_range).
     pub fn exchange(&self, vol: &Volume, other: &Self, now: Timestamp) -> Result<()> {
-        let all = Swap { ours: 0, theirs: 0, blocks: u64::MAX };
+        let all = Swap { ours: 0, theirs: 0, blocks: u64::MAX, sizes: true };
         self.exchange_held(vol, other, now, |_, _| Ok(all))
     }
 
@@ -90,68 +95,123 @@ impl Content {
         let swap = plan(&state, &theirs)?;
         self.flush_state(vol, &mut state)?;
         other.flush_state(vol, &mut theirs)?;
-        let sizes = (swap.blocks == u64::MAX).then_some((theirs.size, state.size));
-        vol.transact(|tx| {
+        let work = vol.transact(|tx| {
             let (ours, theirs) = self.take_both(tx, other.ino())?;
-            tx.swap_extents(ours, theirs, swap)?;
-            if let Some((size, their_size)) = sizes {
-                tx.set_size(ours, ByteLen(size));
-                tx.set_size(theirs, ByteLen(their_size));
-            }
-            tx.touch(ours, Touch::CONTENT, now);
-            tx.touch(theirs, Touch::CONTENT, now);
-            Ok(())
+            tx.plan_exchange([ours, theirs], swap)
         })?;
-        if let Some(sizes) = sizes {
-            (state.size, theirs.size) = sizes;
+        let room = self.room_to_exchange(vol, other, &work)?;
+        self.with_firm_room(vol, &mut state, room, || self.exchange_all(vol, other, work, now))?;
+        if swap.sizes {
+            std::mem::swap(&mut state.size, &mut theirs.size);
         }
         Ok(())
+    }
+
+    /// Blocks that the maps of both files may come to need on the way.
+    fn room_to_exchange(&self, vol: &Volume, other: &Self, work: &Exchange) -> Result<u64> {
+        let range = |start: u64| start..start.saturating_add(work.blockcount.get());
+        let ours = count_extents(vol, self.ino(), range(work.startoff1.get()))?;
+        let theirs = count_extents(vol, other.ino(), range(work.startoff2.get()))?;
+        // An extent is cut at each end of a range, and where the walk stands.
+        let all = ours + theirs + 6;
+        Ok(self.nodes(vol, all)? + other.nodes(vol, all)?)
+    }
+
+    /// Does all of `work`, transaction by transaction.
+    fn exchange_all(
+        &self,
+        vol: &Volume,
+        other: &Self,
+        work: Exchange,
+        now: Timestamp,
+    ) -> Result<()> {
+        let mut promise = self.exchange_step(vol, other, &work, |tx, files| {
+            tx.begin_exchange(files, now);
+        })?;
+        while let Some(Intent { work: Work::Exchange(work), .. }) = &promise {
+            let done = promise.as_ref().map(Intent::done);
+            let step = self.exchange_step(vol, other, work, |tx, _| {
+                if let Some(done) = &done {
+                    tx.keep(done.clone());
+                }
+            });
+            promise = step.inspect_err(|error| {
+                if let Ok(engine) = vol.engine() {
+                    engine.shut_down(&format!("an exchange of content, halfway: {error}"));
+                }
+            })?;
+        }
+        Ok(())
+    }
+
+    /// One transaction of an exchange, in which `first` comes first; answers the promise of what is left.
+    fn exchange_step(
+        &self,
+        vol: &Volume,
+        other: &Self,
+        work: &Exchange,
+        first: impl Fn(&mut Tx<'_>, [TxInode; 2]),
+    ) -> Result<Option<Intent>> {
+        vol.transact(|tx| {
+            tx.entitled = true;
+            let (ours, theirs) = self.take_both(tx, other.ino())?;
+            first(tx, [ours, theirs]);
+            let left = tx.exchange_some([ours, theirs], work)?;
+            let promised = |left| tx.promise(Family::Exchange, Work::Exchange(Box::new(left)));
+            Ok(left.map(promised))
+        })
     }
 }
 
 impl Tx<'_> {
-    /// Extents change places.
-    fn swap_extents(&mut self, ours: TxInode, theirs: TxInode, swap: Swap) -> Result<()> {
-        let range = |start: u64| FileOff(start)..FileOff(start.saturating_add(swap.blocks));
-        let sides = [(ours, range(swap.ours)), (theirs, range(swap.theirs))];
-        self.can_move(&sides)?;
-        // Either file may have shared blocks of the other's now.
-        let shared = [ours, theirs].iter().any(|&inode| self.core(inode).is_reflink());
-        if shared {
-            self.set_reflink(ours);
-            self.set_reflink(theirs);
+    /// `swap` between `files`, as the journal says it.
+    fn plan_exchange(&self, files: [TxInode; 2], swap: Swap) -> Result<Exchange> {
+        let [ours, theirs] = files.map(|file| self.core(file));
+        let mut blocks = swap.blocks;
+        let (mut flags, mut sizes) = (0, [u64::MAX; 2]);
+        if swap.sizes {
+            let ends = [files[0], files[1]].map(|file| self.bmap_end(file, Fork::Data));
+            let [end, their_end] = ends;
+            blocks = end?.0.max(their_end?.0);
+            flags = exchange::SET_SIZES | unshared(&ours, &theirs);
+            sizes = [theirs.size().0, ours.size().0];
         }
-        // All leave before any comes: blocks that both map may even stay where they are.
-        let [(_, from), (_, to)] = sides;
-        let going = self.bmap_take(ours, from)?;
-        let coming = self.bmap_take(theirs, to)?;
-        for (inode, extents, start, to) in
-            [(theirs, going, swap.ours, swap.theirs), (ours, coming, swap.theirs, swap.ours)]
-        {
-            for extent in extents {
-                let startoff = FileOff(extent.startoff.0 - start + to);
-                self.bmap_give(inode, &Extent { startoff, ..extent })?;
-            }
-        }
-        Ok(())
+        Ok(Exchange {
+            r#type: kind::XMI.into(),
+            size: 1.into(),
+            pad: 0.into(),
+            id: 0.into(),
+            inode1: files[0].ino.0.into(),
+            inode2: files[1].ino.0.into(),
+            igen1: ours.generation().into(),
+            igen2: theirs.generation().into(),
+            startoff1: swap.ours.into(),
+            startoff2: swap.theirs.into(),
+            blockcount: blocks.into(),
+            flags: flags.into(),
+            isize1: sizes[0].into(),
+            isize2: sizes[1].into(),
+        })
     }
 
-    /// Fails where the ranges hold more extents than one transaction can move.
-    fn can_move(&self, sides: &[(TxInode, Range<FileOff>)]) -> Result<()> {
-        let mut count = 0;
-        for (inode, range) in sides {
-            let mut at = range.start;
-            while at < range.end
-                && let Some(extent) = self.bmap_next(*inode, Fork::Data, at)?
-                && extent.startoff < range.end
-            {
-                count += 1;
-                if count > BUNMAP_MAX {
-                    return Err(Error::Limit("too many extents to exchange at once"));
-                }
-                at = extent.end();
+    /// What comes before the first extent moves.
+    fn begin_exchange(&mut self, files: [TxInode; 2], now: Timestamp) {
+        // Either file may have shared blocks of the other's from now on.
+        let shared = files.iter().any(|&file| self.core(file).is_reflink());
+        for file in files {
+            if shared {
+                self.set_reflink(file);
             }
+            self.touch(file, Touch::CONTENT, now);
         }
-        Ok(())
+    }
+}
+
+/// The file that has no shared blocks any more when all of both was exchanged, where one has.
+fn unshared(ours: &Dinode<'_>, theirs: &Dinode<'_>) -> u64 {
+    match (ours.is_reflink(), theirs.is_reflink()) {
+        (true, false) => exchange::CLEAR_REFLINK_1,
+        (false, true) => exchange::CLEAR_REFLINK_2,
+        _ => 0,
     }
 }

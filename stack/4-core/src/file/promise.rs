@@ -3,6 +3,9 @@
 //! What a write leaves in memory gets its blocks later, and what changes a file in several transactions must not
 //! find the volume full halfway. Both ask first, and are refused while nothing has happened. Nothing of it is on
 //! disk.
+//!
+//! Directories and inodes take their blocks without asking, and what was promised may be gone then. What cannot stop
+//! halfway has its promise kept from them too: it is *firm*.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -17,23 +20,31 @@ use crate::volume::Volume;
 
 /// Free blocks that are spoken for, and not allocated yet.
 #[derive(Debug, Default)]
-pub(super) struct Promises(AtomicI64);
+pub(super) struct Promises {
+    all: AtomicI64,
+    /// Those of them that nobody else gets, whatever he needs them for.
+    firm: AtomicI64,
+}
 
 impl Promises {
     /// Takes `blocks` more, where so many are free.
     fn take(&self, vol: &Volume, blocks: u64) -> Result<bool> {
         let blocks = i64::try_from(blocks).unwrap_or(i64::MAX);
         let free = vol.engine()?.counters().get().fdblocks - vol.set_aside();
-        let all = self.0.fetch_add(blocks, Ordering::Relaxed).saturating_add(blocks);
+        let all = self.all.fetch_add(blocks, Ordering::Relaxed).saturating_add(blocks);
         if all > free && blocks > 0 {
-            self.0.fetch_sub(blocks, Ordering::Relaxed);
+            self.all.fetch_sub(blocks, Ordering::Relaxed);
             return Ok(false);
         }
         Ok(true)
     }
 
     pub(super) fn give_back(&self, blocks: u64) {
-        self.0.fetch_sub(i64::try_from(blocks).unwrap_or(i64::MAX), Ordering::Relaxed);
+        self.all.fetch_sub(i64::try_from(blocks).unwrap_or(i64::MAX), Ordering::Relaxed);
+    }
+
+    fn harden(&self, blocks: i64) {
+        self.firm.fetch_add(blocks, Ordering::Relaxed);
     }
 }
 
@@ -43,8 +54,16 @@ impl Volume {
         let known = || i64::try_from(self.superblock().fdblocks.get()).unwrap_or(i64::MAX);
         let free =
             self.engine().map_or_else(|_| known(), |engine| engine.counters().get().fdblocks);
-        let promised = self.contents.promises.0.load(Ordering::Relaxed);
+        let promised = self.contents.promises.all.load(Ordering::Relaxed);
         u64::try_from(free - self.set_aside() - promised).unwrap_or(0)
+    }
+
+    /// Whether `blocks` blocks, beside `taken` that a transaction has taken already, can be had without those that are
+    /// promised firmly to others.
+    pub(crate) fn are_to_spare(&self, blocks: u32, taken: i64) -> Result<bool> {
+        let firm = self.contents.promises.firm.load(Ordering::Relaxed);
+        let free = || Ok::<_, Error>(self.engine()?.counters().get().fdblocks - self.set_aside());
+        Ok(firm == 0 || free()? - firm - taken >= i64::from(blocks))
     }
 
     /// Free blocks that content cannot have: what each group's own trees need to go on.
@@ -119,6 +138,27 @@ impl Content {
         let answer = work(state);
         vol.contents.promises.give_back(state.room.take().unwrap_or(0));
         answer
+    }
+
+    /// As [`with_room`](Self::with_room), for what cannot stop halfway: its transactions say that they are
+    /// `entitled` to those blocks, and nobody else gets them.
+    ///
+    /// # Errors
+    /// As [`with_room`](Self::with_room).
+    pub(super) fn with_firm_room<T>(
+        &self,
+        vol: &Volume,
+        state: &mut State,
+        blocks: u64,
+        work: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        self.with_room(vol, state, blocks, |_| {
+            let blocks = i64::try_from(blocks).unwrap_or(i64::MAX);
+            vol.contents.promises.harden(blocks);
+            let answer = work();
+            vol.contents.promises.harden(-blocks);
+            answer
+        })
     }
 
     /// Puts promises into practice, and makes what was freed usable.

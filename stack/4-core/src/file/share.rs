@@ -215,7 +215,7 @@ impl Content {
 }
 
 /// How many extents of file `ino` lie in `blocks`.
-fn count_extents(vol: &Volume, ino: Ino, blocks: Range<u64>) -> Result<u64> {
+pub(super) fn count_extents(vol: &Volume, ino: Ino, blocks: Range<u64>) -> Result<u64> {
     let (mut count, mut at) = (0, blocks.start);
     while let Some(next) = vol.transact(|tx| {
         let inode = tx.iget(ino)?;

@@ -58,6 +58,11 @@ impl Tx<'_> {
     /// # Errors
     /// [`Error::NoSpace`]; [`Error::Settle`] where only extents freed too recently would do.
     pub fn alloc_extent(&mut self, request: &AllocRequest) -> Result<(FsBlock, ExtLen)> {
+        let taken = -self.delta.fdblocks;
+        let free_to_take = self.entitled || request.reserve;
+        if !free_to_take && !self.volume().are_to_spare(request.minlen, taken)? {
+            return Err(Error::NoSpace("blocks"));
+        }
         let geo = self.volume().geo();
         let (home, near) = geo.fsb_split(request.near).unwrap_or((AgNumber(0), AgBlock(0)));
         let groups = if request.this_group { 1 } else { geo.agcount };

@@ -72,8 +72,9 @@ impl Handle<'_> {
     /// files end.
     ///
     /// # Errors
-    /// [`Core::Unsupported`] on a volume without the exchange feature, [`Core::Limit`] for other ranges and
-    /// for more extents than can change places at once. Nothing has changed then.
+    /// [`Core::Unsupported`] on a volume without the exchange feature, [`Core::Limit`] for other ranges, [`Core::NoSpace`]
+    /// where the maps of both files could not grow. Nothing has changed then; where the device fails halfway, the volume
+    /// is shut down, and recovery does the rest.
     pub fn exchange_range(&self, range: Range<u64>, other: &Handle<'_>, offset: u64) -> Result<()> {
         self.same_volume(other)?;
         let (now, ours, theirs) = (self.fs.clock.now(), self.content(), other.content());

@@ -1,40 +1,11 @@
-//! XMI: content of two files changes places, from where Linux stopped.
-//!
-//! Both files are walked side by side. Where both have a hole, or the same blocks, nothing is to be done; what
-//! is mapped in either changes places piece by piece, until it is all, or enough for one transaction.
+//! XMI: content of two files changes places, from where it was stopped.
 
-use std::ops::Range;
-
-use xfskit_format::Fork;
-use xfskit_format::bmbt::Extent;
-use xfskit_format::inode::flags2;
 use xfskit_format::log::item::Intent;
-use xfskit_format::log::item::intent::{Exchange, Work, exchange};
-use xfskit_units::{ByteLen, FileOff};
+use xfskit_format::log::item::intent::{Exchange, Work};
 
 use super::ctx;
-use crate::bmap::BUNMAP_MAX;
 use crate::error::Result;
 use crate::tx::{Tx, TxInode};
-
-/// One of the two files: blocks from `at` on.
-#[derive(Clone, Copy)]
-struct Side {
-    inode: TxInode,
-    at: u64,
-}
-
-impl Side {
-    fn range(self, blocks: u64) -> Range<FileOff> {
-        FileOff(self.at)..FileOff(self.at.saturating_add(blocks))
-    }
-}
-
-/// What one file maps from a place on.
-struct Piece {
-    extent: Option<Extent>,
-    blocks: u64,
-}
 
 impl Tx<'_> {
     /// Exchanges as much as goes into one transaction, and answers what is left.
@@ -43,44 +14,10 @@ impl Tx<'_> {
         intent: &Intent,
         work: &Exchange,
     ) -> Result<Option<Work>> {
-        let mut sides = [
-            Side {
-                inode: self.exchanged_inode(intent, work.inode1.get(), work.igen1.get())?,
-                at: work.startoff1.get(),
-            },
-            Side {
-                inode: self.exchanged_inode(intent, work.inode2.get(), work.igen2.get())?,
-                at: work.startoff2.get(),
-            },
-        ];
-        let mut left = work.blockcount.get();
-        let written_only = work.flags.get() & exchange::WRITTEN_ONLY != 0;
-        let mut moved = 0;
-        while left > 0 && moved < BUNMAP_MAX {
-            let (first, second) = (self.piece(sides[0], left)?, self.piece(sides[1], left)?);
-            let blocks = first.blocks.min(second.blocks);
-            let block = |piece: &Piece| piece.extent.map(|extent| extent.startblock);
-            let same = block(&first) == block(&second);
-            let passed_over = written_only && first.extent.is_none_or(|extent| extent.unwritten);
-            if !same && !passed_over {
-                self.change_places(sides, blocks)?;
-                moved += 1;
-            }
-            for side in &mut sides {
-                side.at = side.at.saturating_add(blocks);
-            }
-            left -= blocks;
-        }
-        if left == 0 {
-            self.end_exchange(sides, work);
-            return Ok(None);
-        }
-        Ok(Some(Work::Exchange(Box::new(Exchange {
-            startoff1: sides[0].at.into(),
-            startoff2: sides[1].at.into(),
-            blockcount: left.into(),
-            ..work.clone()
-        }))))
+        let first = self.exchanged_inode(intent, work.inode1.get(), work.igen1.get())?;
+        let second = self.exchanged_inode(intent, work.inode2.get(), work.igen2.get())?;
+        let left = self.exchange_some([first, second], work)?;
+        Ok(left.map(|left| Work::Exchange(Box::new(left))))
     }
 
     fn exchanged_inode(&mut self, intent: &Intent, ino: u64, generation: u32) -> Result<TxInode> {
@@ -88,52 +25,5 @@ impl Tx<'_> {
         let found = self.core(inode).generation();
         ctx(self.volume(), intent).eq("log.xmi.igen", found, generation)?;
         Ok(inode)
-    }
-
-    /// What `side` maps, or does not, of the next `most` blocks.
-    fn piece(&self, side: Side, most: u64) -> Result<Piece> {
-        let Range { start, end } = side.range(most);
-        let next = self.bmap_next(side.inode, Fork::Data, start)?;
-        Ok(match next.filter(|extent| extent.startoff < end) {
-            Some(extent) if extent.startoff > start => {
-                Piece { extent: None, blocks: extent.startoff.0 - start.0 }
-            }
-            Some(extent) => {
-                let extent = extent.clip(start, end);
-                Piece { extent: Some(extent), blocks: extent.blockcount.0 }
-            }
-            None => Piece { extent: None, blocks: most },
-        })
-    }
-
-    /// The next `blocks` blocks of both files change places.
-    fn change_places(&mut self, sides: [Side; 2], blocks: u64) -> Result<()> {
-        let [first, second] = sides;
-        let going = self.bmap_take(first.inode, first.range(blocks))?;
-        let coming = self.bmap_take(second.inode, second.range(blocks))?;
-        for (to, from, extents) in [(second, first, going), (first, second, coming)] {
-            for extent in extents {
-                let startoff = FileOff(extent.startoff.0 - from.at + to.at);
-                self.bmap_give(to.inode, &Extent { startoff, ..extent })?;
-            }
-        }
-        Ok(())
-    }
-
-    /// What is to be done when everything has changed places.
-    fn end_exchange(&mut self, sides: [Side; 2], work: &Exchange) {
-        let flags = work.flags.get();
-        for (side, size, unshared) in [
-            (sides[0], work.isize1.get(), exchange::CLEAR_REFLINK_1),
-            (sides[1], work.isize2.get(), exchange::CLEAR_REFLINK_2),
-        ] {
-            if flags & exchange::SET_SIZES != 0 {
-                self.set_size(side.inode, ByteLen(size));
-            }
-            if flags & unshared != 0 {
-                let kept = self.core(side.inode).flags2() & !flags2::REFLINK;
-                self.set_flags2(side.inode, kept);
-            }
-        }
     }
 }

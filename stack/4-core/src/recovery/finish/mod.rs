@@ -7,8 +7,8 @@
 //! 1. A promise and its being kept are in one transaction with the work: a crash in between is followed by
 //!    a recovery that finds either the promise or the work.
 //! 2. Before the first is kept, all are made again under new ids, in one checkpoint that also answers the
-//!    old ones. From then on nothing older is needed, and the journal's tail is held at that checkpoint until the
-//!    last is kept. The same is done again whenever the journal fills up meanwhile.
+//!    old ones. From then on nothing older is needed, and the engine sees to it that the journal's tail does not pass
+//!    what is not kept, and is not held up by it.
 //! 3. What our transactions do leaves no promises behind, except where something is too large for
 //!    one: then the rest is promised anew.
 //!
@@ -26,11 +26,11 @@ mod judge;
 
 use xfskit_format::attr::Namespace;
 use xfskit_format::bmbt::Extent;
+use xfskit_format::log::item::Intent;
 use xfskit_format::log::item::attri::{AttrOp, Attri};
 use xfskit_format::log::item::intent::{
     CountExtent, CountOp, FreeExtent, MapExtent, MapOp, RmapOp, Work,
 };
-use xfskit_format::log::item::{Family, Intent};
 use xfskit_format::rmap::{OFF_ATTR_FORK, OFF_BMBT_BLOCK, OFF_UNWRITTEN};
 use xfskit_format::{Ctx, Location};
 use xfskit_units::{ExtLen, FilBlks, FileOff, FsBlock, Ino};
@@ -55,58 +55,28 @@ const HEAVY: usize = 32;
 pub(crate) fn finish(volume: &Volume, unfinished: &[Intent]) -> Result<()> {
     let engine = volume.engine()?;
     unfinished.iter().try_for_each(|intent| judge::verify(volume, intent))?;
-    let newest = unfinished.iter().map(|intent| intent.id).max().unwrap_or(0);
-    let mut ids = Ids(newest);
-    let mut left = unfinished.to_vec();
-    promise_again(volume, &mut left, &mut ids)?;
+    engine.promises_follow(unfinished.iter().map(|intent| intent.id).max().unwrap_or(0));
+    let mut left = promise_again(volume, unfinished)?;
+    engine.let_tail_go();
     while !left.is_empty() {
         let behind = left.split_off(at_once(&left));
-        let done;
-        (left, done) = volume.transact(|tx| {
-            let mut ids = ids;
-            Ok((tx.keep_promises(&left, &mut ids)?, ids))
-        })?;
-        ids = done;
+        left = volume.transact(|tx| tx.keep_promises(&left))?;
         left.extend(behind);
-        if engine.journal_is_full() {
-            promise_again(volume, &mut left, &mut ids)?;
-        }
     }
-    engine.checkpoint()?;
-    engine.let_tail_go();
-    Ok(())
+    Ok(engine.checkpoint()?)
 }
 
-/// Numbers for promises: none that a promise has which is not kept yet.
-#[derive(Clone, Copy, Debug)]
-struct Ids(u64);
-
-impl Ids {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(1);
-        self.0
-    }
-}
-
-/// Makes all promises anew, where the journal's tail is from now on.
-fn promise_again(volume: &Volume, promises: &mut [Intent], ids: &mut Ids) -> Result<()> {
-    let engine = volume.engine()?;
-    let old = promises.to_vec();
-    for intent in promises.iter_mut() {
-        intent.id = ids.next();
-    }
-    volume.transact(|tx| {
-        for intent in &old {
+/// Makes all promises anew, in a checkpoint that answers the old ones.
+fn promise_again(volume: &Volume, old: &[Intent]) -> Result<Vec<Intent>> {
+    let again = volume.transact(|tx| {
+        for intent in old {
             tx.keep(intent.done());
         }
-        for intent in promises.iter() {
-            tx.promise(intent.clone());
-        }
-        Ok(())
+        let again = old.iter().map(|intent| tx.promise(intent.family, intent.work.clone()));
+        Ok(again.collect())
     })?;
-    engine.checkpoint()?;
-    engine.hold_tail();
-    Ok(())
+    volume.engine()?.checkpoint()?;
+    Ok(again)
 }
 
 /// How many of the promises go into the next transaction; at least one.
@@ -131,7 +101,7 @@ fn ctx<'v>(volume: &'v Volume, intent: &Intent) -> Ctx<'v> {
 
 impl Tx<'_> {
     /// Keeps `promises`, and answers what is left of them, promised anew.
-    fn keep_promises(&mut self, promises: &[Intent], ids: &mut Ids) -> Result<Vec<Intent>> {
+    fn keep_promises(&mut self, promises: &[Intent]) -> Result<Vec<Intent>> {
         let mut left = Vec::new();
         for intent in promises {
             self.keep(intent.done());
@@ -160,12 +130,7 @@ impl Tx<'_> {
                 Work::Free(_) | Work::Rmap(_) | Work::Refcount(_) => {}
             }
         }
-        let anew = |(family, work): (Family, Work)| Intent { family, id: ids.next(), work };
-        let left: Vec<Intent> = left.into_iter().map(anew).collect();
-        for intent in &left {
-            self.promise(intent.clone());
-        }
-        Ok(left)
+        Ok(left.into_iter().map(|(family, work)| self.promise(family, work)).collect())
     }
 
     /// EFI. Nobody remembers whose the extent was.
