@@ -22,6 +22,7 @@
 //! | [`assemble`](mod@assemble) | which members make which array, fresh, stale or missing |
 //! | [`guess`](mod@guess) | members without superblocks, by the XFS volume on them |
 //! | [`reshape`] | an array that stopped half-way through a reshape |
+//! | [`create`](mod@create) | new arrays |
 //!
 //! `BlockDevice::alternatives` is where an array tells the buffer cache that there are other ways to
 //! obtain bytes whose checksum is wrong.
@@ -30,6 +31,7 @@ pub mod array;
 pub mod assemble;
 pub mod bad_blocks;
 pub mod bitmap;
+pub mod create;
 pub mod geometry;
 pub mod guess;
 pub mod journal;

@@ -172,7 +172,7 @@ fn open(target: &Target, mode: OpenMode) -> Result<Arc<dyn BlockDevice>, Failure
 }
 
 /// The time of everything made now, unless SOURCE_DATE_EPOCH says another: seconds since 1970.
-fn source_date_epoch() -> Result<Option<i64>, Failure> {
+pub(super) fn source_date_epoch() -> Result<Option<i64>, Failure> {
     let Some(text) = std::env::var_os("SOURCE_DATE_EPOCH") else { return Ok(None) };
     let seconds = text.to_str().and_then(|text| text.parse().ok());
     seconds.map(Some).ok_or_else(|| {

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+pub(crate) mod create;
+
 /// Look at Linux md arrays, and read them without the kernel
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -31,6 +33,7 @@ pub(crate) struct Md {
 /// What to do with an array.
 #[derive(Debug, Subcommand)]
 pub(crate) enum MdCommand {
+    Create(Box<create::Create>),
     /// Show the superblock of each member
     Examine {
         /// The members

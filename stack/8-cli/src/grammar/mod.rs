@@ -11,7 +11,7 @@
 //! | [`change`] | `put`, `mkdir`, `rm`, `mv`, `ln`, `mknod`, `chmod`, `chown`, `touch`, `cp`, `truncate`, `fallocate`, `label`, `uuid`, `shell`, `xattr set`, `xattr rm` |
 //! | [`judge`] | `check`, `inspect`, `log` |
 //! | [`bench`] | `fs_mark` |
-//! | [`md`] | `md examine`, `md assemble`, `md detail`, `md dump`, `md load`, `md guess` |
+//! | [`md`] | `md create`, `md examine`, `md assemble`, `md detail`, `md dump`, `md load`, `md guess` |
 
 pub(crate) mod bench;
 pub(crate) mod change;

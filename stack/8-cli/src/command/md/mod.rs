@@ -2,6 +2,7 @@
 //!
 //! | module | commands |
 //! | --- | --- |
+//! | [`create`] | `md create`: a new array |
 //! | [`examine`] | `md examine`: one member |
 //! | [`detail`] | `md assemble`, `md detail`: what members make |
 //! | [`guess`] | `md guess`: members without superblocks |
@@ -10,6 +11,7 @@
 
 mod bench;
 mod copy;
+mod create;
 mod detail;
 mod examine;
 mod guess;
@@ -18,14 +20,17 @@ use xfskit::block::OpenMode;
 use xfskit::md::Member;
 use xfskit::target::{self, Base, Target};
 
+use super::mkfs::source_date_epoch;
 use super::open;
 use crate::exit::{Failure, Outcome};
 use crate::grammar::md::{Md, MdCommand};
 use crate::out::Out;
+use crate::show;
 
 /// `xfskit md`
 pub(crate) fn run(args: &Md, out: &Out) -> Outcome {
     match &args.what {
+        MdCommand::Create(args) => create::run(args, out),
         MdCommand::Examine { members } => examine::run(members, out),
         MdCommand::Assemble { members } => detail::assemble(members, out),
         MdCommand::Detail { target } => detail::detail(target, out),
@@ -54,4 +59,13 @@ fn array_name(names: &[String]) -> String {
         _ => name.clone(),
     };
     format!("md:{}", names.iter().map(quoted).collect::<Vec<_>>().join(","))
+}
+
+/// Seconds since 1970, or what SOURCE_DATE_EPOCH says.
+fn now() -> Result<u64, Failure> {
+    let (seconds, _) = match source_date_epoch()? {
+        Some(seconds) => (seconds, 0),
+        None => show::now_exact(),
+    };
+    Ok(u64::try_from(seconds).unwrap_or(0))
 }

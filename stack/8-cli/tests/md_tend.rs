@@ -1,0 +1,126 @@
+//! `xfskit md` where it makes arrays and tends them; mdadm judges the superblocks.
+
+#![allow(missing_docs)]
+
+mod common;
+
+use std::process::Command;
+
+use common::{Bench, expect, json, shown};
+
+/// What mdadm says of a member; `None`, and why, where there is no mdadm.
+fn mdadm(name: &str) -> Option<String> {
+    match Command::new("mdadm").args(["--examine", name]).env("TZ", "UTC").output() {
+        Ok(output) => Some(String::from_utf8_lossy(&output.stdout).into_owned()),
+        Err(why) => {
+            eprintln!("skipped: what mdadm says of {name} ({why})");
+            None
+        }
+    }
+}
+
+/// The value of a line of mdadm's.
+fn says(text: &str, key: &str) -> String {
+    let line = text.lines().find(|line| line.trim_start().starts_with(&format!("{key} :")));
+    line.and_then(|line| line.split_once(" : ")).map_or_else(String::new, |(_, v)| v.into())
+}
+
+/// Names of members that are not there yet.
+fn names(bench: &Bench, count: usize) -> Vec<String> {
+    (0..count).map(|i| shown(&bench.path(&format!("m{i}.img")))).collect()
+}
+
+fn create(words: &[&str], members: &[String]) {
+    let members: Vec<&str> = members.iter().map(String::as_str).collect();
+    expect(0, &[&["md", "create", "--member-size", "8M"], words, &members].concat());
+}
+
+#[test]
+fn new_arrays_of_every_level_and_layout_are_what_mdadm_would_make() {
+    for (words, count, size, state, offset) in [
+        ("--level linear", 3, 18_432, "clean", "2048"),
+        ("--level 0 --chunk 64K", 3, 18_432, "clean", "2048"),
+        ("--level 1", 2, 7_168, "active", "2048"),
+        ("--level 4 --chunk 512K", 3, 12_288, "clean", "4096"),
+        ("--level 5 --layout right-asymmetric -e 1.1", 3, 12_288, "clean", "4096"),
+        ("--level 6 -e 1.0 --bitmap internal", 5, 23_040, "active", "0"),
+        ("--level 6 --layout ddf-N-restart --assume-clean", 4, 12_288, "clean", "4096"),
+        ("--level 6 --layout left-symmetric-6 --chunk 4K", 5, 21_504, "active", "2048"),
+        ("--level 10 --layout f2 --bitmap internal", 3, 9_216, "active", "4096"),
+        ("--level 10 --layout o3 --size 4M", 4, 4_096, "active", "4096"),
+    ] {
+        let bench = Bench::new();
+        let names = names(&bench, count);
+        create(&words.split(' ').collect::<Vec<_>>(), &names);
+        let target = format!("md:{}", names.join(","));
+        let detail = &json(&["md", "detail", "--json", &target])[0];
+        if !words.contains("linear") && !words.contains("level 0") {
+            assert_eq!(detail["size_bytes"], size * 1024, "{words}");
+        }
+        for name in &names {
+            let Some(theirs) = mdadm(name) else { return };
+            assert_eq!(expect(0, &["md", "examine", name]).stdout, theirs, "{words}");
+            assert_eq!(says(&theirs, "State"), state, "{words}: {theirs}");
+            assert!(says(&theirs, "Checksum").ends_with("correct"), "{words}: {theirs}");
+            let found = says(&theirs, "Data Offset");
+            let found = found.split(' ').next().unwrap_or("");
+            assert!(found == offset || (offset == "0" && found.is_empty()), "{words}: {theirs}");
+        }
+    }
+}
+
+#[test]
+fn a_new_raid5_rebuilds_its_last_member_and_keeps_its_spare() {
+    let bench = Bench::new();
+    let names = names(&bench, 4);
+    create(&["--level", "5", "--spare-devices", "1", "--bitmap", "internal"], &names);
+    let detail = &json(&["md", "detail", "--json", &format!("md:{}", names.join(","))])[0];
+    assert_eq!(detail["members"][2]["standing"]["rebuilding"]["until"], 0);
+    assert_eq!(detail["members"][3]["standing"], "spare");
+    let Some(theirs) = mdadm(&names[2]) else { return };
+    assert_eq!(says(&theirs, "Recovery Offset"), "0 sectors");
+    assert_eq!(says(&theirs, "Internal Bitmap"), "8 sectors from superblock");
+}
+
+#[test]
+fn what_cannot_become_an_array_is_refused_and_left_as_it_was() {
+    let bench = Bench::new();
+    let names = names(&bench, 4);
+    let refused = |words: &str| {
+        let words: Vec<&str> = words.split(' ').collect();
+        let members: Vec<&str> = names.iter().map(String::as_str).collect();
+        expect(2, &[&["md", "create"], &words[..], &members[..]].concat()).stderr
+    };
+    let new = |words: &str| refused(&format!("--member-size 8M {words}"));
+    assert!(refused("--level 5").contains("no such file"));
+    assert!(new("--level 7").contains("no such level"));
+    assert!(new("--level 5 --layout near").contains("no such layout"));
+    assert!(new("--level 5 --members 5").contains("4 targets are named"));
+    assert!(new("--level 5 --chunk 6K").contains("[md.chunk]"));
+    assert!(!bench.path("m0.img").exists() || std::fs::metadata(&names[0]).unwrap().len() > 0);
+    assert!(new("--level 0 --bitmap internal").contains("[md.create.level]"));
+    assert!(new("--level 5 --size 1G").contains("[md.create.size]"));
+    assert!(new("--level 5 --uuid x").contains("--uuid"));
+    create(&["--level", "6"], &names);
+    let before = std::fs::read(&names[1]).unwrap();
+    let why = refused("--level 6");
+    assert!(why.contains("holds an md array member") && why.contains("--force"), "{why}");
+    assert!(std::fs::read(&names[1]).unwrap() == before);
+    let uuid = "00112233:44556677:8899aabb:ccddeeff";
+    create(&["--force", "--level", "6", "--uuid", uuid, "--name", "box:data"], &names);
+    let target = format!("md:{}", names.join(","));
+    let detail = &json(&["md", "detail", "--json", &target])[0];
+    assert_eq!((&detail["set_uuid"], &detail["set_name"]), (&uuid.into(), &"box:data".into()));
+}
+
+#[test]
+fn members_may_come_later() {
+    let bench = Bench::new();
+    let mut names = names(&bench, 4);
+    names[1] = "missing".into();
+    create(&["--level", "6"], &names);
+    names.remove(1);
+    let detail = &json(&["md", "detail", "--json", &format!("md:{}", names.join(","))])[0];
+    assert_eq!(detail["missing"], serde_json::json!([1]));
+    assert_eq!(detail["members"][2]["standing"]["rebuilding"]["role"], 3);
+}
