@@ -53,11 +53,11 @@ pub struct Torn {
 
 /// Finds head and tail of `ring`.
 pub(crate) fn search(ring: &Ring<'_>) -> Result<Search> {
-    let Some(block) = find_head(ring)? else {
+    let Some((block, torn)) = find_head(ring)? else {
         let start = Lsn::new(1, LogBlock(0));
         return Ok(Search { head: start, tail: start, clean: true, last_record: None, torn: None });
     };
-    let mut found = state(ring, block)?;
+    let mut found = Search { torn, ..state(ring, block)? };
     if found.clean {
         return Ok(found);
     }
@@ -72,9 +72,8 @@ pub(crate) fn search(ring: &Ring<'_>) -> Result<Search> {
 
 // ---- the head ------------------------------------------------------------------------------------
 
-/// The block behind the newest whole record, as far as cycle numbers can tell; `None` in a ring that
-/// was never written.
-fn find_head(ring: &Ring<'_>) -> Result<Option<LogBlock>> {
+/// The block behind the newest whole record, and what was cut off there; `None` in a ring that was never written.
+fn find_head(ring: &Ring<'_>) -> Result<Option<(LogBlock, Option<Torn>)>> {
     let last_block = LogBlock(ring.blocks() - 1);
     let (first, last) = (ring.cycle(LogBlock(0))?, ring.cycle(last_block)?);
     if first == 0 {
@@ -127,13 +126,27 @@ fn hole(ring: &Ring<'_>, from: u32, to: u32, cycle: u32) -> Result<Option<u32>> 
     Ok(found.and_then(|n| u32::try_from(n).ok()).map(|n| from + n))
 }
 
-/// Moves `candidate` back to the start of the record before it, should that be cut off there.
-fn whole_records(ring: &Ring<'_>, candidate: LogBlock) -> Result<LogBlock> {
-    let candidate = ring.forward(candidate, 0);
-    let at = last_header(ring, candidate)?;
-    let header = header_at(ring, at)?;
-    let blocks = u32::try_from(header.blocks()).unwrap_or(u32::MAX);
-    Ok(if ring.distance(at, candidate) == blocks { candidate } else { at })
+/// Moves `candidate` back to where a whole record ends: nothing that the one before it says is believed before. Even
+/// its header may be torn.
+fn whole_records(ring: &Ring<'_>, candidate: LogBlock) -> Result<(LogBlock, Option<Torn>)> {
+    let end = ring.forward(candidate, 0);
+    let (mut head, mut torn) = (end, None);
+    let mut reader = Window::new(ring);
+    for _ in 0..IN_FLIGHT_RECORDS {
+        let at = last_header(ring, head)?;
+        match Record::read(&mut reader, ring, at, Crc::IfPresent) {
+            Ok(record) => {
+                let blocks = u32::try_from(record.header.blocks()).unwrap_or(u32::MAX);
+                if ring.distance(at, head) == blocks {
+                    break;
+                }
+            }
+            Err(Error::Corrupt(fault)) => torn = Some(Torn { head: end, at, fault }),
+            Err(error) => return Err(error),
+        }
+        head = at;
+    }
+    Ok((head, torn))
 }
 
 // ---- headers, backwards --------------------------------------------------------------------------

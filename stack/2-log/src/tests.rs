@@ -1,7 +1,8 @@
 //! Journals whose head, tail and transactions are known.
 
+use xfskit_block::BlockDevice;
 use xfskit_format::log::op::{COMMIT, CONTINUE, END, START, WAS_CONT};
-use xfskit_units::{LogBlock, Lsn, Version};
+use xfskit_units::{ByteOffset, LogBlock, Lsn, Version};
 
 use crate::testing::{Writer, geo, trans_header};
 use crate::{Error, Log};
@@ -91,6 +92,33 @@ fn a_torn_record_is_cut_off_and_with_it_all_behind() {
     assert_eq!((log.head(), log.tail()), (lsns[3], first));
     assert_eq!(log.torn().unwrap().fault.check.0, "log.record.crc");
     assert_eq!(tids(&log), [1, 2, 3, 4]);
+}
+
+/// A sector of which the first half is new, too: whatever it says.
+#[test]
+fn a_torn_header_is_cut_off_wherever_the_tear_is() {
+    // What comes behind byte 328 nobody reads.
+    for keep in (4..328).step_by(4) {
+        let mut writer = Writer::new(geo(Version::V5, 1024, 1));
+        writer.unmount();
+        let first = writer.transaction(None, 1, 5000);
+        writer.transaction(Some(first), 2, 5000);
+        let third = writer.transaction(Some(first), 3, 5000);
+        let fourth = writer.transaction(Some(first), 4, 5000);
+        // What stood there: a header of another place, or data.
+        let mut before = [0x11; 512];
+        if keep < 16 {
+            writer.dev.read_at(ByteOffset(u64::from(first.block().0) * 512), &mut before).unwrap();
+        }
+        for torn in [third, fourth] {
+            let place = ByteOffset(u64::from(torn.block().0) * 512 + keep as u64);
+            writer.dev.write_at(place, &before[keep..]).unwrap();
+        }
+        let log = writer.open().unwrap();
+        assert_eq!((log.head(), log.tail()), (third, first), "{keep}");
+        assert_eq!(log.torn().unwrap().at, third.block());
+        assert_eq!(tids(&log), [1, 2]);
+    }
 }
 
 #[test]
