@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use xfskit_format::Fork;
 use xfskit_format::bmbt::Extent;
-use xfskit_format::inode::flags2;
+use xfskit_format::inode::{flags, flags2};
 use xfskit_format::log::item::intent::{Exchange, exchange};
 use xfskit_units::{ByteLen, FileOff};
 
@@ -70,6 +70,7 @@ impl Tx<'_> {
             self.end_exchange(files, work);
             return Ok(None);
         }
+        self.keep_behind_end(files, work);
         Ok(Some(Exchange {
             startoff1: sides[0].at.into(),
             startoff2: sides[1].at.into(),
@@ -108,20 +109,37 @@ impl Tx<'_> {
         Ok(())
     }
 
+    /// The file that will be larger is marked: Linux, should it finish this, would else free on its way what lies behind
+    /// the end of the file so far. (It takes the sizes from the inodes and not from the journal, so they wait.)
+    fn keep_behind_end(&mut self, files: [TxInode; 2], work: &Exchange) {
+        for (inode, size) in sizes(files, work) {
+            let core = self.core(inode);
+            if size > core.size() && core.flags() & flags::PREALLOC == 0 {
+                self.set_flags(inode, core.flags() | flags::PREALLOC);
+            }
+        }
+    }
+
     /// What is to be done when everything has changed places.
     fn end_exchange(&mut self, files: [TxInode; 2], work: &Exchange) {
+        for (inode, size) in sizes(files, work) {
+            self.set_size(inode, size);
+        }
         let flags = work.flags.get();
-        for (inode, size, unshared) in [
-            (files[0], work.isize1.get(), exchange::CLEAR_REFLINK_1),
-            (files[1], work.isize2.get(), exchange::CLEAR_REFLINK_2),
-        ] {
-            if flags & exchange::SET_SIZES != 0 {
-                self.set_size(inode, ByteLen(size));
-            }
+        for (inode, unshared) in
+            [(files[0], exchange::CLEAR_REFLINK_1), (files[1], exchange::CLEAR_REFLINK_2)]
+        {
             if flags & unshared != 0 {
                 let kept = self.core(inode).flags2() & !flags2::REFLINK;
                 self.set_flags2(inode, kept);
             }
         }
     }
+}
+
+/// The sizes that both files have afterwards, where they change.
+fn sizes(files: [TxInode; 2], work: &Exchange) -> impl Iterator<Item = (TxInode, ByteLen)> {
+    let changed = work.flags.get() & exchange::SET_SIZES != 0;
+    let sizes = [work.isize1.get(), work.isize2.get()].map(ByteLen);
+    files.into_iter().zip(sizes).filter(move |_| changed)
 }

@@ -68,8 +68,12 @@ pub fn clock() -> Clock {
 /// # Errors
 /// Those of the volume.
 pub fn open(dev: Arc<dyn BlockDevice>) -> Result<Fs, xfskit_core::Error> {
-    let options = OpenOptions { write: true, cache_bytes: 16 << 20, ..OpenOptions::default() };
-    Ok(Fs::with_clock(Volume::open(dev, &options)?, clock()))
+    Ok(Fs::with_clock(Volume::open(dev, &writable())?, clock()))
+}
+
+/// How volumes are opened here, to change them.
+pub fn writable() -> OpenOptions {
+    OpenOptions { write: true, cache_bytes: 16 << 20, ..OpenOptions::default() }
 }
 
 impl Workshop {
@@ -84,9 +88,18 @@ impl Workshop {
             Stamp { uuid: Uuid::from_bytes([9; 16]), seconds: 1, nanoseconds: 0, generation: 1 };
         let plan = plan(options, &facts, stamp).expect("a plan");
         make(&*base, None, &plan).expect("a volume");
-        let above = Arc::new(OverlayDevice::new(base.clone()));
+        Self::over(base, &writable())
+    }
+
+    /// The volume on `base`, which stays as it is, opened with `options`.
+    ///
+    /// # Panics
+    /// Where it cannot be opened.
+    pub fn over(base: Arc<dyn BlockDevice>, options: &OpenOptions) -> Self {
+        let above = Arc::new(OverlayDevice::new(Arc::clone(&base)));
         let recorder = Arc::new(RecordingDevice::new(above));
-        let fs = open(recorder.clone()).expect("a volume that opens");
+        let volume = Volume::open(recorder.clone(), options).expect("a volume that opens");
+        let fs = Fs::with_clock(volume, clock());
         let trees = vec![tree::digest(&fs).expect("a tree")];
         let start = Promise { events: 0, begun: 0, synced: 0 };
         Self { base, recorder, fs, trees, promises: vec![start], synced: 0 }

@@ -1,0 +1,137 @@
+//! Two files of many pieces change places, every step in a checkpoint of its own, and the power fails anywhere: both
+//! are as they were, or both exchanged, whoever recovers.
+
+use std::sync::Arc;
+
+use xfskit_block::{BlockDevice, OverlayDevice};
+use xfskit_core::{OpenOptions, Volume};
+use xfskit_mkfs::Options;
+use xfskit_test_crash::{Crash, Crashes, Random, Run, Wear, Workshop, judge, run};
+use xfskit_test_oracle::matrix::named;
+use xfskit_test_oracle::need::Need;
+use xfskit_test_oracle::{Image, Scratch, long, needs};
+use xfskit_test_recovery::compare_finished;
+use xfskit_vfs::{Fs, Handle, NewNode};
+
+/// Ways in which writes may arrive. The kernel is asked about disks whose sectors are as long as blocks.
+const WEARS: [Wear; 4] = [
+    Wear { sector: 4096, lost_one_in: 0, torn_one_in: 0 },
+    Wear { sector: 4096, lost_one_in: usize::MAX, torn_one_in: 0 },
+    Wear { sector: 4096, lost_one_in: 1, torn_one_in: 0 },
+    Wear { sector: 512, lost_one_in: 3, torn_one_in: 30 },
+];
+
+/// What is in both files.
+type Pair = [Vec<u8>; 2];
+
+fn find<'f>(fs: &'f Fs, name: &str) -> Handle<'f> {
+    let root = fs.root().expect("the root");
+    let ino = fs.lookup(&root, name.as_bytes()).expect("looked up").expect("a file");
+    fs.open(ino).expect("opened")
+}
+
+fn content(fs: &Fs, name: &str) -> Vec<u8> {
+    let root = fs.root().expect("the root");
+    let ino = fs.lookup(&root, name.as_bytes()).expect("looked up").expect("a file");
+    let size = fs.stat(&fs.inode(ino).expect("an inode")).size;
+    let mut all = vec![0xee; usize::try_from(size).expect("small")];
+    assert_eq!(fs.read(ino, 0, &mut all).expect("read"), all.len());
+    all
+}
+
+fn pair(fs: &Fs) -> Pair {
+    ["one", "two"].map(|name| content(fs, name))
+}
+
+/// A volume with two files of different lengths, in `pieces` pieces and more.
+fn base(options: &[(&str, &str)], pieces: u64) -> Arc<dyn BlockDevice> {
+    let mut asked = Options::default();
+    for (option, argument) in options {
+        asked.sub(option, argument).expect("an option");
+    }
+    let shop = Workshop::new(300 << 20, &asked);
+    let root = shop.fs.volume().geo().rootino;
+    for (name, every, count) in [("one", 2, pieces), ("two", 3, pieces + 40)] {
+        let ino = shop.fs.make(root, name.as_bytes(), &NewNode::file(0o644)).expect("made");
+        let handle = shop.fs.open(ino).expect("opened");
+        for n in 0..count {
+            let fill = (n % 250 + every).to_be_bytes()[7];
+            handle.write(n * every * 4096, &[fill; 4096]).expect("written");
+        }
+        handle.close().expect("closed");
+    }
+    let made = shop.finish(true);
+    let dev = OverlayDevice::new(made.base);
+    made.events.iter().for_each(|event| event.play(&dev).expect("in memory"));
+    Arc::new(dev)
+}
+
+/// Exchanges, each step durable before the next; answers what is in the files before and after.
+fn exchange(base: Arc<dyn BlockDevice>, whole: bool) -> (Run, [Pair; 2]) {
+    let mut options = run::writable();
+    options.journal.wsync = true;
+    let mut shop = Workshop::over(base, &options);
+    let before = pair(&shop.fs);
+    shop.step(|fs| {
+        let (one, two) = (find(fs, "one"), find(fs, "two"));
+        if whole {
+            one.exchange(&two).expect("exchanged");
+        } else {
+            let end = one.size().min(two.size()) / 4096 * 4096;
+            one.exchange_range(5 * 4096..end - 4096, &two, 6 * 4096).expect("exchanged");
+        }
+    });
+    let after = pair(&shop.fs);
+    (shop.finish(false), [before, after])
+}
+
+/// What is in the files when `dev` is recovered.
+fn recovered(dev: Arc<dyn BlockDevice>) -> (usize, Pair) {
+    let volume = Volume::open(dev, &OpenOptions::default()).expect("recovered in memory");
+    let promised = volume.replay().map_or(0, |replay| replay.finished);
+    (usize::try_from(promised).expect("few"), pair(&Fs::new(volume)))
+}
+
+fn ask_kernel(name: &str, crash: &Crash) {
+    let scratch = Scratch::new("crashed-exchange");
+    let image = Image::of_device(&scratch, "crashed.img", &*crash.dev);
+    compare_finished(name, &named("exchange"), &image, &scratch);
+}
+
+fn ordeal(options: &[(&str, &str)], whole: bool) {
+    let kernel = needs(&[Need::Mount, Need::Xfsprogs]);
+    let pieces = if long() { 1000 } else { 200 };
+    let (run, both) = exchange(base(options, pieces), whole);
+    let mut random = Random::new(pieces ^ 0x5eed);
+    let mut crashes = Crashes::new(&run);
+    let (mut cut, mut asked, mut seen) = (0, 0, [0; 2]);
+    while crashes.left() > 0 {
+        crashes.advance();
+        for wear in WEARS {
+            let crash = crashes.crash(wear, &mut random);
+            let at = format!("{options:?}, {} events, {wear:?}", crash.begun);
+            judge::ours(&run, &crash).unwrap_or_else(|why| panic!("{at}: {why}"));
+            let (promised, found) = recovered(crash.dev.clone());
+            let state = both.iter().position(|pair| *pair == found);
+            seen[state.unwrap_or_else(|| panic!("{at}: neither before nor after"))] += 1;
+            cut += promised;
+            let often = if long() { 6 } else { 12 };
+            if kernel && promised > 0 && wear.sector == 4096 && random.one_in(often) {
+                ask_kernel(&at, &crash);
+                asked += 1;
+            }
+        }
+    }
+    assert!(cut > 20 && seen[0] > 0 && seen[1] > 0, "{cut} cut, {seen:?}");
+    eprintln!("{cut} exchanges cut, {asked} of them finished by the kernel too; {seen:?}");
+}
+
+#[test]
+fn an_exchange_of_files_is_whole_after_every_crash() {
+    ordeal(&[("-i", "exchange=1"), ("-n", "parent=1")], true);
+}
+
+#[test]
+fn an_exchange_of_ranges_is_whole_after_every_crash() {
+    ordeal(&[("-i", "exchange=1"), ("-m", "rmapbt=0,reflink=0")], false);
+}
