@@ -1,5 +1,5 @@
 //! Arrays that the kernel made, kept in `tests/images/md` (its README says which), as devices in
-//! memory. The tests that assemble them live in `tests/`.
+//! memory; and a [`tape`] for what a crash leaves of them. The tests that assemble them live in `tests/`.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -9,6 +9,12 @@ use std::sync::Arc;
 
 use xfskit_block::{BlockDevice, MemDevice};
 use xfskit_units::{ByteLen, ByteOffset};
+
+pub mod random;
+pub mod tape;
+
+pub use random::Random;
+pub use tape::{Crash, Story, Tape};
 
 /// Bytes that are looked at together when zeroes are left out.
 const PIECE: usize = 64 * 1024;

@@ -7,29 +7,8 @@ use std::sync::Arc;
 use xfskit_block::{BlockDevice, FaultDevice, FaultPlan, MemDevice};
 use xfskit_md::array::{Array, MemberState, Options};
 use xfskit_md::{Geometry, Layout, Level, Raid5Layout, Raid6Layout, Slot};
+use xfskit_test_arrays::Random;
 use xfskit_units::{ByteLen, ByteOffset, Sectors, index};
-
-/// SplitMix64.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let x = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        x ^ (x >> 31)
-    }
-
-    fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
-    }
-
-    fn fill(&mut self, buf: &mut [u8]) {
-        for bytes in buf.chunks_mut(8) {
-            bytes.copy_from_slice(&self.next().to_le_bytes()[..bytes.len()]);
-        }
-    }
-}
 
 const DATA_OFFSET: Sectors = Sectors(16);
 

@@ -13,6 +13,9 @@
 //! wherever the array is put together again; from then on no bit is cleared, for the member may come
 //! back and want to know what it missed.
 //!
+//! An array that was not shut down cleanly stays so until it is resynced, whatever is written meanwhile:
+//! where the resync has to go on stands in the superblocks, and bits that were found set stay set.
+//!
 //! The state on the disk is only ever behind in the safe direction: set before, cleared after.
 
 use std::collections::HashMap;
@@ -20,10 +23,10 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use xfskit_block::{BlockDevice, Error, Result};
-use xfskit_units::{ByteOffset, Daddr, index};
+use xfskit_units::{ByteOffset, Daddr, Sectors, index};
 
 use crate::bitmap::{Bitmap, HEAD_BYTES};
-use crate::superblock::v1::{IN_SYNC, ROLE_FAULTY, SuperblockV1};
+use crate::superblock::Superblock;
 
 /// An idle region's bit is cleared at this flush after its last write (md: two rounds of its daemon).
 const IDLE_FLUSHES: u32 = 2;
@@ -36,7 +39,7 @@ pub struct Kept {
     /// The device.
     pub device: Arc<dyn BlockDevice>,
     /// Its superblock.
-    pub superblock: SuperblockV1,
+    pub superblock: Superblock,
 }
 
 /// The metadata of an array that is open for writing.
@@ -51,7 +54,12 @@ struct State {
     members: Vec<Kept>,
     events: u64,
     active: bool,
+    /// Events were raised by becoming active, and by nothing else since.
+    may_go_back: bool,
     degraded: bool,
+    /// Where the resync of an array that was not shut down cleanly has to go on, in sectors of the
+    /// members.
+    resync_offset: Option<Sectors>,
     bitmap: Option<Bitmap>,
     /// Regions whose bit this ledger set.
     regions: HashMap<u64, Region>,
@@ -69,20 +77,42 @@ struct Region {
 pub(super) type Failures = Vec<(usize, Error)>;
 
 impl Ledger {
-    /// The ledger of a clean array. `degraded`: a role is missing. `utime`: what superblocks will say
-    /// about when they were written.
-    pub fn new(mut members: Vec<Kept>, bitmap: Option<Bitmap>, degraded: bool, utime: u64) -> Self {
+    /// The ledger of an array. `degraded`: a role is missing. `resync_offset`: where a resync has to go
+    /// on, `None` for a clean array. `utime`: what superblocks will say about when they were written.
+    pub fn new(
+        mut members: Vec<Kept>,
+        bitmap: Option<Bitmap>,
+        degraded: bool,
+        resync_offset: Option<Sectors>,
+        utime: u64,
+    ) -> Self {
         for member in &mut members {
-            member.superblock.utime.set(utime);
+            member.superblock.set_utime(utime);
         }
-        let events = members.iter().map(|member| member.superblock.events.get()).max().unwrap_or(0);
-        let regions = HashMap::new();
-        let state = State { members, events, active: false, degraded, bitmap, regions };
+        let events = members.iter().map(|member| member.superblock.events()).max().unwrap_or(0);
+        let state = State {
+            members,
+            events,
+            active: false,
+            may_go_back: false,
+            degraded,
+            resync_offset,
+            bitmap,
+            regions: HashMap::new(),
+        };
         Self { state: Mutex::new(state) }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Brings members to the same count of events: where a crash came between the updates of two
+    /// superblocks, another one must not leave the older of them two behind.
+    pub(super) fn settle(&self) -> Failures {
+        let state = &mut *self.state();
+        let torn = state.members.iter().any(|kept| kept.superblock.events() != state.events);
+        if torn { state.write_superblocks() } else { Vec::new() }
     }
 
     /// Sectors of the sync space are about to be written.
@@ -91,6 +121,7 @@ impl Ledger {
         let mut failures = Vec::new();
         if !state.active {
             state.active = true;
+            state.may_go_back = !state.degraded && state.resync_offset.is_none();
             state.events += 1;
             failures = state.write_superblocks();
         }
@@ -98,6 +129,9 @@ impl Ledger {
         let Some(bitmap) = &mut state.bitmap else { return failures };
         let new = bits.clone().any(|bit| !bitmap.get(bit));
         for bit in bits.clone() {
+            if bitmap.get(bit) && !state.regions.contains_key(&bit) {
+                continue; // set before the array was opened: not ours to clear
+            }
             bitmap.put(bit, true);
             let region = state.regions.entry(bit).or_default();
             region.pending += 1;
@@ -147,18 +181,17 @@ impl Ledger {
     /// The member of `role` is out of use: the others shall know.
     pub(super) fn failed(&self, role: usize) -> Failures {
         let mut state = self.state();
-        let number = |member: &Kept| index(u64::from(member.superblock.dev_number.get()));
-        let gone: Vec<usize> =
+        let number = |member: &Kept| member.superblock.dev_number();
+        let gone: Vec<u32> =
             state.members.iter().filter(|member| member.role == role).map(number).collect();
         state.members.retain(|member| member.role != role);
         for member in &mut state.members {
-            for entry in &gone {
-                if let Some(entry) = member.superblock.dev_roles.get_mut(*entry) {
-                    entry.set(ROLE_FAULTY);
-                }
+            for number in &gone {
+                member.superblock.set_failed(*number);
             }
         }
         state.degraded = true;
+        state.may_go_back = false;
         state.events += 2;
         state.write_superblocks()
     }
@@ -183,12 +216,56 @@ impl Ledger {
         state.active = false;
         // Back to where it was, so that spares need no write at every turn; but never back over a
         // change of members.
-        if state.degraded {
-            state.events += 1;
-        } else {
+        if state.may_go_back {
             state.events -= 1;
+        } else {
+            state.events += 1;
         }
         failures.extend(state.write_superblocks());
+        failures
+    }
+
+    /// The regions that need a resync: sectors of the sync space. Those that the bitmap names, or where
+    /// it does not say all from the resync's offset on. None where the array is in sync.
+    pub(super) fn out_of_sync(&self, end: u64) -> Vec<Range<u64>> {
+        let state = self.state();
+        match (state.resync_offset, &state.bitmap) {
+            (None, _) => Vec::new(),
+            (Some(from), None) => std::iter::once(from.0..end).collect(),
+            (Some(_), Some(bitmap)) => bitmap.set_bits().map(|bit| bitmap.covers(bit)).collect(),
+        }
+    }
+
+    /// All sectors of the sync space before this one agree, and are on the disk.
+    pub(super) fn synced_to(&self, sector: u64) -> Failures {
+        let state = &mut *self.state();
+        if let Some(at) = &mut state.resync_offset {
+            at.0 = at.0.max(sector);
+        }
+        if state.degraded {
+            return Vec::new(); // who is missing wants to know the bits
+        }
+        let State { bitmap: Some(bitmap), regions, .. } = &mut *state else { return Vec::new() };
+        let done = bitmap.set_bits().take_while(|bit| bitmap.covers(*bit).end <= sector);
+        let done: Vec<u64> = done.filter(|bit| !regions.contains_key(bit)).collect();
+        for bit in &done {
+            bitmap.put(*bit, false);
+        }
+        match done.as_slice() {
+            [first, .., last] => state.write_bits(*first..last + 1),
+            [bit] => state.write_bits(*bit..bit + 1),
+            [] => Vec::new(),
+        }
+    }
+
+    /// The whole array agrees: the resync is done.
+    pub(super) fn in_sync(&self) -> Failures {
+        let mut failures = self.synced_to(u64::MAX);
+        let state = &mut *self.state();
+        if state.resync_offset.take().is_some() {
+            state.events += 1;
+            failures.extend(state.write_superblocks());
+        }
         failures
     }
 }
@@ -204,26 +281,36 @@ impl State {
         }
     }
 
-    /// Writes superblocks and the bitmap's head to all members, and flushes.
+    /// Writes superblocks and the bitmap's head to all members, and flushes. A bitmap that is behind the
+    /// superblocks is not believed: where events rise it goes before them, where they fall behind.
     fn write_superblocks(&mut self) -> Failures {
+        let mut failures = Vec::new();
+        let mut falls = false;
         if let Some(bitmap) = &mut self.bitmap {
+            falls = self.events < bitmap.superblock.events.get();
             bitmap.superblock.events.set(self.events);
             if !self.degraded {
                 bitmap.superblock.events_cleared.set(self.events);
             }
+            if !falls {
+                failures.extend(self.write_bits(0..0));
+                failures.extend(self.flush());
+            }
         }
-        let (events, active) = (self.events, self.active);
-        let mut failures = self.write_bits(0..0);
+        let resync_offset = if self.active { Some(Sectors(0)) } else { self.resync_offset };
+        let events = self.events;
         for member in &mut self.members {
-            let superblock = &mut member.superblock;
-            superblock.events.set(events);
-            superblock.resync_offset.set(if active { 0 } else { IN_SYNC });
-            let at = ByteOffset(superblock.super_offset.get() * 512);
-            if let Err(error) = member.device.write_at(at, &used(superblock)) {
+            member.superblock.set_state(events, resync_offset);
+            let at = member.superblock.at().byte_offset();
+            if let Err(error) = member.device.write_at(at, &member.superblock.own_bytes()) {
                 failures.push((member.role, error));
             }
         }
         failures.extend(self.flush());
+        if falls {
+            failures.extend(self.write_bits(0..0));
+            failures.extend(self.flush());
+        }
         failures
     }
 
@@ -250,12 +337,4 @@ impl State {
         let failed = |member: &Kept| work(member).err().map(|error| (member.role, error));
         self.members.iter().filter_map(failed).collect()
     }
-}
-
-/// The bytes of a superblock that are its own: what lies behind the table of roles is not written.
-fn used(superblock: &SuperblockV1) -> Vec<u8> {
-    let mut bytes = superblock.encode();
-    let own = 256 + 2 * superblock.roles().len();
-    bytes.truncate(own.next_multiple_of(512));
-    bytes
 }

@@ -51,6 +51,9 @@ impl Array {
     pub(super) fn readable_copies(&self, offset: u64, len: u64) -> Vec<Copy> {
         let mut copies = self.copies(offset);
         copies.retain(|copy| self.members[copy.role].is_readable(copy.at, len));
+        if !self.is_synced(offset + len) {
+            return copies; // always the same one, or what was read once might change by itself
+        }
         // Pieces take turns, so that readers of one file meet on all members.
         let turn = index(offset / PIECE);
         let n = copies.len().max(1);

@@ -53,6 +53,7 @@ mod io;
 pub mod ledger;
 mod member;
 mod mirror;
+pub mod resync;
 mod rows;
 pub mod scrub;
 mod striped;
@@ -189,6 +190,9 @@ pub struct Array {
     read_only: bool,
     /// No member was ever missing, invalid in places, or faulty: nobody needs to look for holes.
     is_whole: AtomicBool,
+    /// From this sector of the sync space on parity, or other copies than the first, may be out of
+    /// date: the array was not shut down cleanly.
+    synced_to: AtomicU64,
     ledger: Option<Ledger>,
 }
 
@@ -238,15 +242,20 @@ impl Array {
             computing: AtomicU64::new(0),
             read_only,
             is_whole: AtomicBool::new(is_whole),
+            synced_to: AtomicU64::new(u64::MAX),
             ledger: None,
             geometry,
         })
     }
 
     /// The array, its metadata kept by `ledger` while it is written.
-    pub fn kept_by(mut self, ledger: Ledger) -> Self {
+    ///
+    /// # Errors
+    /// Where members whose superblocks are behind cannot be written.
+    pub fn kept_by(mut self, ledger: Ledger) -> Result<Self> {
         self.ledger = Some(ledger);
-        self
+        self.note(Ledger::settle)?;
+        Ok(self)
     }
 
     /// Makes all writes durable and the array clean. The next write makes it active again.

@@ -8,8 +8,9 @@
 //! | read-modify-write | old content of what is written, old parity | parity changes by the difference |
 //! | reconstruct-write | the data that is not written | parity computed anew |
 //!
-//! The first needs everything it reads to be readable. The second also works where members are
-//! missing: what they would have held is computed first.
+//! The first needs everything it reads to be readable, and parity to be right before: not so where a
+//! resync is due. The second also works where members are missing: what they would have held is computed
+//! first.
 
 use std::ops::Range;
 
@@ -32,9 +33,9 @@ struct Piece<'a> {
 }
 
 /// New content for the columns of a span.
-struct New<'a> {
-    d: usize,
-    buf: &'a [u8],
+pub(super) struct New<'a> {
+    pub(super) d: usize,
+    pub(super) buf: &'a [u8],
 }
 
 impl Array {
@@ -107,6 +108,7 @@ impl Array {
         let reads = new.len() + parities.len();
         let old = new.iter().map(|new| row.data_role(new.d)).chain(parities.iter().copied());
         let modify = reads < row.data_disks() - new.len()
+            && self.is_synced(self.member_at(span) + span.len())
             && old.into_iter().all(|role| self.is_role_readable(span, role));
         if parities.is_empty() {
             return self.store(&self.data_jobs(span, new));
@@ -181,7 +183,7 @@ impl Array {
     }
 
     /// P and Q (empty without Q) of a row.
-    fn parity_of(&self, span: &Span, data: &[New<'_>]) -> (Vec<u8>, Vec<u8>) {
+    pub(super) fn parity_of(&self, span: &Span, data: &[New<'_>]) -> (Vec<u8>, Vec<u8>) {
         let mut p = vec![0; index(span.len())];
         let mut q = Vec::new();
         if span.row.q.is_some() {

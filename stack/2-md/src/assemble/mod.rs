@@ -77,6 +77,8 @@ pub struct Assembly {
     pub reshaped: Option<Reshaped>,
     /// The write-intent bitmap, where there is one that can be believed.
     pub bitmap: Option<Bitmap>,
+    /// The bitmap is older than the array: all its bits were set.
+    bitmap_is_stale: bool,
     /// What whoever reads the array ought to know.
     pub warnings: Vec<String>,
 }
@@ -228,11 +230,7 @@ impl Assembly {
         let rebuilding = |member: &Judged| matches!(member.standing, Standing::Rebuilding { .. });
         let reference = self.superblock();
         let ppl = |sb: &Superblock| matches!(sb, Superblock::V1(sb) if sb.ppl().is_some());
-        if self.is_dirty() {
-            Some("it was not shut down cleanly; let md resync it")
-        } else if self.version() == Version::V0_90 {
-            Some("superblocks 0.90 are only read by this version")
-        } else if reference.has_journal() || ppl(reference) {
+        if reference.has_journal() || ppl(reference) {
             Some("arrays with a journal or partial parity log are only read by this version")
         } else if reference.bitmap().is_some() && self.bitmap.is_none() {
             Some("its write-intent bitmap cannot be believed; let md resync it")
@@ -300,13 +298,24 @@ fn geometry(
     Geometry::new(layout, sb.chunk(), raid_disks, sb.size(), data_sizes)
 }
 
-/// The bitmap of the first member in `roles` that has one, where it can be believed.
+/// The bitmap of the first member in `roles` that has one that can be believed; else any.
 fn bitmap_of(
     members: &[Judged],
     roles: &[Option<usize>],
+    sb: &Superblock,
 ) -> Option<Result<Bitmap, bitmap::ReadError>> {
-    let mut serving = roles.iter().flatten().filter_map(|i| members.get(*i));
-    serving.find_map(|member| Bitmap::read(&member.device, &member.superblock).transpose())
+    let serving = roles.iter().flatten().filter_map(|i| members.get(*i));
+    let bitmaps =
+        serving.filter_map(|member| Bitmap::read(&member.device, &member.superblock).transpose());
+    let mut best = None;
+    for bitmap in bitmaps {
+        let current = |bitmap: &Bitmap| bitmap.is_current(sb.bitmap_uuid(), sb.events());
+        if bitmap.as_ref().is_ok_and(current) {
+            return Some(bitmap);
+        }
+        best = best.or(Some(bitmap));
+    }
+    best
 }
 
 /// Where a new geometry's data begin on a member.

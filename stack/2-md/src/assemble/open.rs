@@ -12,8 +12,7 @@ use crate::bad_blocks;
 use crate::geometry::{Geometry, Slot};
 use crate::layout::Level;
 use crate::reshape::ReshapingDevice;
-use crate::superblock::v1::SuperblockV1;
-use crate::superblock::{Reshape, Superblock};
+use crate::superblock::Reshape;
 
 impl Assembly {
     /// The array as a device.
@@ -34,8 +33,11 @@ impl Assembly {
     /// them. `now`, in seconds since 1970, is what superblocks will say about when they were written.
     /// Whoever calls has asked [`refuses_writing`](Self::refuses_writing).
     ///
+    /// Where it was not shut down cleanly, the regions that its bitmap names are resynced before
+    /// anything else. Without a bitmap it stays as it is until [`Array::resync`] is asked for.
+    ///
     /// # Errors
-    /// Where it cannot run.
+    /// Where it cannot run, or the resync fails.
     pub fn open_writable(&self, now: u64) -> Result<Array, Error> {
         let array = self.open_array()?;
         if matches!(self.geometry.level(), Level::Linear | Level::Raid0) {
@@ -43,13 +45,25 @@ impl Assembly {
         }
         let kept = |role: usize| {
             let member = &self.members[self.roles[role]?];
-            let Superblock::V1(superblock) = &member.superblock else { return None };
-            let superblock = SuperblockV1::clone(superblock);
+            let superblock = member.superblock.clone();
             Some(Kept { role, device: Arc::clone(&member.device), superblock })
         };
         let kept = (0..self.roles.len()).filter_map(kept).collect();
         let degraded = !self.missing().is_empty();
-        Ok(array.kept_by(Ledger::new(kept, self.bitmap.clone(), degraded, now)))
+        let bitmap = self.bitmap.clone();
+        let ledger = Ledger::new(kept, bitmap, degraded, self.unsynced(), now);
+        let failed = |source| Error::Device { name: "the array".into(), source };
+        let array = array.kept_by(ledger).map_err(failed)?;
+        if self.bitmap.is_some() {
+            array.resync(|_, _| true).map_err(failed)?;
+        }
+        Ok(array)
+    }
+
+    /// Where a resync of an array that was not shut down cleanly has to go on.
+    fn unsynced(&self) -> Option<Sectors> {
+        let all = self.bitmap_is_stale.then_some(Sectors(0));
+        all.or(self.superblock().resync_offset().filter(|_| self.is_dirty()))
     }
 
     /// The array by the numbers of its superblocks; while it is reshaped, only what is not reshaped
@@ -58,7 +72,11 @@ impl Assembly {
     /// # Errors
     /// Where it cannot run.
     pub fn open_array(&self) -> Result<Array, Error> {
-        Ok(Array::open(self.geometry.clone(), slots(self, &self.geometry, None)?)?)
+        let array = Array::open(self.geometry.clone(), slots(self, &self.geometry, None)?)?;
+        Ok(match self.unsynced() {
+            Some(from) => array.unsynced_from(from),
+            None => array,
+        })
     }
 }
 

@@ -65,11 +65,19 @@ pub(super) fn tell_apart(mut members: Vec<Judged>, reference: usize) -> Result<A
         Failed::Missing => too_many(&members, &sb, &roles),
     })?;
     let mut warnings = Vec::new();
-    let bitmap = match bitmap_of(&members, &roles) {
+    let mut bitmap_is_stale = false;
+    let bitmap = match bitmap_of(&members, &roles, &sb) {
         None => None,
         Some(Ok(bitmap)) if bitmap.is_current(sb.bitmap_uuid(), sb.events()) => Some(bitmap),
+        Some(Ok(mut bitmap)) if bitmap.superblock.uuid == sb.bitmap_uuid() => {
+            warnings
+                .push("the write-intent bitmap is out of date: all its bits count as set".into());
+            bitmap_is_stale = true;
+            bitmap.set_all();
+            Some(bitmap)
+        }
         Some(Ok(_)) => {
-            warnings.push("the write-intent bitmap is out of date and not used".into());
+            warnings.push("the write-intent bitmap is another array's and not used".into());
             None
         }
         Some(Err(why)) => {
@@ -77,7 +85,16 @@ pub(super) fn tell_apart(mut members: Vec<Judged>, reference: usize) -> Result<A
             None
         }
     };
-    let assembly = Assembly { members, reference, roles, geometry, reshaped, bitmap, warnings };
+    let assembly = Assembly {
+        members,
+        reference,
+        roles,
+        geometry,
+        reshaped,
+        bitmap,
+        bitmap_is_stale,
+        warnings,
+    };
     if assembly.can_run() {
         Ok(assembly)
     } else {

@@ -7,6 +7,7 @@
 //! `verify` has passed, and what only the device's size or the other members can tell is judged by
 //! [`assemble`](mod@crate::assemble).
 
+mod keep;
 pub mod v090;
 pub mod v1;
 

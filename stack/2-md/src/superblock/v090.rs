@@ -238,6 +238,14 @@ impl SuperblockV090 {
         if self.big_endian { first << 32 | second } else { second << 32 | first }
     }
 
+    /// A number of 64 bits as two halves.
+    pub(super) fn halves(&self, n: u64) -> [U32; 2] {
+        let low = u32::try_from(n & u64::from(u32::MAX)).unwrap_or(0);
+        let high = u32::try_from(n >> 32).unwrap_or(0);
+        let [first, second] = if self.big_endian { [high, low] } else { [low, high] };
+        [U32::new(first), U32::new(second)]
+    }
+
     /// Counts the changes of the array.
     pub fn events(&self) -> u64 {
         self.wide(self.fields.events)

@@ -1,0 +1,78 @@
+//! What changes in the superblocks of an array that is written.
+
+use xfskit_units::{Sectors, index};
+use zerocopy::little_endian::U32;
+
+use super::v1::{IN_SYNC, ROLE_FAULTY, feature};
+use super::{Superblock, v090};
+
+impl Superblock {
+    /// When the superblock is written, in seconds since 1970.
+    pub fn set_utime(&mut self, seconds: u64) {
+        match self {
+            Self::V1(sb) => sb.utime.set(seconds),
+            Self::V090(sb) => sb.fields.utime.set(u32::try_from(seconds).unwrap_or(u32::MAX)),
+        }
+    }
+
+    /// Changes so far, and where a resync would have to begin, in sectors of the members: 0 while
+    /// the array is active, `None` where it is clean.
+    pub fn set_state(&mut self, events: u64, resync_offset: Option<Sectors>) {
+        match self {
+            Self::V1(sb) => {
+                sb.events.set(events);
+                sb.resync_offset.set(resync_offset.map_or(IN_SYNC, |at| at.0));
+            }
+            Self::V090(sb) => {
+                let halves = sb.halves(events);
+                (sb.fields.events, sb.fields.cp_events) = (halves, halves);
+                let at = resync_offset.map(|at| u32::try_from(at.0).unwrap_or(0));
+                sb.fields.recovery_cp.set(at.unwrap_or(u32::MAX));
+                let rest = sb.fields.state.get() & !v090::state::CLEAN;
+                let clean = if at.is_none() { v090::state::CLEAN } else { 0 };
+                sb.fields.state.set(rest | clean);
+            }
+        }
+    }
+
+    /// Device `dev_number` is out of use.
+    pub fn set_failed(&mut self, dev_number: u32) {
+        let number = index(u64::from(dev_number));
+        match self {
+            Self::V1(sb) => {
+                if let Some(role) = sb.dev_roles.get_mut(number) {
+                    role.set(ROLE_FAULTY);
+                }
+            }
+            Self::V090(sb) => {
+                let Some(disk) = sb.fields.disks.get_mut(number) else { return };
+                disk.state.set(v090::disk::FAULTY | v090::disk::REMOVED);
+                let change = |count: &mut U32, by: i32| {
+                    count.set(count.get().saturating_add_signed(by));
+                };
+                change(&mut sb.fields.active_disks, -1);
+                change(&mut sb.fields.working_disks, -1);
+                change(&mut sb.fields.failed_disks, 1);
+            }
+        }
+    }
+
+    /// Whether the bad-block log has entries. 0.90 has no such log.
+    pub fn set_has_bad_blocks(&mut self, has: bool) {
+        if let Self::V1(sb) = self {
+            let rest = sb.feature_map.get() & !feature::BAD_BLOCKS;
+            sb.feature_map.set(if has { rest | feature::BAD_BLOCKS } else { rest });
+        }
+    }
+
+    /// The bytes that are its own, in whole sectors: what lies behind the table of roles is not
+    /// written.
+    pub fn own_bytes(&self) -> Vec<u8> {
+        let mut bytes = self.encode();
+        if let Self::V1(sb) = self {
+            let own = 256 + 2 * sb.roles().len();
+            bytes.truncate(own.next_multiple_of(512));
+        }
+        bytes
+    }
+}

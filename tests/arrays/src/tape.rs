@@ -1,0 +1,229 @@
+//! Members on one tape: every write and flush of all of them, in order; and what a crash at any place of
+//! the tape would leave of each.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use xfskit_block::{BlockDevice, Event, OverlayDevice, Result};
+use xfskit_units::{ByteLen, ByteOffset, index};
+
+use crate::Random;
+
+/// Bytes that arrive on a disk together or not at all.
+const SECTOR: usize = 512;
+
+/// What becomes of writes that no flush has followed.
+#[derive(Debug)]
+pub enum Crash<'r> {
+    /// The process is killed: what was written is written.
+    Process,
+    /// The power fails: any sector may be lost.
+    Power(&'r mut Random),
+}
+
+/// The members before, and what happened to them.
+#[derive(Debug)]
+pub struct Tape {
+    before: Vec<Arc<dyn BlockDevice>>,
+    events: Mutex<Vec<(usize, Event)>>,
+}
+
+impl Tape {
+    /// A tape of these members, which are not changed any more.
+    pub fn new(before: Vec<Arc<dyn BlockDevice>>) -> Arc<Self> {
+        Arc::new(Self { before, events: Mutex::default() })
+    }
+
+    /// The members as devices to write.
+    pub fn devices(self: &Arc<Self>) -> Vec<Arc<dyn BlockDevice>> {
+        let taped = |(member, device): (usize, &Arc<dyn BlockDevice>)| {
+            let now = OverlayDevice::new(Arc::clone(device));
+            Arc::new(Taped { tape: Arc::clone(self), member, now }) as Arc<dyn BlockDevice>
+        };
+        self.before.iter().enumerate().map(taped).collect()
+    }
+
+    /// Events so far.
+    pub fn len(&self) -> usize {
+        self.lock().len()
+    }
+
+    /// True where nothing happened yet.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The members after a crash behind the first `cut` events.
+    ///
+    /// # Panics
+    /// Never: the devices are memory.
+    pub fn crash(&self, cut: usize, mut crash: Crash<'_>) -> Vec<Arc<dyn BlockDevice>> {
+        let mut after: Vec<Arc<dyn BlockDevice>> = Vec::new();
+        let events = self.lock();
+        for (member, before) in self.before.iter().enumerate() {
+            let device = OverlayDevice::new(Arc::clone(before));
+            let own: Vec<&Event> = events[..cut]
+                .iter()
+                .filter(|(m, _)| *m == member)
+                .map(|(_, event)| event)
+                .collect();
+            let flushed = own.iter().rposition(|event| **event == Event::Flush).unwrap_or(0);
+            for (at, event) in own.into_iter().enumerate() {
+                match (&mut crash, event) {
+                    (Crash::Power(random), Event::Write { offset, data, .. }) if at > flushed => {
+                        for (i, sector) in data.chunks(SECTOR).enumerate() {
+                            if random.below(2) == 0 {
+                                let at = ByteOffset(offset.0 + (i * SECTOR) as u64);
+                                device.write_at(at, sector).expect("memory");
+                            }
+                        }
+                    }
+                    _ => event.play(&device).expect("memory"),
+                }
+            }
+            after.push(Arc::new(device));
+        }
+        after
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<(usize, Event)>> {
+        self.events.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One member on the tape.
+#[derive(Debug)]
+struct Taped {
+    tape: Arc<Tape>,
+    member: usize,
+    now: OverlayDevice,
+}
+
+impl BlockDevice for Taped {
+    fn size(&self) -> ByteLen {
+        self.now.size()
+    }
+    fn read_at(&self, offset: ByteOffset, buf: &mut [u8]) -> Result<()> {
+        self.now.read_at(offset, buf)
+    }
+    fn write_at(&self, offset: ByteOffset, buf: &[u8]) -> Result<()> {
+        let mut events = self.tape.lock();
+        self.now.write_at(offset, buf)?;
+        events.push((self.member, Event::Write { offset, data: buf.into(), fua: false }));
+        Ok(())
+    }
+    fn flush(&self) -> Result<()> {
+        self.tape.lock().push((self.member, Event::Flush));
+        Ok(())
+    }
+}
+
+/// What the sectors of an array may hold after a crash.
+#[derive(Debug)]
+pub struct Story {
+    start: Vec<u8>,
+    deeds: Vec<Deed>,
+}
+
+#[derive(Debug)]
+struct Deed {
+    began: usize,
+    ended: usize,
+    /// Where, and what; nothing for a flush.
+    written: Option<(usize, Vec<u8>)>,
+}
+
+impl Story {
+    /// An array that holds this.
+    pub fn new(start: Vec<u8>) -> Self {
+        Self { start, deeds: Vec::new() }
+    }
+
+    /// Writes, and remembers.
+    ///
+    /// # Panics
+    /// Where the array does not take it.
+    pub fn write(&mut self, tape: &Tape, array: &dyn BlockDevice, at: usize, data: Vec<u8>) {
+        let began = tape.len();
+        array.write_at(ByteOffset(at as u64), &data).expect("written");
+        self.deeds.push(Deed { began, ended: tape.len(), written: Some((at, data)) });
+    }
+
+    /// Flushes, and remembers.
+    ///
+    /// # Panics
+    /// Where the array fails.
+    pub fn flush(&mut self, tape: &Tape, array: &dyn BlockDevice) {
+        let began = tape.len();
+        array.flush().expect("flushed");
+        self.deeds.push(Deed { began, ended: tape.len(), written: None });
+    }
+
+    /// Judges the array as a crash behind `cut` events left it: every sector holds what was last
+    /// made durable, or something that was written since.
+    ///
+    /// # Errors
+    /// The first sector that holds anything else.
+    pub fn judge(&self, cut: usize, power: bool, found: &[u8]) -> std::result::Result<(), usize> {
+        let begun: Vec<&Deed> = self.deeds.iter().filter(|deed| deed.began < cut).collect();
+        // What is durable for sure: written before the last flush began, or at all.
+        let durable = if power {
+            let flush = begun.iter().rposition(|deed| deed.written.is_none() && deed.ended <= cut);
+            flush.unwrap_or(0)
+        } else {
+            begun.iter().take_while(|deed| deed.ended <= cut).count()
+        };
+        let mut sure = self.start.clone();
+        for (at, data) in begun[..durable].iter().filter_map(|deed| deed.written.as_ref()) {
+            sure[*at..at + data.len()].copy_from_slice(data);
+        }
+        let maybe: Vec<&(usize, Vec<u8>)> =
+            begun[durable..].iter().filter_map(|deed| deed.written.as_ref()).collect();
+        for start in (0..found.len()).step_by(SECTOR) {
+            let here = start..(start + SECTOR).min(found.len());
+            let written =
+                |(at, data): &&&(usize, Vec<u8>)| *at < here.end && here.start < at + data.len();
+            let mut values = vec![sure[here.clone()].to_vec()];
+            for (at, data) in maybe.iter().filter(written) {
+                // Whole sectors are written here, so a write covers the sector.
+                values.push(data[here.start - at..here.end - at].to_vec());
+            }
+            if !values.iter().any(|value| value == &found[here.clone()]) {
+                return Err(start);
+            }
+        }
+        Ok(())
+    }
+
+    /// How long the array is, in bytes.
+    pub fn len(&self) -> u64 {
+        self.start.len() as u64
+    }
+
+    /// True where the array has no room.
+    pub fn is_empty(&self) -> bool {
+        self.start.is_empty()
+    }
+}
+
+/// Random writes of whole sectors, small and large, and flushes.
+pub fn storm(
+    story: &mut Story,
+    tape: &Tape,
+    array: &dyn BlockDevice,
+    random: &mut Random,
+    deeds: usize,
+) {
+    for _ in 0..deeds {
+        if random.below(5) == 0 {
+            story.flush(tape, array);
+            continue;
+        }
+        let most = [4, 64, 500][index(random.below(3))];
+        let size = story.len() / SECTOR as u64;
+        let len = 1 + random.below(most.min(size));
+        let at = random.below(size - len + 1);
+        let mut data = vec![0; index(len) * SECTOR];
+        random.fill(&mut data);
+        story.write(tape, array, index(at) * SECTOR, data);
+    }
+}

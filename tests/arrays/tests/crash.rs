@@ -1,0 +1,106 @@
+//! A crash anywhere in the writing of an array: it opens, is resynced, its parity is right, and what was
+//! synced is there.
+
+#![allow(missing_docs)]
+
+use std::sync::Arc;
+
+use xfskit_block::BlockDevice;
+use xfskit_md::array::Array;
+use xfskit_md::assemble::{Assembly, Member, assemble};
+use xfskit_test_arrays::tape::storm;
+use xfskit_test_arrays::{Crash, Fixture, Random, Story, Tape};
+use xfskit_units::{ByteOffset, index};
+
+const NOW: u64 = 1_800_000_000;
+
+fn assembly(devices: &[Arc<dyn BlockDevice>]) -> Assembly {
+    let member = |(i, device): (usize, &Arc<dyn BlockDevice>)| Member {
+        name: format!("m{i}"),
+        device: Arc::clone(device),
+    };
+    assemble(devices.iter().enumerate().map(member).collect()).unwrap()
+}
+
+fn open(devices: &[Arc<dyn BlockDevice>]) -> Array {
+    let assembly = assembly(devices);
+    assert_eq!(assembly.refuses_writing(), None);
+    let array = assembly.open_writable(NOW).unwrap();
+    assert!(array.resync(|_, _| true).unwrap());
+    array
+}
+
+fn content(device: &dyn BlockDevice) -> Vec<u8> {
+    let mut all = vec![0; index(device.size().0)];
+    device.read_at(ByteOffset(0), &mut all).unwrap();
+    all
+}
+
+fn is_consistent(array: &Array) -> bool {
+    (0..array.scrub_rows()).all(|row| array.scrub_row(row, false).unwrap().is_empty())
+}
+
+/// Writes the array, and crashes it at so many places.
+fn crashes(name: &str, seed: u64, places: usize) {
+    let mut random = Random(seed);
+    let before = Fixture::open(name).named().into_iter().map(|(_, device)| device).collect();
+    let tape = Tape::new(before);
+    let array = open(&tape.devices());
+    let mut story = Story::new(content(&array));
+    storm(&mut story, &tape, &array, &mut random, 60);
+    array.close().unwrap();
+    for _ in 0..places {
+        let cut = index(random.below(tape.len() as u64 + 1));
+        let power = random.below(2) == 0;
+        let after = if power {
+            tape.crash(cut, Crash::Power(&mut random))
+        } else {
+            tape.crash(cut, Crash::Process)
+        };
+        let what = format!("{name}, seed {seed}, cut at {cut} of {}, power {power}", tape.len());
+        let dirty = assembly(&after);
+        let read_only = dirty.open_array().unwrap();
+        let found = content(&read_only);
+        assert_eq!(story.judge(cut, power, &found), Ok(()), "{what}");
+        assert!(dirty.is_dirty() || is_consistent(&read_only), "{what}");
+        // The resync is itself cut, and begun again.
+        let again = Tape::new(after);
+        drop(open(&again.devices()));
+        let second = index(random.below(again.len() as u64 + 1));
+        let after = again.crash(second, Crash::Power(&mut random));
+        let array = open(&after);
+        assert!(content(&array) == found, "{what}, then at {second}");
+        assert!(is_consistent(&array), "{what}, then at {second}");
+        array.close().unwrap();
+        assert!(!assembly(&after).is_dirty(), "{what}");
+    }
+}
+
+#[test]
+fn arrays_with_a_bitmap_come_back_from_a_crash_anywhere() {
+    for (seed, name) in
+        ["raid1-1.0-bitmap", "raid1-1.1-bitmap", "raid10-n2-bitmap", "raid6-dirty-bitmap"]
+            .into_iter()
+            .enumerate()
+    {
+        crashes(name, seed as u64, 60);
+    }
+}
+
+#[test]
+fn arrays_without_a_bitmap_come_back_from_a_crash_anywhere() {
+    for (seed, name) in [
+        "raid1-1.2",
+        "raid1-0.90",
+        "raid4",
+        "raid5-0.90",
+        "raid5-left-symmetric",
+        "raid6-ddf-N-restart",
+        "raid10-o2-3",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        crashes(name, 100 + seed as u64, 40);
+    }
+}
