@@ -269,6 +269,24 @@ pub struct Slot {
     pub bad_blocks: Vec<Range<MemberSector>>,
     /// Read from this member only where no other will do (mirrors).
     pub write_mostly: bool,
+    /// The member was away: it lacks only what the write-intent bitmap names. It is not read before
+    /// that is made good.
+    pub by_bitmap: bool,
+    /// The device that is to replace the member.
+    pub replacement: Option<Replacement>,
+}
+
+/// A device that is to replace a member, and is filled while the member serves.
+#[derive(Clone, Debug)]
+pub struct Replacement {
+    /// The device.
+    pub device: Arc<dyn BlockDevice>,
+    /// What messages call it.
+    pub name: String,
+    /// Where its data start, in sectors from the start of the device.
+    pub data_offset: Sectors,
+    /// Sectors that it holds already.
+    pub filled: MemberSector,
 }
 
 impl Slot {
@@ -295,6 +313,8 @@ impl Slot {
             readable_until: Self::ALL_READABLE,
             bad_blocks: Vec::new(),
             write_mostly: false,
+            by_bitmap: false,
+            replacement: None,
         }
     }
 }

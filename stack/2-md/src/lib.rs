@@ -42,5 +42,5 @@ pub mod superblock;
 
 pub use array::Array;
 pub use assemble::{Assembly, Member, assemble};
-pub use geometry::{Geometry, GeometryError, Slot};
+pub use geometry::{Geometry, GeometryError, Replacement, Slot};
 pub use layout::{Layout, Level, Raid0Layout, Raid5Layout, Raid6Layout, Raid10Layout};

@@ -124,3 +124,139 @@ fn members_may_come_later() {
     assert_eq!(detail["missing"], serde_json::json!([1]));
     assert_eq!(detail["members"][2]["standing"]["rebuilding"]["role"], 3);
 }
+
+/// An array of whole members, filled; its members and their target.
+fn filled(bench: &Bench, words: &[&str], count: usize) -> (Vec<String>, Vec<u8>) {
+    let names = names(bench, count);
+    create(words, &names);
+    let content: Vec<u8> =
+        (0..500_000u32).flat_map(|i| i.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
+    let file = shown(&bench.file("content", &content));
+    let target = format!("md:{}", names.join(","));
+    expect(0, &["md", "load", "--write", "--offset", "100K", &target, &file]);
+    (names, content)
+}
+
+fn holds(target: &str, content: &[u8]) {
+    let length = content.len().to_string();
+    let run = expect(0, &["md", "dump", "--offset", "100K", "--length", &length, target]);
+    assert!(run.bytes == content, "{target}: the content differs");
+}
+
+#[test]
+fn a_member_fails_a_spare_takes_over_and_is_rebuilt() {
+    let bench = Bench::new();
+    let words = ["--level", "6", "--spare-devices", "1", "--assume-clean", "--bitmap", "internal"];
+    let (names, content) = filled(&bench, &words, 6);
+    let target = format!("md:{}", names.join(","));
+    let run = expect(0, &["md", "fail", &target, &names[1]]);
+    assert!(
+        run.stderr.contains("takes role 1") || run.stderr.contains("out of use"),
+        "{}",
+        run.stderr
+    );
+    let detail = &json(&["md", "detail", "--json", &target])[0];
+    assert_eq!((&detail["degraded"], &detail["clean"]), (&false.into(), &true.into()));
+    assert_eq!(detail["members"][5]["standing"]["in_sync"]["role"], 1);
+    holds(&target, &content);
+    expect(1, &["md", "remove", &target, &names[0]]);
+    expect(0, &["md", "remove", &target, &names[1]]);
+    // The new member alone with the fewest others.
+    holds(&format!("md:{},{},{}", names[5], names[2], names[3]), &content);
+    let Some(theirs) = mdadm(&names[5]) else { return };
+    assert_eq!(says(&theirs, "Device Role"), "Active device 1");
+    assert_eq!(says(&theirs, "State"), "clean");
+    assert!(says(&theirs, "Array State").starts_with("AAAAA "), "{theirs}");
+    assert_eq!(expect(0, &["md", "examine", &names[5]]).stdout, theirs);
+}
+
+#[test]
+fn members_are_added_replaced_and_come_back() {
+    let bench = Bench::new();
+    let words = ["--level", "5", "--assume-clean", "--bitmap-chunk", "64K"];
+    let (mut names, content) = filled(&bench, &words, 4);
+    let target = |names: &[String]| format!("md:{}", names.join(","));
+    // It was away while something was written, and comes back.
+    let without = [&names[..1], &names[2..]].concat();
+    expect(0, &["md", "fail", "--later", &target(&names), &names[1]]);
+    let motd = shown(&bench.file("motd", b"while one was away"));
+    expect(0, &["md", "load", "--write", "--offset", "9M", &target(&without), &motd]);
+    let run = expect(0, &["md", "add", &target(&without), &names[1]]);
+    assert!(run.stderr.contains("is back"), "{}", run.stderr);
+    holds(&target(&names[1..]), &content);
+    let tail = expect(0, &["md", "dump", "--offset", "9M", "--length", "18", &target(&names[1..])]);
+    assert_eq!(tail.bytes, b"while one was away");
+    // A new file is added as a spare, and replaces one.
+    let new = shown(&bench.path("new.img"));
+    let run = expect(2, &["md", "add", &target(&names), &new]);
+    assert!(run.stderr.contains("--member-size"), "{}", run.stderr);
+    expect(1, &["md", "replace", &target(&names), &names[3]]);
+    expect(0, &["md", "add", "--member-size", "8M", &target(&names), &new]);
+    let all = [names.clone(), vec![new.clone()]].concat();
+    expect(0, &["md", "replace", "--later", &target(&all), &names[3]]);
+    let detail = &json(&["md", "detail", "--json", &target(&all)])[0];
+    assert_eq!(detail["members"][4]["standing"]["replacement"]["role"], 3);
+    if let Some(theirs) = mdadm(&new) {
+        assert_eq!(says(&theirs, "Device Role"), "Replacement device 3");
+        assert!(says(&theirs, "Array State").starts_with("AAAR "), "{theirs}");
+    }
+    expect(0, &["md", "rebuild", &target(&all)]);
+    names[3] = new;
+    expect(0, &["md", "scrub", &target(&names)]);
+    holds(&target(&names[1..]), &content);
+    // Nothing is left to take over.
+    expect(0, &["md", "fail", &target(&names), &names[0]]);
+    expect(1, &["md", "rebuild", &target(&names[1..])]);
+    let run = expect(1, &["md", "fail", &target(&names[1..]), &names[2]]);
+    assert!(run.stderr.contains("cannot go on without it"), "{}", run.stderr);
+    let run = expect(2, &["md", "scrub", &target(&names[1..])]);
+    assert!(run.stderr.contains("missing or not complete"), "{}", run.stderr);
+}
+
+#[test]
+fn a_new_array_is_brought_into_agreement() {
+    for level in ["1", "5", "6", "10"] {
+        let bench = Bench::new();
+        let (names, content) = filled(&bench, &["--level", level], 4);
+        let target = format!("md:{}", names.join(","));
+        expect(0, &["md", "rebuild", &target]);
+        let detail = &json(&["md", "detail", "--json", &target])[0];
+        assert_eq!((&detail["degraded"], &detail["clean"]), (&false.into(), &true.into()));
+        expect(0, &["md", "scrub", &target]);
+        holds(&format!("md:{}", names[1..].join(",")), &content);
+    }
+}
+
+#[test]
+fn a_scrub_counts_as_md_does_names_who_is_wrong_and_mends_it() {
+    // What Linux 6.12 counts for these errors.
+    for (level, chunk, members, count, mended) in [
+        ("1", "512K", 3, 384, 0),
+        ("5", "512K", 4, 16, 0),
+        ("6", "512K", 4, 16, 2),
+        ("10", "512K", 4, 384, 0),
+    ] {
+        let bench = Bench::new();
+        let names = names(&bench, members);
+        create(&["--level", level, "--chunk", chunk, "--assume-clean"], &names);
+        let target = format!("md:{}", names.join(","));
+        let detail = &json(&["md", "detail", "--json", &target])[0];
+        let offset = detail["members"][0]["data_offset"].as_u64().unwrap();
+        for (member, sector) in [(1, 100), (1, 5000), (2, 5004)] {
+            if level == "6" && member == 2 {
+                continue; // two wrong in one page cannot be named
+            }
+            common::damage(names[member].as_ref(), (offset + sector) * 512, b"A");
+        }
+        let lines = common::objects(&expect(1, &["md", "scrub", "--json", &target]));
+        let last = lines.last().unwrap();
+        assert_eq!(last["mismatch_cnt"], count, "{level}: {last}");
+        let code = i32::from(mended == 0);
+        let lines = common::objects(&expect(code, &["md", "scrub", "--json", "--repair", &target]));
+        assert_eq!(lines.last().unwrap()["mended"], mended, "{level}");
+        if mended > 0 {
+            assert_eq!(lines[0]["member"], names[1]);
+            expect(0, &["md", "scrub", &target]);
+        }
+    }
+}

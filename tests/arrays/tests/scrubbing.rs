@@ -40,6 +40,7 @@ fn wrong_data_and_wrong_parity_are_located_and_mended() {
         sectors: MemberSector(sector / 8 * 8)..MemberSector(sector / 8 * 8 + 8),
         role: Some(role),
         mended: false,
+        counted: 8,
     };
     assert_eq!(found.len(), 2, "{found:?}");
     assert_eq!(found[0], wrong(99, 0));

@@ -18,6 +18,8 @@
 //!
 //! The state on the disk is only ever behind in the safe direction: set before, cleared after.
 
+pub(crate) mod roster;
+
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -52,6 +54,8 @@ pub struct Ledger {
 #[derive(Debug)]
 struct State {
     members: Vec<Kept>,
+    /// Devices that are to replace members: they hear everything, too.
+    replacements: Vec<Kept>,
     events: u64,
     active: bool,
     /// Events were raised by becoming active, and by nothing else since.
@@ -92,6 +96,7 @@ impl Ledger {
         let events = members.iter().map(|member| member.superblock.events()).max().unwrap_or(0);
         let state = State {
             members,
+            replacements: Vec::new(),
             events,
             active: false,
             may_go_back: false,
@@ -185,7 +190,8 @@ impl Ledger {
         let gone: Vec<u32> =
             state.members.iter().filter(|member| member.role == role).map(number).collect();
         state.members.retain(|member| member.role != role);
-        for member in &mut state.members {
+        let state = &mut *state;
+        for member in state.members.iter_mut().chain(&mut state.replacements) {
             for number in &gone {
                 member.superblock.set_failed(*number);
             }
@@ -306,6 +312,7 @@ impl State {
                 failures.push((member.role, error));
             }
         }
+        self.write_replacements(resync_offset);
         failures.extend(self.flush());
         if falls {
             failures.extend(self.write_bits(0..0));

@@ -1,14 +1,17 @@
-//! One member: where it may be read, what became of it.
+//! One member: where it may be read, what became of it, who came after it.
+//!
+//! A spare that takes over is a successor: from then on it is the member, for whoever asks. A replacement
+//! is a shadow: it is written wherever the member is, and read by nobody until it is complete.
 
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::sync::{PoisonError, RwLock};
 
 use xfskit_block::{BlockDevice, IoRead, Result};
 use xfskit_units::ByteOffset;
 
-use crate::geometry::Slot;
+use crate::geometry::{Replacement, Slot};
 
 /// A member that is there, or a role without one. Addresses are bytes from the data offset.
 #[derive(Debug)]
@@ -23,6 +26,49 @@ pub(super) struct Member {
     faulty: AtomicBool,
     read_errors: AtomicU32,
     pending: AtomicU32,
+    /// What lies before `readable_until` counts for nothing: only what the bitmap names is missing.
+    by_bitmap: bool,
+    shadow: OnceLock<Shadow>,
+    successor: OnceLock<Box<Member>>,
+}
+
+/// What is to replace the member.
+#[derive(Debug)]
+pub(super) struct Shadow {
+    replacement: Replacement,
+    faulty: AtomicBool,
+}
+
+impl Shadow {
+    fn new(replacement: Replacement) -> Self {
+        Self { replacement, faulty: AtomicBool::new(false) }
+    }
+
+    /// What it replaces the member with.
+    pub(super) fn replacement(&self) -> &Replacement {
+        &self.replacement
+    }
+
+    pub(super) fn is_faulty(&self) -> bool {
+        self.faulty.load(Ordering::Acquire)
+    }
+
+    /// Writes at a place from the data offset on; who fails is not written any more.
+    pub(super) fn write(&self, at: u64, buf: &[u8]) -> Result<()> {
+        if self.is_faulty() {
+            return Ok(());
+        }
+        let start = self.replacement.data_offset.byte_len().0;
+        let answer = self.replacement.device.write_at(ByteOffset(start.saturating_add(at)), buf);
+        self.faulty.fetch_or(answer.is_err(), Ordering::AcqRel);
+        answer
+    }
+
+    pub(super) fn flush(&self) -> Result<()> {
+        let answer = if self.is_faulty() { Ok(()) } else { self.replacement.device.flush() };
+        self.faulty.fetch_or(answer.is_err(), Ordering::AcqRel);
+        answer
+    }
 }
 
 impl Member {
@@ -39,33 +85,67 @@ impl Member {
             faulty: AtomicBool::new(false),
             read_errors: AtomicU32::new(0),
             pending: AtomicU32::new(0),
+            by_bitmap: slot.by_bitmap,
+            shadow: slot.replacement.map_or_else(OnceLock::new, |new| Shadow::new(new).into()),
+            successor: OnceLock::new(),
         }
     }
 
+    /// The last of those who took over: who serves the role now.
+    fn serving(&self) -> &Self {
+        let mut member = self;
+        while let Some(next) = member.successor.get() {
+            member = next;
+        }
+        member
+    }
+
+    /// From now on this one serves the role.
+    pub(super) fn succeed(&self, successor: Self) {
+        let _ = self.serving().successor.set(Box::new(successor));
+    }
+
+    /// What is to replace it.
+    pub(super) fn shadow(&self) -> Option<&Shadow> {
+        self.serving().shadow.get()
+    }
+
+    /// This is to replace it.
+    pub(super) fn set_shadow(&self, replacement: Replacement) {
+        let _ = self.serving().shadow.set(Shadow::new(replacement));
+    }
+
+    /// True where only what the bitmap names is missing from it.
+    pub(super) fn by_bitmap(&self) -> bool {
+        self.serving().by_bitmap
+    }
+
     pub(super) fn name(&self) -> &str {
-        &self.name
+        &self.serving().name
     }
 
     pub(super) fn is_write_mostly(&self) -> bool {
-        self.write_mostly
+        self.serving().write_mostly
     }
 
     /// The device, unless it is missing or faulty.
     pub(super) fn device(&self) -> Option<&Arc<dyn BlockDevice>> {
-        self.device.as_ref().filter(|_| !self.is_faulty())
+        let this = self.serving();
+        this.device.as_ref().filter(|_| !this.faulty.load(Ordering::Acquire))
     }
 
     /// True where the member was there and was taken out of use.
     pub(super) fn is_faulty(&self) -> bool {
-        self.faulty.load(Ordering::Acquire)
+        self.serving().faulty.load(Ordering::Acquire)
     }
 
     /// True where all of the range is there and valid.
     pub(super) fn is_readable(&self, at: u64, len: u64) -> bool {
         let end = at + len;
+        let this = self.serving();
         self.device().is_some()
-            && end <= self.readable_until.load(Ordering::Acquire)
-            && !self
+            && end <= this.readable_until.load(Ordering::Acquire)
+            && !this
                 .bad
                 .read()
                 .unwrap_or_else(PoisonError::into_inner)
@@ -75,32 +155,38 @@ impl Member {
 
     /// Up to where the member holds what it should, in bytes.
     pub(super) fn readable_until(&self) -> u64 {
-        self.readable_until.load(Ordering::Acquire)
+        self.serving().readable_until.load(Ordering::Acquire)
+    }
+
+    /// It holds what it should up to here.
+    pub(super) fn set_readable_until(&self, until: u64) {
+        self.serving().readable_until.fetch_max(until, Ordering::AcqRel);
     }
 
     /// The range was written: what was listed as bad within it is good again.
     pub(super) fn forget_bad(&self, at: u64, len: u64) {
         let end = at + len;
-        if self.bad.read().unwrap_or_else(PoisonError::into_inner).is_empty() {
+        let this = self.serving();
+        if this.bad.read().unwrap_or_else(PoisonError::into_inner).is_empty() {
             return;
         }
-        let mut bad = self.bad.write().unwrap_or_else(PoisonError::into_inner);
+        let mut bad = this.bad.write().unwrap_or_else(PoisonError::into_inner);
         let rest = bad.iter().flat_map(|r| [r.start..r.end.min(at), r.start.max(end)..r.end]);
         *bad = rest.filter(|r| !r.is_empty()).collect();
     }
 
     /// Takes the member out of use. True for the first who does.
     pub(super) fn set_faulty(&self) -> bool {
-        !self.faulty.swap(true, Ordering::AcqRel)
+        !self.serving().faulty.swap(true, Ordering::AcqRel)
     }
 
     /// Counts a failed read; answers how many there were.
     pub(super) fn count_read_error(&self) -> u32 {
-        self.read_errors.fetch_add(1, Ordering::Relaxed) + 1
+        self.serving().read_errors.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     pub(super) fn read_errors(&self) -> u32 {
-        self.read_errors.load(Ordering::Relaxed)
+        self.serving().read_errors.load(Ordering::Relaxed)
     }
 
     /// How many reads of mirrors are under way.
@@ -109,7 +195,7 @@ impl Member {
     }
 
     pub(super) fn position(&self, at: u64) -> ByteOffset {
-        ByteOffset(self.data_start.saturating_add(at))
+        ByteOffset(self.serving().data_start.saturating_add(at))
     }
 
     /// Reads, without asking whether the range is valid; `None` where there is no device.
@@ -131,13 +217,18 @@ impl Member {
         })
     }
 
-    /// Writes many ranges at once; `None` where there is no device.
+    /// Writes many ranges at once, to what is to replace it as well; `None` where there is no device.
     pub(super) fn write_batch<'a>(
         &self,
         batch: impl Iterator<Item = (u64, &'a [u8])>,
     ) -> Option<Vec<Result<()>>> {
+        let batch: Vec<_> = batch.collect();
+        if let Some(shadow) = self.shadow() {
+            // One that fails is given up, and the member goes on.
+            let _ = batch.iter().try_for_each(|(at, buf)| shadow.write(*at, buf));
+        }
         let device = self.device()?;
-        let batch: Vec<_> = batch.map(|(at, buf)| (self.position(at), buf)).collect();
+        let batch: Vec<_> = batch.into_iter().map(|(at, buf)| (self.position(at), buf)).collect();
         Some(device.write_batch(&batch))
     }
 

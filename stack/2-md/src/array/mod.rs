@@ -21,6 +21,7 @@
 //! | `rows` | RAID4, 5, 6: a row with holes, and what fills them |
 //! | `striped` | RAID4, 5, 6: requests, cut into rows |
 //! | `write` | RAID4, 5, 6: whole rows, and parts of rows |
+//! | [`tend`] | jobs over all of an array: rebuild, scrub; spares that take over |
 //! | [`scrub`] | do members agree, and who is wrong |
 //! | [`ledger`] | superblocks and bitmap of an array that is written |
 //! | [`cache`] | rows kept for their next reader |
@@ -35,8 +36,8 @@
 //! 4. Before data changes, the ledger is on the disk.
 
 use std::ops::Range;
-use std::sync::RwLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, RwLock};
 
 use xfskit_block::device::check_range;
 use xfskit_block::{BlockDevice, Error, IoRead, Result};
@@ -57,6 +58,7 @@ pub mod resync;
 mod rows;
 pub mod scrub;
 mod striped;
+pub mod tend;
 mod write;
 
 use cache::RowCache;
@@ -194,6 +196,8 @@ pub struct Array {
     /// date: the array was not shut down cleanly.
     synced_to: AtomicU64,
     ledger: Option<Ledger>,
+    /// Devices that wait for a member to fail. Leaf lock.
+    spares: Mutex<Vec<tend::Spare>>,
 }
 
 impl Array {
@@ -244,6 +248,7 @@ impl Array {
             is_whole: AtomicBool::new(is_whole),
             synced_to: AtomicU64::new(u64::MAX),
             ledger: None,
+            spares: Mutex::default(),
             geometry,
         })
     }
@@ -334,15 +339,13 @@ impl Array {
         if self.members[role].device().is_none() {
             return Ok(());
         }
-        let mut missing: Vec<usize> =
-            (0..self.members.len()).filter(|r| self.members[*r].device().is_none()).collect();
-        missing.push(role);
-        if !survives(&self.geometry, &missing) {
+        if !self.survives_without(role) {
             return Err(error);
         }
         self.is_whole.store(false, Ordering::Release);
         if self.members[role].set_faulty() {
             self.note(|ledger| ledger.failed(role))?;
+            self.take_spare(role)?;
         }
         Ok(())
     }
@@ -475,6 +478,8 @@ impl BlockDevice for Array {
             if let Some(Err(error)) = member.device().map(BlockDevice::flush) {
                 self.fail_member(role, error)?;
             }
+            // A replacement that fails is given up.
+            let _ = member.shadow().map(member::Shadow::flush);
         }
         self.note(Ledger::flushed)
     }

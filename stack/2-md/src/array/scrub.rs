@@ -16,6 +16,9 @@ use super::rows::{Span, places};
 use super::{Array, Map};
 use crate::layout::parity::Row;
 
+/// Bytes of mirrors that md compares at a time.
+const COMPARED: usize = 64 << 10;
+
 /// A page whose copies or parity do not agree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mismatch {
@@ -25,6 +28,9 @@ pub struct Mismatch {
     pub role: Option<usize>,
     /// Its content was made right.
     pub mended: bool,
+    /// What md's `mismatch_cnt` grows by: the sectors of the page on levels with parity; on mirrors those
+    /// of the 64 KiB that it compares at a time, for every copy that differs, at the first such page.
+    pub counted: u64,
 }
 
 impl Array {
@@ -74,10 +80,17 @@ impl Array {
             others.chunks(index(len)).any(|other| other[page.clone()] != first[page.clone()])
         };
         let at = copies.first().map_or(0, |copy| copy.at);
-        let mismatch = |page: Range<usize>| Mismatch {
-            sectors: sectors(at, &page),
-            role: None,
-            mended: false,
+        let mut window = None;
+        let mismatch = |page: Range<usize>| {
+            let this = page.start / COMPARED;
+            let first_of_window = window.replace(this) != Some(this);
+            let start = this * COMPARED;
+            let compared = start..(start + COMPARED).min(index(len));
+            let differ = |other: &&[u8]| other[compared.clone()] != first[compared.clone()];
+            let copies = others.chunks(index(len)).filter(differ).count();
+            let counted = if first_of_window { copies * compared.len().div_ceil(512) } else { 0 };
+            let counted = counted as u64;
+            Mismatch { sectors: sectors(at, &page), role: None, mended: false, counted }
         };
         Ok(pages(index(len)).filter(differs).map(mismatch).collect())
     }
@@ -133,7 +146,9 @@ impl Array {
                 self.store(&[WriteJob { role, at: at + page.start as u64, buf: &right }])?;
                 mended = true;
             }
-            found.push(Mismatch { sectors: sectors(at, &page), role: culprit, mended });
+            let sectors = sectors(at, &page);
+            let counted = sectors.end.0 - sectors.start.0;
+            found.push(Mismatch { sectors, role: culprit, mended, counted });
         }
         Ok(())
     }

@@ -14,8 +14,10 @@
 //! | `error` | why members make no array, and what to do |
 //! | [`standing`] | what each member is to the array |
 //! | `open` | from an assembly to a device |
+//! | `admit` | devices that come to an array |
 //! | [`bare`] | arrays without superblocks: the user says what the superblocks would |
 
+mod admit;
 mod error;
 mod open;
 
@@ -227,15 +229,12 @@ impl Assembly {
     /// What this version does not keep, or not restore, and so must not change.
     fn lacks_for_writing(&self) -> Option<&'static str> {
         let superblocks = || self.members.iter().map(|member| &member.superblock);
-        let rebuilding = |member: &Judged| matches!(member.standing, Standing::Rebuilding { .. });
         let reference = self.superblock();
         let ppl = |sb: &Superblock| matches!(sb, Superblock::V1(sb) if sb.ppl().is_some());
         if reference.has_journal() || ppl(reference) {
             Some("arrays with a journal or partial parity log are only read by this version")
         } else if reference.bitmap().is_some() && self.bitmap.is_none() {
             Some("its write-intent bitmap cannot be believed; let md resync it")
-        } else if self.members.iter().any(rebuilding) {
-            Some("a member is being rebuilt; let md finish it")
         } else if superblocks().any(|sb| sb.bad_blocks().is_some()) {
             Some("a member has bad blocks listed; such arrays are only read by this version")
         } else {

@@ -49,11 +49,12 @@ impl Assembly {
             Some(Kept { role, device: Arc::clone(&member.device), superblock })
         };
         let kept = (0..self.roles.len()).filter_map(kept).collect();
-        let degraded = !self.missing().is_empty();
+        let degraded = self.is_degraded();
         let bitmap = self.bitmap.clone();
-        let ledger = Ledger::new(kept, bitmap, degraded, self.unsynced(), now);
+        let ledger = Ledger::new(kept, bitmap, degraded, self.unsynced(), now)
+            .with_replacements(self.replacements());
         let failed = |source| Error::Device { name: "the array".into(), source };
-        let array = array.kept_by(ledger).map_err(failed)?;
+        let array = array.kept_by(ledger).map_err(failed)?.with_spares(self.spares());
         if self.bitmap.is_some() {
             array.resync(|_, _| true).map_err(failed)?;
         }
@@ -91,7 +92,10 @@ fn slots(
         .map(|(role, _): (usize, u32)| {
             match assembly.roles.get(role).copied().flatten().map(|i| &assembly.members[i]) {
                 None => Ok(Slot::missing()),
-                Some(member) => slot(member, reshape),
+                Some(member) => {
+                    let replacement = assembly.replacement(role);
+                    Ok(Slot { replacement, ..slot(member, reshape)? })
+                }
             }
         })
         .collect()
@@ -121,5 +125,7 @@ fn slot(member: &Judged, reshape: Option<&Reshape>) -> Result<Slot, Error> {
         readable_until,
         bad_blocks: bad_blocks.iter().map(|range| shift(range.start)..shift(range.end)).collect(),
         write_mostly: sb.write_mostly(),
+        by_bitmap: sb.recovers_by_bitmap(),
+        replacement: None,
     })
 }

@@ -422,8 +422,11 @@ pub(crate) fn write(
     device.flush()
 }
 
-/// Takes the magic off every superblock but the one at `but`.
-pub(crate) fn erase(device: &dyn BlockDevice, but: Option<Daddr>) -> xfskit_block::Result<()> {
+/// Takes every superblock but the one at `but` off a device.
+///
+/// # Errors
+/// Where it cannot be written.
+pub fn erase(device: &dyn BlockDevice, but: Option<Daddr>) -> xfskit_block::Result<()> {
     let places: BTreeSet<Daddr> =
         Version::ALL.iter().filter_map(|version| version.place(device.size())).collect();
     for at in places.into_iter().filter(|at| Some(*at) != but) {

@@ -16,6 +16,8 @@ pub struct Copy {
 pub struct Raid10 {
     layout: Raid10Layout,
     disks: u64,
+    /// Chunks of the array.
+    chunks: u64,
     /// Chunks from one far copy to the next.
     stride: u64,
 }
@@ -27,7 +29,7 @@ impl Raid10 {
         let copies = u64::from(layout.copies());
         let used = array_chunks.saturating_mul(copies).div_ceil(disks);
         let stride = if layout.offset() { 1 } else { used / u64::from(layout.far()) };
-        Self { layout, disks, stride }
+        Self { layout, disks, chunks: array_chunks, stride }
     }
 
     /// The copies of array chunk `chunk`, the first first.
@@ -46,6 +48,21 @@ impl Raid10 {
                 chunk: row + f * this.stride,
             })
         })
+    }
+
+    /// The array chunk of which `role` has a copy at member chunk `chunk`; `None` where it has none.
+    pub fn chunk_at(&self, role: usize, chunk: u64) -> Option<u64> {
+        let (near, far) = (u64::from(self.layout.near()), u64::from(self.layout.far()));
+        let (row, copy) = if self.layout.offset() {
+            (chunk / far, chunk % far)
+        } else {
+            (chunk.checked_rem(self.stride)?, chunk.checked_div(self.stride)?)
+        };
+        // Whoever has this far copy is `copy` steps behind the member with the first.
+        let dev = (0..self.disks).find(|dev| self.far_role(*dev, copy * near) == role as u64)?;
+        let found = (row * self.disks + dev) / near;
+        let has = |place: Copy| place.role == role && place.chunk == chunk;
+        (found < self.chunks && self.copies(found).any(has)).then_some(found)
     }
 
     /// The role `step` members behind `dev`, going around within its far set.
@@ -73,6 +90,11 @@ mod tests {
         map.copies(chunk).map(|copy| (copy.role, copy.chunk)).collect()
     }
 
+    /// Chunks of an array whose members have twelve each.
+    fn chunks_of(layout: Raid10Layout, disks: u32) -> u64 {
+        12 / u64::from(layout.far()) * u64::from(disks) / u64::from(layout.near())
+    }
+
     #[test]
     fn near_copies_stand_side_by_side_and_wrap_into_the_next_row() {
         assert_eq!(copies("n2", 4, 64, 3), [(2, 1), (3, 1)]);
@@ -97,8 +119,7 @@ mod tests {
             [("n2", 5), ("n3", 4), ("f2", 5), ("f3", 4), ("o2", 3), ("n2,f2", 5), ("n2,o2", 5)]
         {
             let layout = Raid10Layout::from_name(name).unwrap();
-            let rows = 12 / u64::from(layout.far());
-            let chunks = rows * u64::from(disks) / u64::from(layout.near());
+            let chunks = chunks_of(layout, disks);
             let mut seen = std::collections::HashSet::new();
             for chunk in 0..chunks {
                 let copies = copies(name, disks, chunks, chunk);
@@ -106,6 +127,8 @@ mod tests {
                 assert_eq!(roles.len(), copies.len(), "{name} on {disks}: {copies:?}");
                 for copy in copies {
                     assert!(copy.1 < 12 && seen.insert(copy), "{name} on {disks}: {copy:?}");
+                    let map = Raid10::new(layout, disks, chunks_of(layout, disks));
+                    assert_eq!(map.chunk_at(copy.0, copy.1), Some(chunk), "{name} on {disks}");
                 }
             }
         }

@@ -407,6 +407,11 @@ impl Superblock {
         }
     }
 
+    /// True where the device was away, and lacks what the write-intent bitmap names.
+    pub fn recovers_by_bitmap(&self) -> bool {
+        matches!(self, Self::V1(sb) if sb.has(feature::RECOVERY_BITMAP))
+    }
+
     /// True where the device is to replace the active one of its role.
     pub fn is_replacement(&self) -> bool {
         matches!(self, Self::V1(sb) if sb.has(feature::REPLACEMENT))

@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 pub(crate) mod create;
+pub(crate) mod tend;
 
-/// Look at Linux md arrays, and read them without the kernel
+/// Make, tend and read Linux md arrays without the kernel
 #[derive(Debug, Args)]
 #[command(after_help = "\
 An array is a target like any other: md:MEMBER,MEMBER,… names it by its members, in any order, and
@@ -34,6 +35,12 @@ pub(crate) struct Md {
 #[derive(Debug, Subcommand)]
 pub(crate) enum MdCommand {
     Create(Box<create::Create>),
+    Fail(tend::Fail),
+    Remove(tend::Remove),
+    Add(tend::Add),
+    Replace(tend::Replace),
+    Rebuild(tend::Rebuild),
+    Scrub(tend::Scrub),
     /// Show the superblock of each member
     Examine {
         /// The members

@@ -11,7 +11,7 @@
 //! | [`change`] | `put`, `mkdir`, `rm`, `mv`, `ln`, `mknod`, `chmod`, `chown`, `touch`, `cp`, `truncate`, `fallocate`, `label`, `uuid`, `shell`, `xattr set`, `xattr rm` |
 //! | [`judge`] | `check`, `inspect`, `log` |
 //! | [`bench`] | `fs_mark` |
-//! | [`md`] | `md create`, `md examine`, `md assemble`, `md detail`, `md dump`, `md load`, `md guess` |
+//! | [`md`] | `md create`, `md fail`, `md remove`, `md add`, `md replace`, `md rebuild`, `md scrub`, `md examine`, `md assemble`, `md detail`, `md dump`, `md load`, `md guess` |
 
 pub(crate) mod bench;
 pub(crate) mod change;
@@ -48,7 +48,8 @@ Exit codes:
 
 With --json every line of standard output is one JSON object, faults and errors included.
 These commands write to a target: mkfs, put, mkdir, rm, mv, cp, ln, mknod, chmod, chown, touch,
-truncate, fallocate, label, uuid, xattr set, xattr rm, shell, md load. All others only read it.
+truncate, fallocate, label, uuid, xattr set, xattr rm, shell, md load, md create, md fail,
+md remove, md add, md replace, md rebuild, md scrub --repair. All others only read it.
 
 Examples:
   xfskit mkfs --size 1G disk.img          make a volume in a new file

@@ -27,7 +27,7 @@ pub(crate) fn run(args: &Create, out: &Out) -> Outcome {
     let taken: Vec<Option<NewMember>> =
         roles.iter().map(|role| role.as_ref().and_then(|_| members.next())).collect();
     let spare_members: Vec<NewMember> = members.collect();
-    let geometry = recipe.create(&taken, &spare_members).map_err(|e| failure(&e))?;
+    let geometry = recipe.create(&taken, &spare_members).map_err(|e| create_failure(&e))?;
     let target = ArrayName { bare: None, members: roles }.to_string();
     let answer = json!({
         "target": target,
@@ -150,7 +150,7 @@ fn open_all(targets: &[&Target], args: &Create) -> Result<Vec<NewMember>, Failur
 }
 
 /// The path of a file that is not there.
-fn new_file(target: &Target) -> Option<PathBuf> {
+pub(super) fn new_file(target: &Target) -> Option<PathBuf> {
     match (&target.base, &target.part) {
         (Base::File(path), None) if !path.exists() => Some(path.clone()),
         _ => None,
@@ -173,7 +173,7 @@ pub(super) fn open_empty(target: &Target, force: bool) -> Result<Arc<dyn BlockDe
     }
 }
 
-fn failure(error: &Error) -> Failure {
+pub(super) fn create_failure(error: &Error) -> Failure {
     let failure = Failure::cannot(chain(error));
     match error {
         Error::Device { source, .. } => device_hint(failure, source),

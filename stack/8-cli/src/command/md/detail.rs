@@ -72,7 +72,7 @@ fn state(assembly: &Assembly) -> String {
 }
 
 /// A member's standing in words.
-fn words(standing: Standing) -> String {
+pub(super) fn words(standing: Standing) -> String {
     match standing {
         Standing::InSync { .. } => "in sync".into(),
         Standing::Rebuilding { until, .. } => format!("rebuilding, {until} sectors are valid"),

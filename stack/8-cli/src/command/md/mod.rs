@@ -3,6 +3,8 @@
 //! | module | commands |
 //! | --- | --- |
 //! | [`create`] | `md create`: a new array |
+//! | [`tend`] | `md fail`, `remove`, `add`, `replace`, `rebuild` |
+//! | [`scrub`] | `md scrub`: do members agree |
 //! | [`examine`] | `md examine`: one member |
 //! | [`detail`] | `md assemble`, `md detail`: what members make |
 //! | [`guess`] | `md guess`: members without superblocks |
@@ -15,6 +17,8 @@ mod create;
 mod detail;
 mod examine;
 mod guess;
+mod scrub;
+mod tend;
 
 use xfskit::block::OpenMode;
 use xfskit::md::Member;
@@ -31,6 +35,12 @@ use crate::show;
 pub(crate) fn run(args: &Md, out: &Out) -> Outcome {
     match &args.what {
         MdCommand::Create(args) => create::run(args, out),
+        MdCommand::Fail(args) => tend::fail(args, out),
+        MdCommand::Remove(args) => tend::remove(args, out),
+        MdCommand::Add(args) => tend::add(args, out),
+        MdCommand::Replace(args) => tend::replace(args, out),
+        MdCommand::Rebuild(args) => tend::rebuild(args, out),
+        MdCommand::Scrub(args) => scrub::run(args, out),
         MdCommand::Examine { members } => examine::run(members, out),
         MdCommand::Assemble { members } => detail::assemble(members, out),
         MdCommand::Detail { target } => detail::detail(target, out),

@@ -1,0 +1,319 @@
+//! Rebuilding: members that lack their content get it from the others, replacements from the member that
+//! they are to replace.
+//!
+//! All that lack something are filled in one pass. What is filled is read from then on; where a rebuild
+//! stops or is killed it goes on from the last mark in the superblock. A row that is rebuilt is locked, so
+//! the array may be written meanwhile: writes go to all members, filled or not.
+
+use std::ops::ControlFlow;
+
+use xfskit_block::Result;
+use xfskit_units::{MemberSector, index};
+
+use super::{Ended, Job, MARK_MAX, MARK_MIN, Step};
+use crate::array::io::{ReadJob, lost};
+use crate::array::ledger::Ledger;
+use crate::array::mirror::PAGE;
+use crate::array::rows::{Span, places};
+use crate::array::{Array, Map};
+use crate::bitmap::Bitmap;
+use crate::layout::parity::Part;
+
+/// A device that is filled.
+#[derive(Clone, Debug)]
+struct Target {
+    role: usize,
+    /// Bytes that it holds already.
+    from: u64,
+    /// It is to replace the member of the role.
+    replacement: bool,
+    /// The regions that it lacks; all where `None`.
+    lacks: Option<Bitmap>,
+}
+
+impl Array {
+    /// True where a member lacks content that it should have, or is to be replaced.
+    pub fn needs_rebuild(&self) -> bool {
+        !self.targets().is_empty()
+    }
+
+    /// Gives members that lack their content what they lack, and fills replacements. `watch` hears
+    /// after every few megabytes how far it is. Stopped, it goes on from there another time.
+    ///
+    /// # Errors
+    /// Where something cannot be had from the other members, or members cannot be written.
+    pub fn rebuild(&self, mut watch: impl FnMut(Step) -> ControlFlow<()>) -> Result<Ended> {
+        let targets = self.targets();
+        let Some(from) = targets.iter().map(|target| target.from).min() else {
+            return Ok(Ended::Finished);
+        };
+        let (size, unit_bytes) = (self.component_bytes(), self.unit_bytes());
+        let mark = (size / 64).clamp(MARK_MIN, MARK_MAX);
+        let mut marked = from;
+        let job = Job {
+            units: from / unit_bytes..size.div_ceil(unit_bytes),
+            unit_bytes,
+            wanted: &|unit| targets.iter().any(|target| self.lacks(target, unit)),
+            announce: &|unit| self.announce_rebuild(unit, &targets),
+        };
+        let work = |unit| self.rebuild_unit(unit, &targets);
+        let after = |next: u64, _: Vec<()>| {
+            let done = (next * unit_bytes).min(size);
+            let filled = |target: &&Target| target.lacks.is_none() && !target.replacement;
+            for target in targets.iter().filter(filled) {
+                self.members[target.role].set_readable_until(done);
+            }
+            let flow = watch(Step { done, total: size });
+            if done - marked >= mark || flow.is_break() {
+                self.mark_filled(&targets, done)?;
+                marked = done;
+            }
+            Ok(flow)
+        };
+        let ended = self.carry_out(&job, work, after)?;
+        if ended == Ended::Finished {
+            self.mark_filled(&targets, size)?;
+            for target in &targets {
+                self.finish(target)?;
+            }
+        }
+        Ok(ended)
+    }
+
+    /// Bytes of every member that the array uses. There is nothing to rebuild without redundancy.
+    fn component_bytes(&self) -> u64 {
+        self.geometry.component_size().byte_len().0
+    }
+
+    /// Bytes of a member that are rebuilt at once.
+    fn unit_bytes(&self) -> u64 {
+        match self.map {
+            Map::Concat(_) => 1,
+            Map::Parity => self.geometry.chunk_bytes().0,
+            Map::Raid1 | Map::Raid10(_) => self.mirror_unit(),
+        }
+    }
+
+    fn targets(&self) -> Vec<Target> {
+        if matches!(self.map, Map::Concat(_)) || self.read_only {
+            return Vec::new();
+        }
+        let size = self.component_bytes();
+        let bitmap = self.ledger.as_ref().and_then(Ledger::bitmap);
+        let mut targets = Vec::new();
+        for (role, member) in self.members.iter().enumerate() {
+            let from = member.readable_until();
+            if member.device().is_some() && from < size {
+                let lacks = bitmap.clone().filter(|_| member.by_bitmap());
+                targets.push(Target { role, from, replacement: false, lacks });
+            }
+            if let Some(shadow) = member.shadow().filter(|shadow| !shadow.is_faulty()) {
+                let from = shadow.replacement().filled.0.saturating_mul(512).min(size);
+                targets.push(Target { role, from, replacement: true, lacks: None });
+            }
+        }
+        targets
+    }
+
+    /// True where the target lacks what it should hold in this unit.
+    fn lacks(&self, target: &Target, unit: u64) -> bool {
+        let unit_bytes = self.unit_bytes();
+        let end = (unit + 1) * unit_bytes;
+        let Some(bitmap) = &target.lacks else { return end > target.from };
+        let place = match &self.map {
+            Map::Raid10(map) => map.chunk_at(target.role, unit),
+            _ => Some(unit),
+        };
+        let sectors = unit_bytes / 512;
+        place.is_some_and(|unit| {
+            let first = bitmap.bit_of(unit * sectors);
+            let last = bitmap.bit_of((unit + 1) * sectors - 1);
+            (first..=last).any(|bit| bitmap.get(bit))
+        })
+    }
+
+    fn announce_rebuild(&self, unit: u64, targets: &[Target]) {
+        let (at, len) = self.place(unit);
+        if matches!(self.map, Map::Parity) {
+            let span = self.span(unit, 0..len);
+            // What is only copied needs its own member alone.
+            match targets {
+                [Target { role, replacement: true, .. }]
+                    if self.members[*role].is_readable(at, len) =>
+                {
+                    self.members[*role].will_need(at, len);
+                }
+                _ => self.announce_span(&span, &[]),
+            }
+            return;
+        }
+        for target in targets {
+            if let Some(offset) = self.mirrored(target.role, unit) {
+                let mut copies = self.copies(offset).into_iter();
+                let source = copies.find(|copy| self.members[copy.role].is_readable(copy.at, len));
+                if let Some(copy) = source {
+                    self.members[copy.role].will_need(copy.at, len);
+                }
+            }
+        }
+    }
+
+    /// Where a unit lies on a member, and how long it is, in bytes.
+    fn place(&self, unit: u64) -> (u64, u64) {
+        let at = unit * self.unit_bytes();
+        (at, self.unit_bytes().min(self.component_bytes().saturating_sub(at)))
+    }
+
+    /// Where in the array lies what a member of a mirror has in this unit.
+    fn mirrored(&self, role: usize, unit: u64) -> Option<u64> {
+        match &self.map {
+            Map::Raid10(map) => map.chunk_at(role, unit).map(|chunk| chunk * self.unit_bytes()),
+            _ => Some(unit * self.unit_bytes()),
+        }
+    }
+
+    fn rebuild_unit(&self, unit: u64, targets: &[Target]) -> Result<()> {
+        let targets: Vec<&Target> =
+            targets.iter().filter(|target| self.lacks(target, unit)).collect();
+        let (at, len) = self.place(unit);
+        if matches!(self.map, Map::Parity) {
+            let _alone = self.own_row(unit);
+            let mut memory = vec![0; targets.len() * index(len)];
+            let mut outs: Vec<&mut [u8]> = memory.chunks_mut(index(len)).collect();
+            self.row_of(unit, &targets, &mut outs)?;
+            return targets
+                .iter()
+                .zip(outs)
+                .try_for_each(|(target, out)| self.fill(target, at, out));
+        }
+        for target in targets {
+            let Some(offset) = self.mirrored(target.role, unit) else { continue };
+            let _alone = self.own_row(offset / self.mirror_unit());
+            let mut out = vec![0; index(len)];
+            self.copy_of(offset, &mut out)?;
+            self.fill(target, at, &out)?;
+        }
+        Ok(())
+    }
+
+    /// What the targets should hold of a row, each in its own buffer.
+    fn row_of(&self, stripe: u64, targets: &[&Target], outs: &mut [&mut [u8]]) -> Result<()> {
+        let whole = self.span(stripe, 0..self.geometry.chunk_bytes().0);
+        let row = whole.row;
+        let mut memory = vec![0; row.data_disks() * index(self.slice_bytes().min(whole.len()))];
+        for span in whole.cut(self.slice_bytes()) {
+            let (at, len) = (self.member_at(&span), index(span.len()));
+            let start = index(span.columns.start);
+            let mut rest = Vec::new();
+            for (target, out) in targets.iter().zip(outs.iter_mut()) {
+                let buf = &mut out[start..start + len];
+                let job = ReadJob { role: target.role, at, buf: &mut *buf };
+                if !(target.replacement && self.fetch(&mut [job]).is_empty()) {
+                    rest.push((target.role, buf));
+                }
+            }
+            if rest.is_empty() {
+                continue;
+            }
+            let mut data: Vec<&mut [u8]> = memory.chunks_mut(len).take(row.data_disks()).collect();
+            self.read_row(&span, &mut data, &[])?;
+            self.parts_of(&span, &data, rest);
+        }
+        Ok(())
+    }
+
+    /// What each of these roles has in a span whose data are there.
+    fn parts_of(&self, span: &Span, data: &[&mut [u8]], outs: Vec<(usize, &mut [u8])>) {
+        let row = span.row;
+        let mut spare = Vec::new();
+        let (mut p, mut q) = (None, None);
+        for (role, out) in outs {
+            match row.part(role) {
+                Part::Data(d) => out.copy_from_slice(data[d]),
+                Part::P => p = Some(out),
+                Part::Q => q = Some(out),
+            }
+        }
+        let bytes = data.len() as u64 * span.len();
+        match (p, q) {
+            (None, None) => return,
+            (Some(p), None) => {
+                let sources: Vec<&[u8]> = data.iter().map(|buf| &**buf).collect();
+                xfskit_parity::xor(&sources, p);
+            }
+            (p, Some(q)) => {
+                let p = p.unwrap_or_else(|| {
+                    spare.resize(q.len(), 0);
+                    &mut spare
+                });
+                xfskit_parity::pq(&places(row, data, &[]), p, q);
+            }
+        }
+        self.counters.count_touched(bytes, span.len());
+    }
+
+    /// The content of a range of a mirror; page by page where no copy gives all of it. Its lock is held.
+    fn copy_of(&self, offset: u64, out: &mut [u8]) -> Result<()> {
+        let from_any = |offset: u64, buf: &mut [u8]| {
+            self.copies(offset).into_iter().any(|copy| {
+                let job = ReadJob { role: copy.role, at: copy.at, buf: &mut *buf };
+                self.fetch(&mut [job]).is_empty()
+            })
+        };
+        if from_any(offset, out) {
+            return Ok(());
+        }
+        let mut at = offset;
+        for page in out.chunks_mut(index(PAGE)) {
+            if !from_any(at, page) {
+                return Err(lost("rebuild", at, page.len(), "no copy of it can be read".into()));
+            }
+            at += page.len() as u64;
+        }
+        Ok(())
+    }
+
+    fn fill(&self, target: &Target, at: u64, content: &[u8]) -> Result<()> {
+        let member = &self.members[target.role];
+        if target.replacement {
+            return member.shadow().map_or(Ok(()), |shadow| shadow.write(at, content));
+        }
+        let answers = member.write_batch(std::iter::once((at, content)));
+        match answers.into_iter().flatten().find_map(Result::err) {
+            Some(error) => self.fail_member(target.role, error),
+            None => Ok(()),
+        }
+    }
+
+    /// What the targets got so far is on the disk, and their superblocks say so.
+    fn mark_filled(&self, targets: &[Target], done: u64) -> Result<()> {
+        for target in targets {
+            let member = &self.members[target.role];
+            let flushed = match member.shadow().filter(|_| target.replacement) {
+                Some(shadow) => shadow.flush(),
+                None => member.device().map_or(Ok(()), |device| device.flush()),
+            };
+            match flushed {
+                Err(error) if !target.replacement => self.fail_member(target.role, error)?,
+                Err(error) => return Err(error),
+                Ok(()) => {}
+            }
+            let until = MemberSector(done.max(target.from) / 512);
+            self.note(|ledger| ledger.filled(target.role, target.replacement, until))?;
+        }
+        Ok(())
+    }
+
+    /// The target has all.
+    fn finish(&self, target: &Target) -> Result<()> {
+        let member = &self.members[target.role];
+        if target.replacement {
+            return self.note(|ledger| ledger.replace(target.role));
+        }
+        if member.device().is_some() {
+            member.set_readable_until(u64::MAX);
+            self.note(|ledger| ledger.complete(target.role))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,160 @@
+//! Who takes over when a member fails.
+//!
+//! A spare gets the role of the member that failed at once: the table of roles says so, and what is written
+//! goes to it as well. Its content comes with the next rebuild. A member that was away and comes back needs
+//! only what the write-intent bitmap names.
+
+use std::sync::{Arc, MutexGuard, PoisonError};
+
+use xfskit_block::{BlockDevice, Result};
+use xfskit_units::{MemberSector, Sectors};
+
+use crate::array::ledger::Kept;
+use crate::array::ledger::roster::Entry;
+use crate::array::member::Member;
+use crate::array::{Array, survives};
+use crate::geometry::{Replacement, Slot};
+use crate::superblock::Superblock;
+
+/// A device that waits.
+#[derive(Clone, Debug)]
+pub struct Spare {
+    /// What messages call it.
+    pub name: String,
+    /// The device.
+    pub device: Arc<dyn BlockDevice>,
+    /// Its superblock.
+    pub superblock: Superblock,
+}
+
+/// A member that was away, and can be brought up to date by the bitmap.
+#[derive(Clone, Debug)]
+pub struct Returning {
+    /// The device.
+    pub spare: Spare,
+    /// The role that it had, and that nobody serves.
+    pub role: usize,
+}
+
+impl Spare {
+    fn kept(&self, role: usize) -> Kept {
+        let device = Arc::clone(&self.device);
+        Kept { role, device, superblock: self.superblock.clone() }
+    }
+
+    fn slot(&self, by_bitmap: bool) -> Slot {
+        let (offset, size) = (self.superblock.data_offset(), self.superblock.data_size());
+        let slot = Slot::new(Arc::clone(&self.device), self.name.clone(), offset, size);
+        Slot { readable_until: MemberSector(0), by_bitmap, ..slot }
+    }
+}
+
+impl Array {
+    /// The array, with devices that take over where members fail.
+    pub fn with_spares(mut self, spares: Vec<Spare>) -> Self {
+        self.spares = spares.into();
+        self
+    }
+
+    fn spares(&self) -> MutexGuard<'_, Vec<Spare>> {
+        self.spares.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives every role that nobody serves to a spare, as far as there are any. Answers the roles and the
+    /// names of those who got them.
+    ///
+    /// # Errors
+    /// Where superblocks cannot be written, on more members than the level bears.
+    pub fn take_spares(&self) -> Result<Vec<(usize, String)>> {
+        let mut taken = Vec::new();
+        for role in 0..self.members.len() {
+            if self.members[role].device().is_none() {
+                taken.extend(self.take_spare(role)?.map(|name| (role, name)));
+            }
+        }
+        Ok(taken)
+    }
+
+    /// A spare takes over this role, where there is one that is large enough. Answers its name.
+    pub(in crate::array) fn take_spare(&self, role: usize) -> Result<Option<String>> {
+        let Some(spare) = self.fitting_spare(None) else { return Ok(None) };
+        self.seat(&spare, role, Entry::Empty)?;
+        Ok(Some(spare.name))
+    }
+
+    /// Takes a spare that is large enough off the list; the one with this name, where one is given.
+    fn fitting_spare(&self, name: Option<&str>) -> Option<Spare> {
+        let Superblock::V1(_) = self.spares().first()?.superblock else { return None };
+        let needed = self.geometry.component_size();
+        let fits = |spare: &Spare| {
+            spare.superblock.data_size() >= needed && name.is_none_or(|name| spare.name == name)
+        };
+        let mut spares = self.spares();
+        let at = spares.iter().position(fits)?;
+        Some(spares.remove(at))
+    }
+
+    fn seat(&self, spare: &Spare, role: usize, entry: Entry) -> Result<()> {
+        let failures = self.ledger.as_ref().and_then(|ledger| ledger.seat(spare.kept(role), entry));
+        let Some(failures) = failures else { return Ok(()) };
+        self.is_whole.store(false, std::sync::atomic::Ordering::Release);
+        if entry == Entry::Replacement {
+            self.members[role].set_shadow(Replacement {
+                device: Arc::clone(&spare.device),
+                name: spare.name.clone(),
+                data_offset: spare.superblock.data_offset(),
+                filled: MemberSector(0),
+            });
+        } else {
+            self.members[role].succeed(Member::new(spare.slot(entry == Entry::ByBitmap)));
+        }
+        failures.into_iter().try_for_each(|(role, error)| self.fail_member(role, error))
+    }
+
+    /// A member that was away serves its role again; what it missed comes with the next rebuild.
+    ///
+    /// # Errors
+    /// As [`take_spares`](Self::take_spares).
+    pub fn readmit(&self, returning: &Returning) -> Result<()> {
+        self.seat(&returning.spare, returning.role, Entry::ByBitmap)
+    }
+
+    /// A spare is to replace the member of this role, which serves until it is filled. Answers the
+    /// spare's name; `None` where there is no such spare, or the member has a replacement already.
+    ///
+    /// # Errors
+    /// As [`take_spares`](Self::take_spares).
+    pub fn replace(&self, role: usize, with: Option<&str>) -> Result<Option<String>> {
+        let free = |member: &Member| member.device().is_some() && member.shadow().is_none();
+        if !self.members.get(role).is_some_and(free) {
+            return Ok(None);
+        }
+        let Some(spare) = self.fitting_spare(with) else { return Ok(None) };
+        self.seat(&spare, role, Entry::Replacement)?;
+        Ok(Some(spare.name))
+    }
+
+    /// The device with this number is no part of the array any more: a faulty one.
+    ///
+    /// # Errors
+    /// As [`take_spares`](Self::take_spares).
+    pub fn forget(&self, dev_number: u32) -> Result<()> {
+        self.note(|ledger| ledger.forget(dev_number))
+    }
+
+    /// The roles whose content is not all on a member that is in use, and this one.
+    pub(in crate::array) fn survives_without(&self, role: usize) -> bool {
+        let size = |role| self.geometry.member_size(role).byte_len().0;
+        let lacks = |r: &usize| {
+            let member = &self.members[*r];
+            *r == role || member.device().is_none() || member.readable_until() < size(*r)
+        };
+        let missing: Vec<usize> = (0..self.members.len()).filter(lacks).collect();
+        survives(&self.geometry, &missing)
+    }
+
+    /// Sectors that a device must have room for to become a member.
+    pub fn member_sectors(&self) -> Sectors {
+        self.geometry.component_size()
+    }
+}

@@ -1,0 +1,128 @@
+//! Devices that come to an array: new ones, and those that were away.
+
+use std::sync::Arc;
+
+use xfskit_units::{Sectors, index};
+use zerocopy::FromZeros;
+
+use super::{Assembly, Judged, Standing};
+use crate::array::ledger::Kept;
+use crate::array::ledger::roster::adopt;
+use crate::array::tend::{Returning, Spare};
+use crate::create::room::{ForBitmap, Room};
+use crate::create::{self, NewMember};
+use crate::geometry::Replacement;
+use crate::superblock::v1::{ROLE_SPARE, SuperblockV1};
+use crate::superblock::{Role, Superblock};
+use xfskit_units::MemberSector;
+
+impl Assembly {
+    /// Makes a device a spare of the array: superblock, bitmap and bad-block log are written to it, and
+    /// nothing to the others. What it holds is gone; whoever calls has asked whether it may be.
+    ///
+    /// # Errors
+    /// Where it is too small, the array's superblocks are of version 0.90, or their table is full.
+    pub fn admit(&self, new: &NewMember, now: u64) -> Result<(), create::Error> {
+        let Superblock::V1(array) = self.superblock() else {
+            return Err(create::Error::Version(self.version()));
+        };
+        let room = self.room_on(new, array)?;
+        let number = self.free_number(array)?;
+        let mut own = SuperblockV1::new_zeroed();
+        create::put_room(&mut own, &room, self.bitmap.is_some());
+        own.device_uuid = new.uuid;
+        own.dev_number.set(number);
+        let mut superblock = adopt(array, &own);
+        superblock.utime.set(now);
+        create::write(&new.device, &superblock, self.bitmap.as_ref())
+            .map_err(|source| create::Error::Device { name: new.name.clone(), source })
+    }
+
+    /// Where things go on a new device: where the other members have them, if it is large enough.
+    fn room_on(&self, new: &NewMember, array: &SuperblockV1) -> Result<Room, create::Error> {
+        let bitmap = match &self.bitmap {
+            Some(bitmap) => ForBitmap::Now(bitmap.encode().len().div_ceil(4096) as u64 * 8),
+            None => ForBitmap::Later,
+        };
+        let (size, chunk) = (new.device.size(), self.geometry.chunk());
+        let like = Some(Sectors(array.data_offset.get()));
+        let on = |at| Room::on(&new.name, size, self.version(), chunk, bitmap, at);
+        let fits = |room: &Room| room.data_size >= self.geometry.component_size();
+        let room = on(like).ok().filter(fits).map_or_else(|| on(None), Ok)?;
+        if fits(&room) {
+            Ok(room)
+        } else {
+            Err(create::Error::Small { name: new.name.clone(), size })
+        }
+    }
+
+    /// A number that no device has, or ever had as far as anybody knows.
+    fn free_number(&self, array: &SuperblockV1) -> Result<u32, create::Error> {
+        let used = self.members.iter().map(|member| member.superblock.dev_number());
+        let listed = array.roles().iter().zip(0..).filter(|(role, _)| role.get() != ROLE_SPARE);
+        let last = used.chain(listed.map(|(_, number)| number)).max().unwrap_or(0);
+        let number = last.saturating_add(1).max(array.raid_disks.get());
+        let room = array.roles().len();
+        if index(u64::from(number)) < room { Ok(number) } else { Err(create::Error::Devices(room)) }
+    }
+
+    /// The devices that wait for a member to fail.
+    pub fn spares(&self) -> Vec<Spare> {
+        let waits = |member: &&Judged| member.standing == Standing::Spare;
+        self.members.iter().filter(waits).map(spare).collect()
+    }
+
+    /// A member that was away, if the bitmap knows all that it missed and nobody took its role.
+    pub fn returning(&self, name: &str) -> Option<Returning> {
+        let member = self.members.iter().find(|member| member.name == name)?;
+        let (Standing::Stale { .. }, Role::Active(role)) =
+            (member.standing, member.superblock.role())
+        else {
+            return None;
+        };
+        let role = index(u64::from(role));
+        let bitmap = self.bitmap.as_ref()?;
+        let knows = member.superblock.events() >= bitmap.superblock.events_cleared.get();
+        let free = self.roles.get(role).is_some_and(Option::is_none);
+        let number = member.superblock.dev_number();
+        let gone = !matches!(self.superblock().role_of(number), Role::Active(_));
+        (knows && free && gone).then(|| Returning { spare: spare(member), role })
+    }
+
+    /// What is to replace the member of `role`.
+    pub(super) fn replacement(&self, role: usize) -> Option<Replacement> {
+        let member = self.replacing().find(|kept| kept.0 == role)?.1;
+        let filled = member.superblock.recovery_offset().map_or(u64::MAX, |at| at.0);
+        Some(Replacement {
+            device: Arc::clone(&member.device),
+            name: member.name.clone(),
+            data_offset: member.superblock.data_offset(),
+            filled: MemberSector(filled),
+        })
+    }
+
+    /// The superblocks of what is to replace members.
+    pub(super) fn replacements(&self) -> Vec<Kept> {
+        let kept = |(role, member): (usize, &Judged)| Kept {
+            role,
+            device: Arc::clone(&member.device),
+            superblock: member.superblock.clone(),
+        };
+        self.replacing().map(kept).collect()
+    }
+
+    fn replacing(&self) -> impl Iterator<Item = (usize, &Judged)> {
+        self.members.iter().filter_map(|member| match member.standing {
+            Standing::Replacement { role } => Some((index(u64::from(role)), member)),
+            _ => None,
+        })
+    }
+}
+
+fn spare(member: &Judged) -> Spare {
+    Spare {
+        name: member.name.clone(),
+        device: Arc::clone(&member.device),
+        superblock: member.superblock.clone(),
+    }
+}

@@ -1,0 +1,323 @@
+//! `xfskit md fail`, `remove`, `add`, `replace`, `rebuild`: who is in an array, and that all hold what they
+//! should.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use xfskit::block::{self, BlockDevice, OpenMode};
+use xfskit::md::array::tend::Step;
+use xfskit::md::array::{Array, MemberState};
+use xfskit::md::assemble::{Judged, Standing};
+use xfskit::md::create::{self, NewMember};
+use xfskit::md::{Assembly, Level, superblock};
+use xfskit::target::{self, ArrayName, Base, Target};
+use xfskit::units::{ByteLen, Uuid};
+
+use super::create::{create_failure, new_file, open_empty};
+use super::detail;
+use crate::command::open::{device_hint, target_failure};
+use crate::exit::{Answer, Failure, Outcome};
+use crate::grammar::md::tend::{Add, Fail, Pace, Rebuild, Remove, Replace};
+use crate::out::{Out, chain};
+use crate::progress::Progress;
+use crate::stop::Stop;
+
+/// An array that is tended: its target, and what its members make.
+pub(super) struct Tended {
+    pub(super) name: ArrayName,
+    pub(super) assembly: Assembly,
+}
+
+impl Tended {
+    /// Assembles the array; nothing is written yet.
+    pub(super) fn open(name: &str, mode: OpenMode) -> Result<Self, Failure> {
+        let target = Target::parse(name).map_err(|e| target_failure(name, &e))?;
+        match target.base {
+            Base::Array(array) if array.bare.is_none() => Self::assemble(*array, mode),
+            _ => Err(Failure::cannot(format!("{name} is no array with superblocks"))
+                .hint("Name an array by its members: md:MEMBER,MEMBER,…")),
+        }
+    }
+
+    fn assemble(name: ArrayName, mode: OpenMode) -> Result<Self, Failure> {
+        let assembly =
+            target::assemble(&name, mode).map_err(|e| target_failure(&name.to_string(), &e))?;
+        if matches!(assembly.geometry.level(), Level::Linear | Level::Raid0) {
+            return Err(Failure::cannot(format!(
+                "{name}: {} has no redundancy: there is nothing to tend",
+                assembly.geometry.level()
+            )));
+        }
+        Ok(Self { name, assembly })
+    }
+
+    /// The array, to be read.
+    pub(super) fn to_read(&self) -> Result<Array, Failure> {
+        let failed = |e| Failure::cannot(format!("{}: {}", self.name, chain(&e)));
+        self.assembly.open_array().map_err(failed)
+    }
+
+    /// The array, to be changed.
+    pub(super) fn array(&self) -> Result<Array, Failure> {
+        let failed =
+            |why: String| Failure::cannot(format!("{} cannot be written: {why}", self.name));
+        if let Some(why) = self.assembly.refuses_writing() {
+            return Err(failed(why));
+        }
+        self.assembly.open_writable(super::now()?).map_err(|e| failed(chain(&e)))
+    }
+
+    /// The member that a word of the command line names.
+    fn member(&self, word: &str) -> Result<&Judged, Failure> {
+        let name = Target::parse(word).map_err(|e| target_failure(word, &e))?.to_string();
+        self.assembly.members.iter().find(|member| member.name == name).ok_or_else(|| {
+            Failure::no(format!("{word} is no member of {}", self.name))
+                .hint("Name it as the target does.")
+        })
+    }
+
+    /// The role of a member that serves one.
+    fn role(&self, word: &str) -> Result<usize, Failure> {
+        match self.member(word)?.standing {
+            Standing::InSync { role } | Standing::Rebuilding { role, .. } => {
+                Ok(usize::try_from(role).unwrap_or(usize::MAX))
+            }
+            other => Err(Failure::no(format!("{word} serves no role: {}", detail::words(other)))),
+        }
+    }
+}
+
+/// A change of the array that failed.
+fn failed(name: &ArrayName, error: &block::Error) -> Failure {
+    device_hint(Failure::cannot(format!("{name}: {}", chain(error))), error)
+}
+
+/// `xfskit md fail`
+pub(crate) fn fail(args: &Fail, out: &Out) -> Outcome {
+    let tended = Tended::open(&args.target, OpenMode::ReadWrite)?;
+    let role = tended.role(&args.member)?;
+    let array = tended.array()?;
+    array.fail(role).map_err(|_| {
+        let (geometry, member) = (&tended.assembly.geometry, &args.member);
+        Failure::no(format!(
+            "{member}: {} of {} members cannot go on without it",
+            geometry.level(),
+            geometry.raid_disks()
+        ))
+        .hint("Rebuild or add what is missing first.")
+    })?;
+    out.note(&format!("{} is out of use", args.member));
+    bring_up(&tended.name, &array, args.later, &args.pace, out)?;
+    Ok(Answer::Yes)
+}
+
+/// `xfskit md remove`
+pub(crate) fn remove(args: &Remove, out: &Out) -> Outcome {
+    let tended = Tended::open(&args.target, OpenMode::ReadWrite)?;
+    let member = tended.member(&args.member)?;
+    match member.standing {
+        Standing::Spare => {
+            create::erase(&member.device, None).map_err(|e| failed(&tended.name, &e))?;
+        }
+        Standing::Stale { .. } | Standing::Expelled => {
+            let array = tended.array()?;
+            let number = member.superblock.dev_number();
+            array
+                .forget(number)
+                .and_then(|()| array.close())
+                .map_err(|e| failed(&tended.name, &e))?;
+        }
+        standing => {
+            let what = detail::words(standing);
+            return Err(Failure::no(format!("{} is in use: {what}", args.member))
+                .hint("`xfskit md fail` takes it out of use first."));
+        }
+    }
+    out.note(&format!("{} is no part of the array any more", args.member));
+    Ok(Answer::Yes)
+}
+
+/// `xfskit md add`
+pub(crate) fn add(args: &Add, out: &Out) -> Outcome {
+    let mut name = Tended::open(&args.target, OpenMode::ReadWrite)?.name;
+    let mut returned = Vec::new();
+    for word in &args.devices {
+        // Members are locked while they are open: each device begins with a look of its own.
+        let (with, returns) =
+            add_one(Tended::assemble(name, OpenMode::ReadWrite)?, word, args, out)?;
+        returned.extend(returns);
+        name = with;
+    }
+    let tended = Tended::assemble(name, OpenMode::ReadWrite)?;
+    let array = tended.array()?;
+    for name in &returned {
+        let Some(returning) = tended.assembly.returning(name) else { continue };
+        array.readmit(&returning).map_err(|e| failed(&tended.name, &e))?;
+        out.note(&format!("{name} is back, and lacks what the write-intent bitmap names"));
+    }
+    bring_up(&tended.name, &array, args.later, &args.pace, out)?;
+    Ok(Answer::Yes)
+}
+
+/// Makes a device a spare, unless it is a member that was away and returns: then its name is the second
+/// answer. The first is the array with the device.
+fn add_one(
+    tended: Tended,
+    word: &str,
+    args: &Add,
+    out: &Out,
+) -> Result<(ArrayName, Option<String>), Failure> {
+    let target = Target::parse(word).map_err(|e| target_failure(word, &e))?;
+    let name = target.to_string();
+    let Tended { name: mut array, assembly } = tended;
+    let member = assembly.members.iter().find(|member| member.name == name);
+    let device = match member.map(|member| (member.standing, &member.device)) {
+        Some(_) if assembly.returning(&name).is_some() => return Ok((array, Some(name))),
+        Some((Standing::Stale { .. } | Standing::Expelled, device)) => Arc::clone(device),
+        Some((standing, _)) => {
+            let what = detail::words(standing);
+            return Err(Failure::no(format!("{word} is a member already: {what}")));
+        }
+        None => {
+            array.members.push(Some(target.clone()));
+            if new_file(&target).is_none() && is_ours(&target, &assembly) {
+                drop(assembly);
+                return add_one(Tended::assemble(array, OpenMode::ReadWrite)?, word, args, out);
+            }
+            device(&target, args)?
+        }
+    };
+    let new = NewMember { name: name.clone(), device, uuid: *Uuid::new_v4().as_bytes() };
+    assembly.admit(&new, super::now()?).map_err(|e| create_failure(&e))?;
+    out.note(&format!("{name} is a spare now"));
+    Ok((array, None))
+}
+
+/// True where a device has a superblock of this array.
+fn is_ours(target: &Target, assembly: &Assembly) -> bool {
+    let Ok(device) = target::open_unchecked(target, OpenMode::ReadOnly) else { return false };
+    let found = superblock::read(&device).ok().flatten();
+    let uuid = assembly.superblock().set_uuid();
+    found.is_some_and(|found| found.fault.is_none() && found.superblock.set_uuid() == uuid)
+}
+
+/// A device that is to be added.
+fn device(target: &Target, args: &Add) -> Result<Arc<dyn BlockDevice>, Failure> {
+    match (new_file(target), args.member_size) {
+        (None, _) => open_empty(target, args.force),
+        (Some(_), Some(size)) => target::create(target, ByteLen(size))
+            .map_err(|e| target_failure(&target.to_string(), &e)),
+        (Some(path), None) => Err(Failure::cannot(format!("{}: no such file", path.display()))
+            .hint("--member-size SIZE makes files that are not there.")),
+    }
+}
+
+/// `xfskit md replace`
+pub(crate) fn replace(args: &Replace, out: &Out) -> Outcome {
+    let tended = Tended::open(&args.target, OpenMode::ReadWrite)?;
+    let role = tended.role(&args.member)?;
+    let with = args.with.as_deref().map(|word| tended.member(word)).transpose()?;
+    let with = with.map(|member| member.name.as_str());
+    let array = tended.array()?;
+    let Some(spare) = array.replace(role, with).map_err(|e| failed(&tended.name, &e))? else {
+        return Err(Failure::no(format!("there is no spare that could replace {}", args.member))
+            .hint("`xfskit md add` makes a device a spare."));
+    };
+    out.note(&format!("{spare} replaces {}", args.member));
+    bring_up(&tended.name, &array, args.later, &args.pace, out)?;
+    Ok(Answer::Yes)
+}
+
+/// `xfskit md rebuild`. The answer is no where a role is left that nobody serves.
+pub(crate) fn rebuild(args: &Rebuild, out: &Out) -> Outcome {
+    let tended = Tended::open(&args.target, OpenMode::ReadWrite)?;
+    let array = tended.array()?;
+    let missing = bring_up(&tended.name, &array, false, &args.pace, out)?;
+    Ok(Answer::of(missing.is_empty()))
+}
+
+/// Spares take the roles that nobody serves; then, unless that is to come later, everything is made to
+/// agree and to be there. Answers the roles that nobody serves even then.
+fn bring_up(
+    name: &ArrayName,
+    array: &Array,
+    later: bool,
+    pace: &Pace,
+    out: &Out,
+) -> Result<Vec<usize>, Failure> {
+    let said = |e: block::Error| failed(name, &e);
+    for (role, spare) in array.take_spares().map_err(said)? {
+        out.note(&format!("{spare} takes role {role}"));
+    }
+    if later && array.needs_rebuild() {
+        out.note("`xfskit md rebuild` goes on from here");
+    }
+    if !later {
+        let stop = Stop::on_signals()?;
+        let done = resync(array, &stop, out).and_then(|()| rebuild_all(array, pace, &stop, out));
+        done.and_then(|()| array.close()).map_err(said)?;
+        stop.check()?;
+    }
+    array.close().map_err(said)?;
+    let nobody = |state: &MemberState| matches!(state, MemberState::Missing | MemberState::Faulty);
+    let states = array.states();
+    let missing: Vec<usize> = (0..states.len()).filter(|role| nobody(&states[*role])).collect();
+    let answer = json!({
+        "target": name.to_string(),
+        "needs_rebuild": array.needs_rebuild(),
+        "missing": missing,
+    });
+    out.answer(&answer, |_| String::new())?;
+    if !missing.is_empty() {
+        out.note(&format!("nobody serves roles {missing:?}: `xfskit md add` adds members"));
+    }
+    Ok(missing)
+}
+
+/// Makes members agree after a crash.
+fn resync(array: &Array, stop: &Stop, out: &Out) -> Result<(), block::Error> {
+    let progress = Progress::new(out, "resync", "rows");
+    array.resync(|done, total| {
+        progress.set(done, total);
+        stop.flow().is_continue()
+    })?;
+    Ok(())
+}
+
+/// Rebuilds what needs it.
+fn rebuild_all(array: &Array, pace: &Pace, stop: &Stop, out: &Out) -> Result<(), block::Error> {
+    if stop.flow().is_break() {
+        return Ok(());
+    }
+    let progress = Progress::new(out, "rebuild", "bytes");
+    let mut throttle = Throttle::new(pace);
+    array.rebuild(|Step { done, total }| {
+        progress.set(done, total);
+        throttle.keep(done);
+        stop.flow()
+    })?;
+    Ok(())
+}
+
+/// Keeps a job to a rate.
+pub(super) struct Throttle {
+    rate: Option<u64>,
+    begun: Option<(Instant, u64)>,
+}
+
+impl Throttle {
+    pub(super) fn new(pace: &Pace) -> Self {
+        Self { rate: pace.rate.filter(|rate| *rate > 0), begun: None }
+    }
+
+    /// So many bytes are done: waits until they may be.
+    pub(super) fn keep(&mut self, done: u64) {
+        let Some(rate) = self.rate else { return };
+        let (begun, from) = *self.begun.get_or_insert_with(|| (Instant::now(), done));
+        let micros = u128::from(done - from) * 1_000_000 / u128::from(rate);
+        let due = Duration::from_micros(u64::try_from(micros).unwrap_or(u64::MAX));
+        thread::sleep(due.saturating_sub(begun.elapsed()));
+    }
+}

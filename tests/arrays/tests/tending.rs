@@ -1,0 +1,349 @@
+//! Arrays made here and tended: members fail, spares take over, rebuilds are stopped and go on, members
+//! are replaced, come back, are removed. Content is the same throughout, without any one member too.
+
+#![allow(missing_docs)]
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use xfskit_block::{BlockDevice, MemDevice};
+use xfskit_md::array::tend::{Ended, Step};
+use xfskit_md::array::{Array, MemberState};
+use xfskit_md::assemble::{Assembly, Member, Standing, assemble};
+use xfskit_md::bitmap::Bitmap;
+use xfskit_md::create::{NewMember, Recipe, WantBitmap};
+use xfskit_md::superblock::Version;
+use xfskit_md::{Layout, Level};
+use xfskit_units::{ByteLen, ByteOffset, Sectors, index};
+
+const NOW: u64 = 1_800_000_000;
+const MIB: u64 = 1 << 20;
+
+/// Members in memory, by name.
+#[derive(Default)]
+struct Shelf(Vec<(String, Arc<MemDevice>)>);
+
+impl Shelf {
+    fn new(count: usize) -> Self {
+        let mut shelf = Self::default();
+        (0..count).for_each(|_| shelf.put(3 * MIB));
+        shelf
+    }
+
+    fn put(&mut self, bytes: u64) {
+        let name = format!("m{}", self.0.len());
+        self.0.push((name, Arc::new(MemDevice::new(ByteLen(bytes)))));
+    }
+
+    fn new_member(&self, i: usize) -> NewMember {
+        let (name, device) = &self.0[i];
+        let uuid = [u8::try_from(i + 1).unwrap(); 16];
+        NewMember { name: name.clone(), device: Arc::clone(device) as _, uuid }
+    }
+
+    fn assembly(&self) -> Assembly {
+        self.without(usize::MAX)
+    }
+
+    fn without(&self, gone: usize) -> Assembly {
+        let there = self.0.iter().enumerate().filter(|(i, _)| *i != gone);
+        let member = |(name, device): &(String, Arc<MemDevice>)| Member {
+            name: name.clone(),
+            device: Arc::clone(device) as _,
+        };
+        assemble(there.map(|(_, member_)| member(member_)).collect()).unwrap()
+    }
+
+    fn open(&self) -> Array {
+        let assembly = self.assembly();
+        assert_eq!(assembly.refuses_writing(), None);
+        assembly.open_writable(NOW).unwrap()
+    }
+}
+
+fn layout(level: Level, name: &str) -> Layout {
+    Layout::from_name(level, name).unwrap_or_else(|| Layout::default_of(level))
+}
+
+fn recipe(layout: Layout, bitmap: bool) -> Recipe {
+    Recipe {
+        layout,
+        chunk: Sectors(if layout.level() == Level::Raid1 { 0 } else { 32 }),
+        version: Version::V1_2,
+        name: "test".into(),
+        uuid: [0xab; 16],
+        size: Some(Sectors(1024)),
+        data_offset: None,
+        bitmap: if bitmap { WantBitmap::Internal(Some(64 << 10)) } else { WantBitmap::No },
+        assume_clean: true,
+        now: NOW,
+    }
+}
+
+/// An array of the first members of a new shelf; the others are spares.
+fn made(layout: Layout, members: usize, spares: usize, bitmap: bool) -> Shelf {
+    let shelf = Shelf::new(members + spares);
+    let roles: Vec<_> = (0..members).map(|i| Some(shelf.new_member(i))).collect();
+    let spares: Vec<_> = (members..members + spares).map(|i| shelf.new_member(i)).collect();
+    recipe(layout, bitmap).create(&roles, &spares).unwrap();
+    shelf
+}
+
+fn content(device: &dyn BlockDevice) -> Vec<u8> {
+    let mut all = vec![0; index(device.size().0)];
+    device.read_at(ByteOffset(0), &mut all).unwrap();
+    all
+}
+
+/// Fills the array; answers what it holds.
+fn fill(array: &Array, seed: u64) -> Vec<u8> {
+    let mut x = seed | 1;
+    let bytes = std::iter::repeat_with(|| {
+        x = x.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+        (x >> 56).to_le_bytes()[0]
+    });
+    let all: Vec<u8> = bytes.take(index(array.size().0)).collect();
+    array.write_at(ByteOffset(0), &all).unwrap();
+    all
+}
+
+fn to_the_end(_: Step) -> ControlFlow<()> {
+    ControlFlow::Continue(())
+}
+
+/// The array is whole, clean, and holds this, without any one of its members as well.
+fn assert_whole(shelf: &Shelf, expected: &[u8], what: &str) {
+    let assembly = shelf.assembly();
+    assert!(!assembly.is_degraded() && !assembly.is_dirty(), "{what}: {assembly:?}");
+    assert!(content(&*assembly.open().unwrap()) == expected, "{what}");
+    for role in 0..assembly.roles.len() {
+        let mut one_less = assembly.clone();
+        one_less.roles[role] = None;
+        assert!(content(&*one_less.open().unwrap()) == expected, "{what} without {role}");
+    }
+    let array = assembly.open_array().unwrap();
+    for row in 0..array.scrub_rows() {
+        assert_eq!(array.scrub_row(row, false).unwrap(), [], "{what}");
+    }
+}
+
+const SHAPES: [(Level, &str, usize); 12] = [
+    (Level::Raid1, "", 3),
+    (Level::Raid4, "", 3),
+    (Level::Raid5, "left-symmetric", 4),
+    (Level::Raid5, "parity-first", 3),
+    (Level::Raid6, "left-symmetric", 5),
+    (Level::Raid6, "ddf-N-continue", 4),
+    (Level::Raid6, "right-asymmetric-6", 5),
+    (Level::Raid10, "n2", 4),
+    (Level::Raid10, "n2", 3),
+    (Level::Raid10, "f2", 3),
+    (Level::Raid10, "o2", 4),
+    (Level::Raid10, "n3", 5),
+];
+
+#[test]
+fn a_spare_takes_over_while_the_array_is_written_and_is_rebuilt() {
+    for (level, name, members) in SHAPES {
+        let what = format!("{level} {name} of {members}");
+        let shelf = made(layout(level, name), members, 1, members % 2 == 0);
+        let array = shelf.open();
+        fill(&array, 1);
+        array.fail(1).unwrap();
+        assert_eq!(array.states()[1], MemberState::Recovering(0), "{what}");
+        let expected = fill(&array, 2);
+        array.close().unwrap();
+        drop(array);
+        let standing = shelf.assembly().members[members].standing;
+        assert_eq!(standing, Standing::Rebuilding { role: 1, until: Sectors(0) }, "{what}");
+        assert!(matches!(shelf.assembly().members[1].standing, Standing::Stale { .. }), "{what}");
+        assert!(content(&*shelf.assembly().open().unwrap()) == expected, "{what}");
+        let array = shelf.open();
+        assert_eq!(array.rebuild(to_the_end).unwrap(), Ended::Finished, "{what}");
+        assert!(!array.needs_rebuild(), "{what}");
+        assert_eq!(array.states()[1], MemberState::InSync, "{what}");
+        array.close().unwrap();
+        drop(array);
+        assert_whole(&shelf, &expected, &what);
+        assert_eq!(shelf.assembly().bitmap.as_ref().map_or(0, Bitmap::dirty), 0, "{what}");
+    }
+}
+
+#[test]
+fn two_members_of_a_raid6_are_rebuilt_in_one_pass() {
+    let shelf = made(layout(Level::Raid6, "left-symmetric"), 6, 2, false);
+    let array = shelf.open();
+    let expected = fill(&array, 3);
+    array.fail(0).unwrap();
+    array.fail(4).unwrap();
+    let before = array.touched().read;
+    array.rebuild(to_the_end).unwrap();
+    // Four members of data are read once.
+    assert_eq!(array.touched().read - before, 4 * 1024 * 512);
+    drop(array);
+    assert_whole(&shelf, &expected, "two at once");
+}
+
+#[test]
+fn a_rebuild_that_is_stopped_goes_on_where_it_was() {
+    for (level, name, members) in SHAPES {
+        let what = format!("{level} {name} of {members}");
+        let mut recipe = recipe(layout(level, name), false);
+        recipe.size = Some(Sectors(24 << 11));
+        let mut shelf = Shelf::default();
+        (0..=members).for_each(|_| shelf.put(32 * MIB));
+        let roles: Vec<_> = (0..members).map(|i| Some(shelf.new_member(i))).collect();
+        recipe.create(&roles, &[shelf.new_member(members)]).unwrap();
+        let array = shelf.open();
+        array.fail(0).unwrap();
+        let mut expected = content(&array);
+        let stop = |step: Step| {
+            if step.done * 2 >= step.total {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
+        };
+        assert_eq!(array.rebuild(stop).unwrap(), Ended::Stopped, "{what}");
+        let MemberState::Recovering(at) = array.states()[0] else { panic!("{what}") };
+        drop(array);
+        let Standing::Rebuilding { role: 0, until } = shelf.assembly().members[members].standing
+        else {
+            panic!("{what}: {:?}", shelf.assembly().members);
+        };
+        assert_eq!(until.byte_len().0, at, "{what}");
+        assert!(until.0 >= 12 << 11, "{what}");
+        // Written in between: below and above of where it stands.
+        let array = shelf.open();
+        for place in (0..expected.len()).step_by(2_000_000) {
+            let end = expected.len().min(place + 3000);
+            expected[place..end].fill(0x77);
+            array.write_at(ByteOffset(place as u64), &expected[place..end]).unwrap();
+        }
+        let mut first = None;
+        array
+            .rebuild(|step| {
+                first.get_or_insert(step.done);
+                ControlFlow::Continue(())
+            })
+            .unwrap();
+        assert!(first.unwrap() > at, "{what}");
+        drop(array);
+        let assembly = shelf.assembly();
+        for role in 0..members {
+            let mut one_less = assembly.clone();
+            one_less.roles[role] = None;
+            assert!(content(&*one_less.open().unwrap()) == expected, "{what} without {role}");
+        }
+    }
+}
+
+#[test]
+fn a_replacement_is_filled_while_the_member_serves_and_takes_its_place() {
+    for (level, name, members) in SHAPES {
+        let what = format!("{level} {name} of {members}");
+        let shelf = made(layout(level, name), members, 1, true);
+        let array = shelf.open();
+        fill(&array, 4);
+        assert_eq!(array.replace(2, None).unwrap().as_deref(), Some(&*format!("m{members}")));
+        assert_eq!(array.replace(2, None).unwrap(), None, "{what}: it has one already");
+        let mut expected = fill(&array, 5);
+        array.close().unwrap();
+        drop(array);
+        let standing = shelf.assembly().members[members].standing;
+        assert_eq!(standing, Standing::Replacement { role: 2 }, "{what}");
+        assert!(!shelf.assembly().is_degraded(), "{what}");
+        let array = shelf.open();
+        expected[5000..6000].fill(1);
+        array.write_at(ByteOffset(5000), &expected[5000..6000]).unwrap();
+        array.rebuild(to_the_end).unwrap();
+        drop(array);
+        let after = shelf.assembly();
+        assert_eq!(after.members[members].standing, Standing::InSync { role: 2 }, "{what}");
+        assert!(matches!(after.members[2].standing, Standing::Stale { .. }), "{what}");
+        assert_whole(&shelf, &expected, &what);
+    }
+}
+
+#[test]
+fn a_member_that_comes_back_gets_only_what_the_bitmap_names() {
+    for (level, name, members) in SHAPES {
+        let what = format!("{level} {name} of {members}");
+        let shelf = made(layout(level, name), members, 0, true);
+        let array = shelf.open();
+        let mut expected = fill(&array, 6);
+        array.close().unwrap();
+        array.fail(1).unwrap();
+        expected[100_000..104_000].fill(9);
+        array.write_at(ByteOffset(100_000), &expected[100_000..104_000]).unwrap();
+        drop(array);
+        let returning = shelf.assembly().returning("m1").expect("a bitmap that knows");
+        let array = shelf.open();
+        array.readmit(&returning).unwrap();
+        let before = array.touched().read;
+        array.rebuild(to_the_end).unwrap();
+        let read = array.touched().read - before;
+        // A mirror is read a megabyte at a time, and this one is smaller.
+        assert!(read < 1024 * 512 || level == Level::Raid1, "{what}: {read}");
+        drop(array);
+        assert_whole(&shelf, &expected, &what);
+    }
+}
+
+#[test]
+fn a_new_device_becomes_a_spare_and_then_a_member() {
+    let mut shelf = made(layout(Level::Raid6, ""), 4, 0, true);
+    let gone = shelf.0.remove(1);
+    let assembly = shelf.assembly();
+    shelf.put(3 * MIB);
+    shelf.0[3].0 = "new".into();
+    let new = NewMember { uuid: [77; 16], ..shelf.new_member(3) };
+    assembly.admit(&new, NOW).unwrap();
+    assert_eq!(shelf.assembly().members[3].standing, Standing::Spare);
+    let array = shelf.open();
+    let expected = fill(&array, 7);
+    assert_eq!(array.take_spares().unwrap(), [(1, "new".to_owned())]);
+    array.rebuild(to_the_end).unwrap();
+    drop(array);
+    assert_whole(&shelf, &expected, "a new device");
+    // The one that was left out is stale now.
+    shelf.0.push(gone);
+    assert!(matches!(shelf.assembly().members[4].standing, Standing::Stale { .. }));
+    let small = NewMember { device: Arc::new(MemDevice::new(ByteLen(MIB))), ..shelf.new_member(0) };
+    assert!(shelf.assembly().admit(&small, NOW).is_err());
+}
+
+#[test]
+fn the_last_member_that_counts_does_not_fail_for_one_that_is_being_rebuilt() {
+    let shelf = made(layout(Level::Raid5, ""), 3, 1, false);
+    let array = shelf.open();
+    let expected = fill(&array, 8);
+    array.fail(0).unwrap();
+    assert!(array.fail(1).is_err());
+    array.rebuild(to_the_end).unwrap();
+    array.fail(1).unwrap();
+    drop(array);
+    assert!(content(&*shelf.assembly().open().unwrap()) == expected);
+}
+
+#[test]
+fn a_new_array_that_was_not_said_to_agree_is_made_to() {
+    for (level, name, members) in SHAPES {
+        let what = format!("{level} {name} of {members}");
+        let shelf = Shelf::new(members);
+        for (i, (_, device)) in shelf.0.iter().enumerate() {
+            let noise = vec![u8::try_from(i + 1).unwrap(); index(3 * MIB)];
+            device.write_at(ByteOffset(0), &noise).unwrap();
+        }
+        let roles: Vec<_> = (0..members).map(|i| Some(shelf.new_member(i))).collect();
+        Recipe { assume_clean: false, ..recipe(layout(level, name), members == 5) }
+            .create(&roles, &[])
+            .unwrap();
+        let array = shelf.open();
+        array.resync(|_, _| true).unwrap();
+        array.rebuild(to_the_end).unwrap();
+        let expected = content(&array);
+        drop(array);
+        assert_whole(&shelf, &expected, &what);
+    }
+}
