@@ -3,8 +3,8 @@
 #   * Debian packages that are missing are installed, when this is root.
 #   * xfsprogs 6.13 is unpacked (not installed) into .cache/xfsprogs-6.13, beside the machine's own,
 #     because the defaults of mkfs.xfs and the judgement of xfs_repair changed in between.
-#   * qemu is installed, and Debian's kernel unpacked into .cache/vm, for what the machine's own kernel
-#     may lack: md takes back the arrays that xfskit writes (tests/guest).
+#   * Debian's user-mode Linux is unpacked into .cache/uml, for what the machine's own kernel may lack:
+#     md takes back the arrays that xfskit writes (tests/guest).
 # What cannot be had is named; the tests that need it skip, by name (under .ci/run they fail).
 set -eu
 cd "$(dirname "$0")/.."
@@ -20,10 +20,7 @@ need zstd zstd
 need sfdisk fdisk
 need lvcreate lvm2
 need mdadm mdadm
-need qemu-system-x86_64 qemu-system-x86
 need busybox busybox-static
-need cpio cpio
-need depmod kmod
 if [ -n "$missing" ]; then
     if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
         echo "make test compares with Linux' own tools; installing:$missing"
@@ -45,11 +42,11 @@ if ! "$newer/bin/mkfs.xfs" -V >/dev/null 2>&1; then
     fi
 fi
 
-guest=.cache/vm
-if [ ! -e "$guest/initrd.gz" ]; then
-    echo "unpacking a guest kernel with md, and mdadm (Debian trixie) into $guest"
-    if ! log=$(VM=$PWD/$guest bash tests/tools/vm-xfs.sh setup trixie 2>&1); then
+guest=.cache/uml
+if [ ! -e "$guest/root/init" ]; then
+    echo "unpacking user-mode Linux into $guest"
+    if ! log=$(UML=$guest bash tests/tools/uml-md.sh setup 2>&1); then
         printf '%s\n' "$log" | tail -3
-        echo "missing: a guest kernel (tests that need it will be skipped, by name)"
+        echo "missing: user-mode Linux (tests that need it will be skipped, by name)"
     fi
 fi

@@ -133,6 +133,27 @@ impl<'a> Journal<'a> {
         Ok(entries)
     }
 
+    /// The meta block without payloads that follows `last`, and its sector in the data area: from there the
+    /// journal is empty. Its number is far ahead, so that nothing older can be taken for what follows it.
+    pub fn empty_block(&self, last: &Entry) -> (u64, Vec<u8>) {
+        let pages: usize = last.payloads.iter().map(|payload| payload.pages.len()).sum();
+        let position = (last.position + (pages as u64 + 1) * BLOCK_SECTORS) % self.sectors;
+        let head = MetaBlock {
+            magic: U32::new(MAGIC),
+            checksum: U32::new(0),
+            version: 1,
+            pad: [0; 3],
+            meta_size: U32::new(32),
+            seq: U64::new(last.seq.wrapping_add(10_000)),
+            position: U64::new(position),
+        };
+        let mut block = head.as_bytes().to_vec();
+        block.resize(BLOCK_BYTES, 0);
+        let sum = self.checksum(&block);
+        block[CHECKSUM..CHECKSUM + 4].copy_from_slice(&sum.to_le_bytes());
+        (position, block)
+    }
+
     /// The page at a sector of the data area.
     ///
     /// # Errors

@@ -12,7 +12,7 @@ use std::mem::{offset_of, size_of};
 use xfskit_block::BlockDevice;
 use xfskit_units::Daddr;
 use zerocopy::little_endian::{U32, U64};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::superblock::{Place, Superblock};
 
@@ -80,6 +80,18 @@ impl PplHeader {
         bytes
     }
 
+    /// A header with these entries.
+    pub fn new(set_uuid: [u8; 16], generation: u64, entries: &[PplEntry]) -> Self {
+        let mut header = Self::new_zeroed();
+        header.reserved.fill(0xff);
+        header.signature.set(xfskit_crc::crc32c(&set_uuid));
+        header.generation.set(generation);
+        let count = entries.len().min(MAX_ENTRIES);
+        header.entries_count.set(u32::try_from(count).unwrap_or(0));
+        header.entries[..count].copy_from_slice(&entries[..count]);
+        header
+    }
+
     /// The entries that count.
     pub fn entries(&self) -> &[PplEntry] {
         let count = usize::try_from(self.entries_count.get()).unwrap_or(MAX_ENTRIES);
@@ -120,4 +132,17 @@ pub fn read(
         }
     }
     Ok(newest)
+}
+
+/// Empties the log of the member with this superblock. Answers the generation of the empty log.
+///
+/// # Errors
+/// Where the member cannot be read or written.
+pub fn clear(device: &dyn BlockDevice, superblock: &Superblock) -> xfskit_block::Result<u64> {
+    let Some(Place { at, .. }) = superblock.ppl() else { return Ok(0) };
+    let newest = read(device, superblock)?.map_or(0, |log| log.header.generation.get());
+    let generation = newest.wrapping_add(1);
+    let header = PplHeader::new(superblock.set_uuid(), generation, &[]);
+    device.write_at(at.byte_offset(), &header.encode())?;
+    Ok(generation)
 }

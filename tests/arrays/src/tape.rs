@@ -164,8 +164,34 @@ impl Story {
     /// # Errors
     /// The first sector that holds anything else.
     pub fn judge(&self, cut: usize, power: bool, found: &[u8]) -> std::result::Result<(), usize> {
+        let (sure, maybe) = self.at(cut, power);
+        for start in (0..found.len()).step_by(SECTOR) {
+            let here = start..(start + SECTOR).min(found.len());
+            // Whole sectors are written here, so a write covers the sector or does not touch it.
+            let written = maybe.iter().filter_map(|(at, data)| {
+                let from = here.start.checked_sub(*at)?;
+                data.get(from..from + here.len())
+            });
+            let mut values = written.chain([&sure[here.clone()]]);
+            if !values.any(|value| value == &found[here.clone()]) {
+                return Err(start);
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts what was durable where writes were under way: what stands there shall not count.
+    pub fn forget_under_way(&self, cut: usize, power: bool, found: &mut [u8]) {
+        let (sure, maybe) = self.at(cut, power);
+        for (at, data) in maybe {
+            found[*at..at + data.len()].copy_from_slice(&sure[*at..at + data.len()]);
+        }
+    }
+
+    /// What is durable for sure, and the writes since.
+    fn at(&self, cut: usize, power: bool) -> (Vec<u8>, Vec<&(usize, Vec<u8>)>) {
         let begun: Vec<&Deed> = self.deeds.iter().filter(|deed| deed.began < cut).collect();
-        // What is durable for sure: written before the last flush began, or at all.
+        // Written before the last flush that returned, or where only the process ends, at all.
         let durable = if power {
             let flush = begun.iter().rposition(|deed| deed.written.is_none() && deed.ended <= cut);
             flush.unwrap_or(0)
@@ -176,22 +202,7 @@ impl Story {
         for (at, data) in begun[..durable].iter().filter_map(|deed| deed.written.as_ref()) {
             sure[*at..at + data.len()].copy_from_slice(data);
         }
-        let maybe: Vec<&(usize, Vec<u8>)> =
-            begun[durable..].iter().filter_map(|deed| deed.written.as_ref()).collect();
-        for start in (0..found.len()).step_by(SECTOR) {
-            let here = start..(start + SECTOR).min(found.len());
-            let written =
-                |(at, data): &&&(usize, Vec<u8>)| *at < here.end && here.start < at + data.len();
-            let mut values = vec![sure[here.clone()].to_vec()];
-            for (at, data) in maybe.iter().filter(written) {
-                // Whole sectors are written here, so a write covers the sector.
-                values.push(data[here.start - at..here.end - at].to_vec());
-            }
-            if !values.iter().any(|value| value == &found[here.clone()]) {
-                return Err(start);
-            }
-        }
-        Ok(())
+        (sure, begun[durable..].iter().filter_map(|deed| deed.written.as_ref()).collect())
     }
 
     /// How long the array is, in bytes.

@@ -1,9 +1,10 @@
 //! What a test needs of the machine. A test that lacks it says so by name and counts as skipped;
 //! where skips are not allowed (`XFSKIT_REQUIRE_ORACLE=1`, as in CI) it fails instead.
 
+use std::io::Write;
 use std::sync::OnceLock;
 
-pub use xfskit_test_guest::{note, skip};
+pub use xfskit_test_guest::skip;
 
 use crate::image::{Image, Mount, Scratch};
 use crate::tools::Xfsprogs;
@@ -43,6 +44,14 @@ pub fn needs(wanted: &[Need]) -> bool {
     }
     skip(&missing.join("; "));
     false
+}
+
+/// Says, past the test runner's capture, that a part of the running test does not apply here (a
+/// form of volume this kernel does not know, say): worth knowing, never a failure.
+pub fn note(text: &str) {
+    let thread = std::thread::current();
+    let message = format!("NOTE {}: {text}\n", thread.name().unwrap_or("a test"));
+    let _ = std::io::stderr().write_all(message.as_bytes());
 }
 
 /// Tries the whole thing once: a small volume, mounted and unmounted.

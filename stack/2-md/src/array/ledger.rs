@@ -36,7 +36,7 @@ const IDLE_FLUSHES: u32 = 2;
 /// A member whose superblock is kept.
 #[derive(Debug)]
 pub struct Kept {
-    /// Its role.
+    /// Its role; `usize::MAX` for the journal.
     pub role: usize,
     /// The device.
     pub device: Arc<dyn BlockDevice>,

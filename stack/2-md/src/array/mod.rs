@@ -54,6 +54,8 @@ mod io;
 pub mod ledger;
 mod member;
 mod mirror;
+pub(crate) mod partial;
+pub(crate) mod replay;
 pub mod resync;
 mod rows;
 pub mod scrub;
@@ -65,6 +67,7 @@ use cache::RowCache;
 use io::lost;
 use ledger::{Failures, Ledger};
 use member::Member;
+use partial::Logs;
 
 /// A member whose reads fail more often than this is taken out of use (md: `max_read_errors`).
 const READ_ERRORS_MAX: u32 = 20;
@@ -195,6 +198,8 @@ pub struct Array {
     /// From this sector of the sync space on parity, or other copies than the first, may be out of
     /// date: the array was not shut down cleanly.
     synced_to: AtomicU64,
+    /// Where writes are announced, of RAID5 with a partial parity log.
+    logs: Option<Logs>,
     ledger: Option<Ledger>,
     /// Devices that wait for a member to fail. Leaf lock.
     spares: Mutex<Vec<tend::Spare>>,
@@ -247,6 +252,7 @@ impl Array {
             read_only,
             is_whole: AtomicBool::new(is_whole),
             synced_to: AtomicU64::new(u64::MAX),
+            logs: None,
             ledger: None,
             spares: Mutex::default(),
             geometry,
@@ -336,8 +342,10 @@ impl Array {
 
     /// Takes a member out of use; answers `error` where the level does not bear that.
     fn fail_member(&self, role: usize, error: Error) -> Result<()> {
-        if self.members[role].device().is_none() {
-            return Ok(());
+        match self.members.get(role) {
+            None => return Err(error), // the journal: whoever needs it cannot do without
+            Some(member) if member.device().is_none() => return Ok(()),
+            Some(_) => {}
         }
         if !self.survives_without(role) {
             return Err(error);

@@ -52,6 +52,9 @@ impl Array {
                 let span = self.span(stripe, 0..chunk);
                 let data = content.chunks(index(chunk)).enumerate();
                 self.write_row(&span, &data.map(|(d, buf)| New { d, buf }).collect::<Vec<_>>())?;
+            } else if self.logs.is_some() {
+                let (start, pages) = self.whole_pages(stripe, start, content)?;
+                self.write_part(stripe, start, &pages)?;
             } else {
                 self.write_part(stripe, start, content)?;
             }
@@ -78,6 +81,7 @@ impl Array {
         ends.sort_unstable();
         ends.dedup();
         let unit = (SLICES / self.members.len() as u64 / PAGE * PAGE).max(PAGE);
+        let unit = self.logs.as_ref().map_or(unit, |logs| unit.min(logs.columns_max()));
         for pair in ends.windows(2) {
             for span in self.span(stripe, pair[0]..pair[1]).cut(unit) {
                 let covers = |piece: &&Piece<'_>| {
@@ -210,12 +214,15 @@ impl Array {
         let mut jobs = self.data_jobs(span, new);
         jobs.push(WriteJob { role: span.row.p, at, buf: p });
         jobs.extend(span.row.q.map(|role| WriteJob { role, at, buf: q }));
-        self.store(&jobs)
+        match &self.logs {
+            Some(logs) => self.store_announced(logs, span, new, p, &jobs),
+            None => self.store(&jobs),
+        }
     }
 }
 
 /// Adds `other` to `sum`, as the field has it.
-fn add(sum: &mut [u8], other: &[u8]) {
+pub(super) fn add(sum: &mut [u8], other: &[u8]) {
     for (sum, other) in sum.iter_mut().zip(other) {
         *sum ^= other;
     }

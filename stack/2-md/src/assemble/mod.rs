@@ -15,11 +15,13 @@
 //! | [`standing`] | what each member is to the array |
 //! | `open` | from an assembly to a device |
 //! | `admit` | devices that come to an array |
+//! | `replay` | what logs hold is brought to the members |
 //! | [`bare`] | arrays without superblocks: the user says what the superblocks would |
 
 mod admit;
 mod error;
 mod open;
+mod replay;
 
 pub mod bare;
 pub mod standing;
@@ -81,6 +83,8 @@ pub struct Assembly {
     pub bitmap: Option<Bitmap>,
     /// The bitmap is older than the array: all its bits were set.
     bitmap_is_stale: bool,
+    /// The partial parity log was replayed: parity is right although the array was not shut down cleanly.
+    is_replayed: bool,
     /// What whoever reads the array ought to know.
     pub warnings: Vec<String>,
 }
@@ -208,7 +212,8 @@ impl Assembly {
     /// written is not to be trusted, and some of it is needed.
     pub fn is_doubtful(&self) -> bool {
         let parity = matches!(self.geometry.level(), Level::Raid4 | Level::Raid5 | Level::Raid6);
-        parity && self.is_dirty() && self.is_degraded()
+        let logged = self.has_partial_parity();
+        parity && !logged && self.is_dirty() && self.is_degraded()
     }
 
     /// What stands in the way of writing, if anything.
@@ -230,9 +235,10 @@ impl Assembly {
     fn lacks_for_writing(&self) -> Option<&'static str> {
         let superblocks = || self.members.iter().map(|member| &member.superblock);
         let reference = self.superblock();
-        let ppl = |sb: &Superblock| matches!(sb, Superblock::V1(sb) if sb.ppl().is_some());
-        if reference.has_journal() || ppl(reference) {
-            Some("arrays with a journal or partial parity log are only read by this version")
+        if reference.has_journal() && self.journal().is_none() {
+            Some(
+                "its journal device is missing: what that holds is not in the members; name it too",
+            )
         } else if reference.bitmap().is_some() && self.bitmap.is_none() {
             Some("its write-intent bitmap cannot be believed; let md resync it")
         } else if superblocks().any(|sb| sb.bad_blocks().is_some()) {
@@ -269,8 +275,7 @@ impl Assembly {
                  reconstructed from it wrong"
             ));
         }
-        let journal = |member: &Judged| member.standing == Standing::Journal;
-        if self.superblock().has_journal() && !self.members.iter().any(journal) {
+        if self.superblock().has_journal() && self.journal().is_none() {
             let why = "the journal device is missing: what it held is not in the members";
             self.warnings.push(why.into());
         }

@@ -39,7 +39,12 @@ impl Assembly {
     /// # Errors
     /// Where it cannot run, or the resync fails.
     pub fn open_writable(&self, now: u64) -> Result<Array, Error> {
-        let array = self.open_array()?;
+        self.replayed()?.open_kept(now)
+    }
+
+    /// [`open_writable`](Self::open_writable), logs replayed.
+    fn open_kept(&self, now: u64) -> Result<Array, Error> {
+        let array = self.open_members()?;
         if matches!(self.geometry.level(), Level::Linear | Level::Raid0) {
             return Ok(array); // nothing to be kept: there is no redundancy to lose
         }
@@ -48,13 +53,21 @@ impl Assembly {
             let superblock = member.superblock.clone();
             Some(Kept { role, device: Arc::clone(&member.device), superblock })
         };
-        let kept = (0..self.roles.len()).filter_map(kept).collect();
+        let journal = self.journal().map(|i| &self.members[i]).map(|member| Kept {
+            role: usize::MAX,
+            device: Arc::clone(&member.device),
+            superblock: member.superblock.clone(),
+        });
+        let kept = (0..self.roles.len()).filter_map(kept).chain(journal).collect();
         let degraded = self.is_degraded();
         let bitmap = self.bitmap.clone();
         let ledger = Ledger::new(kept, bitmap, degraded, self.unsynced(), now)
             .with_replacements(self.replacements());
         let failed = |source| Error::Device { name: "the array".into(), source };
-        let array = array.kept_by(ledger).map_err(failed)?.with_spares(self.spares());
+        let mut array = array.kept_by(ledger).map_err(failed)?.with_spares(self.spares());
+        if self.has_partial_parity() {
+            array = array.announced_in(self.partial_parity_logs().map_err(failed)?);
+        }
         if self.bitmap.is_some() {
             array.resync(|_, _| true).map_err(failed)?;
         }
@@ -63,16 +76,24 @@ impl Assembly {
 
     /// Where a resync of an array that was not shut down cleanly has to go on.
     fn unsynced(&self) -> Option<Sectors> {
+        if self.is_replayed {
+            return None;
+        }
         let all = self.bitmap_is_stale.then_some(Sectors(0));
         all.or(self.superblock().resync_offset().filter(|_| self.is_dirty()))
     }
 
-    /// The array by the numbers of its superblocks; while it is reshaped, only what is not reshaped
-    /// yet is right.
+    /// The array by the numbers of its superblocks, what its logs hold replayed (in memory where members
+    /// are read only); while it is reshaped, only what is not reshaped yet is right.
     ///
     /// # Errors
     /// Where it cannot run.
     pub fn open_array(&self) -> Result<Array, Error> {
+        self.replayed()?.open_members()
+    }
+
+    /// The array of the members as they are.
+    pub(super) fn open_members(&self) -> Result<Array, Error> {
         let array = Array::open(self.geometry.clone(), slots(self, &self.geometry, None)?)?;
         Ok(match self.unsynced() {
             Some(from) => array.unsynced_from(from),

@@ -93,6 +93,7 @@ pub(super) fn tell_apart(mut members: Vec<Judged>, reference: usize) -> Result<A
         reshaped,
         bitmap,
         bitmap_is_stale,
+        is_replayed: false,
         warnings,
     };
     if assembly.can_run() {

@@ -1,0 +1,176 @@
+//! Logs are replayed before members are trusted.
+//!
+//! A partial parity log counts where the array was not shut down cleanly; a journal where it holds
+//! anything. Members that are open for reading only are replayed onto a copy-on-write view in memory, and stay
+//! as they are.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use xfskit_block::{BlockDevice, OverlayDevice, Result as Io};
+use xfskit_units::{ByteOffset, Daddr, index};
+
+use super::{Assembly, Error, Standing};
+use crate::array::Array;
+use crate::array::partial::{Log, Logs};
+use crate::array::replay::Announced;
+use crate::journal::{BLOCK_BYTES, Entry, Journal, Kind};
+use crate::ppl::{self, HEADER_BYTES, Ppl};
+use crate::superblock::{Place, Superblock};
+
+/// Pages of one row that a journal holds, at one place of the members.
+#[derive(Default)]
+struct Pending {
+    /// By data chunk: the sector of the array, and where the page lies in the journal.
+    data: BTreeMap<usize, (u64, u64)>,
+}
+
+impl Assembly {
+    /// True where parity can be trusted after a crash, for a log says what was being written.
+    pub(super) fn has_partial_parity(&self) -> bool {
+        self.superblock().ppl().is_some()
+    }
+
+    /// The journal's place among the members.
+    pub(super) fn journal(&self) -> Option<usize> {
+        self.members.iter().position(|member| member.standing == Standing::Journal)
+    }
+
+    /// The same array, what its logs hold brought to its members.
+    pub(super) fn replayed(&self) -> Result<Cow<'_, Self>, Error> {
+        let failed = |name: &str, source| Error::Device { name: name.to_owned(), source };
+        let entries = match self.journal_entries() {
+            Some((name, entries)) => entries.map_err(|source| failed(name, source))?,
+            None => Vec::new(),
+        };
+        let partial = self.has_partial_parity() && self.is_dirty();
+        if !partial && entries.is_empty() {
+            return Ok(Cow::Borrowed(self));
+        }
+        let mut this = self.clone();
+        for member in &mut this.members {
+            if member.device.is_read_only() {
+                member.device = Arc::new(OverlayDevice::new(Arc::clone(&member.device)));
+            }
+        }
+        let array = this.open_members()?;
+        if partial {
+            this.replay_partial_parity(&array)
+                .map_err(|source| failed("partial parity log", source))?;
+            this.is_replayed = true;
+        }
+        if !entries.is_empty() {
+            this.replay_journal(&array, &entries).map_err(|source| failed("journal", source))?;
+        }
+        Ok(Cow::Owned(this))
+    }
+
+    fn journal_entries(&self) -> Option<(&str, Io<Vec<Entry>>)> {
+        let member = &self.members[self.journal()?];
+        let Superblock::V1(sb) = &member.superblock else { return None };
+        let journal = Journal::new(&member.device, sb)?;
+        Some((&member.name, journal.entries()))
+    }
+
+    fn replay_partial_parity(&self, array: &Array) -> Io<()> {
+        let serving: Vec<_> = self.roles.iter().flatten().map(|i| &self.members[*i]).collect();
+        for member in &serving {
+            if let Some(log) = ppl::read(&member.device, &member.superblock)? {
+                replay_log(array, &member.device, &log)?;
+            }
+        }
+        array.flush()?;
+        for member in serving {
+            ppl::clear(&member.device, &member.superblock)?;
+        }
+        array.flush()
+    }
+
+    /// The members' logs, emptied, for writes to be announced in.
+    pub(super) fn partial_parity_logs(&self) -> Io<Logs> {
+        let log = |role: &Option<usize>| {
+            let Some(member) = role.map(|i| &self.members[i]) else { return Ok(None) };
+            let Some(Place { at, len }) = member.superblock.ppl() else { return Ok(None) };
+            let generation = ppl::clear(&member.device, &member.superblock)?;
+            let (at, room) = (at.byte_offset().0, len.byte_len().0);
+            Ok(Some(Mutex::new(Log { at, room, generation })))
+        };
+        let logs = self.roles.iter().map(log).collect::<Io<Vec<_>>>()?;
+        Ok(Logs { set_uuid: self.superblock().set_uuid(), logs })
+    }
+
+    fn replay_journal(&mut self, array: &Array, entries: &[Entry]) -> Io<()> {
+        let Some(at) = self.journal() else { return Ok(()) };
+        let member = &mut self.members[at];
+        let Superblock::V1(sb) = &mut member.superblock else { return Ok(()) };
+        let Some(journal) = Journal::new(&member.device, sb) else { return Ok(()) };
+        let mut pending: BTreeMap<u64, Pending> = BTreeMap::new();
+        for payload in entries.iter().flat_map(|entry| &entry.payloads) {
+            match payload.kind {
+                Kind::Data => {
+                    for (i, page) in (0..).zip(&payload.pages) {
+                        let sector = payload.location.saturating_add(i * 8);
+                        if sector.saturating_add(8) > array.geometry().array_size().0 {
+                            continue;
+                        }
+                        let (row, d) = array.row_place(sector * 512);
+                        pending.entry(row).or_default().data.insert(d, (sector, *page));
+                    }
+                }
+                Kind::Parity => {
+                    let row = payload.location.saturating_mul(512);
+                    let inside = payload.location < array.geometry().component_size().0;
+                    let Some(found) = pending.remove(&row).filter(|_| inside) else { continue };
+                    let page = |at: &u64| journal.page(*at);
+                    let places = found.data.values().map(|(_, at)| at);
+                    let data = places.map(page).collect::<Io<Vec<_>>>()?;
+                    let data: Vec<(usize, &[u8])> =
+                        found.data.keys().copied().zip(data.iter().map(Vec::as_slice)).collect();
+                    let parity = payload.pages.iter().map(page).collect::<Io<Vec<_>>>()?;
+                    let parity: Vec<&[u8]> = parity.iter().map(Vec::as_slice).collect();
+                    array.replay_row(row, &data, &parity)?;
+                }
+                Kind::Flush => drop(pending.remove(&payload.location.saturating_mul(512))),
+            }
+        }
+        // What came to the journal only, waiting for its parity: an ordinary write.
+        for (sector, page) in pending.values().flat_map(|row| row.data.values()) {
+            array.write_at(ByteOffset(sector * 512), &journal.page(*page)?)?;
+        }
+        array.flush()?;
+        let Some(last) = entries.last() else { return Ok(()) };
+        let (position, block) = journal.empty_block(last);
+        let at = Daddr(sb.data_offset.get()).saturating_add(position);
+        member.device.write_fua(at.byte_offset(), &block)?;
+        debug_assert_eq!(block.len(), BLOCK_BYTES);
+        sb.recovery_offset.set(position);
+        let at = member.superblock.at().byte_offset();
+        member.device.write_fua(at, &member.superblock.own_bytes())
+    }
+}
+
+/// Replays one member's log. Of an entry whose partial parity is not whole the data were never written.
+fn replay_log(array: &Array, device: &dyn BlockDevice, log: &Ppl) -> Io<()> {
+    let mut at = log.at.byte_offset().0 + HEADER_BYTES as u64;
+    for entry in log.header.entries() {
+        let len = u64::from(entry.pp_size.get());
+        let start = at;
+        at += len;
+        if len > array.geometry().chunk_bytes().0 {
+            return Ok(()); // no log is like that
+        }
+        let mut partial = vec![0; index(len)];
+        device.read_at(ByteOffset(start), &mut partial)?;
+        if len > 0 && xfskit_crc::crc32c(&partial) != entry.checksum.get() {
+            continue;
+        }
+        array.replay_announced(&Announced {
+            at: entry.data_sector.get().saturating_mul(512),
+            len: u64::from(entry.data_size.get()),
+            parity: index(u64::from(entry.parity_disk.get())),
+            partial: (len > 0).then_some(partial.as_slice()),
+        })?;
+    }
+    Ok(())
+}

@@ -1,0 +1,150 @@
+//! Journals and partial parity logs are replayed before members are trusted: in memory where members are
+//! read only, on them where they are written.
+
+#![allow(missing_docs)]
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use sha2::{Digest, Sha256};
+use xfskit_block::{BlockDevice, OverlayDevice};
+use xfskit_md::array::Array;
+use xfskit_md::assemble::{Assembly, Member, assemble};
+use xfskit_md::journal::{Journal, Kind};
+use xfskit_md::layout::parity::Row;
+use xfskit_md::superblock::{self, Superblock};
+use xfskit_test_arrays::Fixture;
+use xfskit_units::{ByteLen, ByteOffset, index};
+
+const NOW: u64 = 1_800_000_000;
+
+/// A device that refuses writes.
+#[derive(Debug)]
+struct Sealed(Arc<dyn BlockDevice>);
+
+impl BlockDevice for Sealed {
+    fn size(&self) -> ByteLen {
+        self.0.size()
+    }
+    fn is_read_only(&self) -> bool {
+        true
+    }
+    fn read_at(&self, offset: ByteOffset, buf: &mut [u8]) -> xfskit_block::Result<()> {
+        self.0.read_at(offset, buf)
+    }
+    fn write_at(&self, _: ByteOffset, _: &[u8]) -> xfskit_block::Result<()> {
+        Err(xfskit_block::Error::ReadOnly)
+    }
+    fn flush(&self) -> xfskit_block::Result<()> {
+        Ok(())
+    }
+}
+
+fn assembly(devices: &[Arc<dyn BlockDevice>]) -> Assembly {
+    let member = |(i, device): (usize, &Arc<dyn BlockDevice>)| Member {
+        name: format!("m{i}"),
+        device: Arc::clone(device),
+    };
+    assemble(devices.iter().enumerate().map(member).collect()).unwrap()
+}
+
+fn content(device: &dyn BlockDevice) -> Vec<u8> {
+    let mut all = vec![0; index(device.size().0)];
+    device.read_at(ByteOffset(0), &mut all).unwrap();
+    all
+}
+
+fn is_consistent(array: &Array) -> bool {
+    (0..array.scrub_rows()).all(|row| array.scrub_row(row, false).unwrap().is_empty())
+}
+
+/// The members of the array with a journal, as if nothing of what the journal holds had reached them.
+fn unwritten() -> (Fixture, Vec<Arc<dyn BlockDevice>>) {
+    let fixture = Fixture::open("raid5-journal");
+    let found = superblock::read(&fixture.members[3]).unwrap().unwrap();
+    let Superblock::V1(sb) = &found.superblock else { panic!("not version 1") };
+    let entries = Journal::new(&fixture.members[3], sb).unwrap().entries().unwrap();
+    let data_offset =
+        superblock::read(&fixture.members[0]).unwrap().unwrap().superblock.data_offset();
+    let chunk = u64::from(sb.chunksize.get());
+    let layout =
+        assembly(&fixture.named().into_iter().map(|(_, device)| device).collect::<Vec<_>>());
+    let row = |stripe| Row::new(layout.layout(), 3, stripe).unwrap();
+    let mut holes = 0;
+    for payload in entries.iter().flat_map(|entry| &entry.payloads) {
+        let location = payload.location;
+        let (role, sector) = match payload.kind {
+            Kind::Data => {
+                let (stripe, d) = (location / chunk / 2, index(location / chunk % 2));
+                (row(stripe).data_role(d), stripe * chunk + location % chunk)
+            }
+            Kind::Parity => (row(location / chunk).p, location),
+            Kind::Flush => continue,
+        };
+        let at = ByteOffset((data_offset.0 + sector) * 512);
+        fixture.members[role].write_at(at, &[0xee; 512]).unwrap();
+        holes += 1;
+    }
+    assert!(holes > 100);
+    let devices = fixture.named().into_iter().map(|(_, device)| device).collect();
+    (fixture, devices)
+}
+
+#[test]
+fn a_journal_is_replayed_in_memory_where_members_are_read_only() {
+    let (fixture, devices) = unwritten();
+    let sealed: Vec<Arc<dyn BlockDevice>> =
+        devices.iter().map(|device| Arc::new(Sealed(Arc::clone(device))) as _).collect();
+    let before: Vec<Vec<u8>> = devices.iter().map(|device| content(device)).collect();
+    let array = assembly(&sealed).open_array().unwrap();
+    assert!(is_consistent(&array));
+    assert_eq!(sha256(&content(&array)), fixture.entry.sha256);
+    let after: Vec<Vec<u8>> = devices.iter().map(|device| content(device)).collect();
+    assert!(before == after, "members were changed");
+    // One member less is no harm: what the log has is enough.
+    for missing in 0..3 {
+        let mut fewer = sealed.clone();
+        fewer.remove(missing);
+        let array = assembly(&fewer).open_array().unwrap();
+        assert_eq!(sha256(&content(&array)), fixture.entry.sha256, "without {missing}");
+    }
+    // Without the journal it is said, and nothing is written.
+    let without = assembly(&devices[..3]);
+    assert!(without.warnings.iter().any(|warning| warning.contains("journal")));
+    assert!(without.refuses_writing().unwrap().contains("journal"));
+}
+
+#[test]
+fn a_journal_is_replayed_on_members_that_are_written_and_only_once() {
+    let (fixture, devices) = unwritten();
+    let array = assembly(&devices).open_writable(NOW).unwrap();
+    assert_eq!(sha256(&content(&array)), fixture.entry.sha256);
+    let mut expected = content(&array);
+    expected[9_000..700_000].fill(0x44);
+    array.write_at(ByteOffset(9_000), &expected[9_000..700_000]).unwrap();
+    array.close().unwrap();
+    let again = assembly(&devices);
+    assert!(!again.is_dirty() && !again.is_degraded());
+    let array = again.open_writable(NOW).unwrap();
+    assert!(content(&array) == expected && is_consistent(&array));
+}
+
+#[test]
+fn a_partial_parity_log_is_replayed_in_memory_where_members_are_read_only() {
+    let fixture = Fixture::open("raid5-ppl");
+    let devices: Vec<Arc<dyn BlockDevice>> = fixture
+        .named()
+        .into_iter()
+        .map(|(_, device)| Arc::new(Sealed(Arc::new(OverlayDevice::new(device)))) as _)
+        .collect();
+    let array = assembly(&devices).open_array().unwrap();
+    assert!(is_consistent(&array));
+    assert_eq!(sha256(&content(&array)), fixture.entry.sha256);
+}
+
+fn sha256(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().fold(String::new(), |mut text, byte| {
+        write!(text, "{byte:02x}").unwrap();
+        text
+    })
+}
