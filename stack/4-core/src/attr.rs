@@ -237,6 +237,21 @@ impl<'a, M: Mapping> Attrs<'a, M> {
         };
     }
 
+    /// The leaves in the order of their hashes, until `each` breaks: how full they are is seen here. None
+    /// where the attributes stand in the inode.
+    pub fn each_leaf(&self, each: &mut dyn FnMut(Result<Leaf<'_>>) -> ControlFlow<()>) {
+        if self.short_form().is_some() || self.da.extents.is_empty() {
+            return;
+        }
+        let _stopped = self.da.each_leaf(&mut |block| match block {
+            Ok(block) => {
+                let leaf = Leaf::parse(&block.buf, self.geo());
+                leaf.map_or(ControlFlow::Continue(()), |leaf| each(Ok(leaf)))
+            }
+            Err(err) => each(Err(err)),
+        });
+    }
+
     /// The value of one attribute.
     ///
     /// # Errors
