@@ -13,6 +13,8 @@
 //! | [`circumstances`] | the machine and the software that a report is of |
 //! | [`report`] | tables and plots, and how they are shown |
 //! | [`program`] | fs_mark and its kin, as users of these programs know them |
+//! | [`side`] | the same disk with the engine on it, or the kernel |
+//! | [`suite`] | whole studies |
 
 pub mod circumstances;
 pub mod driver;
@@ -20,6 +22,8 @@ pub mod measure;
 pub mod program;
 pub mod random;
 pub mod report;
+pub mod side;
+pub mod suite;
 
 pub use circumstances::Circumstances;
 pub use driver::{Driver, Kind, Stat};

@@ -1,11 +1,14 @@
 //! xfskit itself, in this process.
 
 use std::io;
+use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
 use xfskit_block::BlockDevice;
 use xfskit_core::attr::change::SetMode;
+use xfskit_core::chunks::Entry;
 use xfskit_core::{OpenOptions, Volume};
 use xfskit_format::inode::FileType;
 use xfskit_units::Ino;
@@ -220,6 +223,16 @@ impl Driver for Engine {
         let space = self.fs().statfs();
         let bytes = |blocks: u64| blocks.saturating_mul(space.blocksize.into());
         Ok(Space { total: bytes(space.blocks), free: bytes(space.blocks_free) })
+    }
+
+    fn bulkstat(&self, threads: usize) -> io::Result<u64> {
+        let found = AtomicU64::new(0);
+        let count = |entries: &[Entry<'_>]| {
+            found.fetch_add(entries.len() as u64, Ordering::Relaxed);
+            ControlFlow::Continue(())
+        };
+        self.fs().volume().bulkstat(threads, count).map_err(|error| told(error.into()))?;
+        Ok(found.into_inner())
     }
 
     fn sync(&self) -> io::Result<()> {

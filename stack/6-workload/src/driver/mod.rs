@@ -9,11 +9,15 @@
 //! Names are relative to a directory that is open, so that nobody is measured parsing paths that the
 //! other was spared.
 
+mod bulkstat;
 pub mod engine;
 pub mod mounted;
 pub mod null;
+#[cfg(test)]
+pub(crate) mod record;
 
 use std::io;
+use std::time::Duration;
 
 /// What a directory says that a name is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +43,51 @@ pub struct Stat {
     pub nlink: u64,
     /// Seconds since 1970 of the last change.
     pub ctime: i64,
+}
+
+/// What a filesystem has done since it was mounted, as it counts itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Transactions committed.
+    pub commits: u64,
+    /// Bytes written to the journal.
+    pub log_bytes: u64,
+    /// Its hot locks; none where it does not count them.
+    pub locks: Vec<Lock>,
+}
+
+/// One lock, or all of one kind.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lock {
+    /// What it guards.
+    pub name: String,
+    /// Times it was taken.
+    pub taken: u64,
+    /// Of these, with waiting.
+    pub waits: u64,
+    /// Waited in all.
+    pub wait: Duration,
+}
+
+impl Counters {
+    /// What was counted since `before`.
+    pub fn since(&self, before: &Self) -> Self {
+        let of = |name: &str| before.locks.iter().find(|lock| lock.name == name);
+        let locks = self.locks.iter().map(|lock| {
+            let before = of(&lock.name).cloned().unwrap_or_default();
+            Lock {
+                name: lock.name.clone(),
+                taken: lock.taken.saturating_sub(before.taken),
+                waits: lock.waits.saturating_sub(before.waits),
+                wait: lock.wait.saturating_sub(before.wait),
+            }
+        });
+        Self {
+            commits: self.commits.saturating_sub(before.commits),
+            log_bytes: self.log_bytes.saturating_sub(before.log_bytes),
+            locks: locks.collect(),
+        }
+    }
 }
 
 /// How much room there is.
@@ -127,6 +176,15 @@ pub trait Driver: Sync {
 
     /// How much room there is.
     fn space(&self) -> io::Result<Space>;
+    /// Lists all inodes by number, on so many threads, and answers how many are in use. Not every filesystem
+    /// can: [`io::ErrorKind::Unsupported`].
+    fn bulkstat(&self, _threads: usize) -> io::Result<u64> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+    /// What was done since mounting, where it is counted.
+    fn counters(&self) -> Option<Counters> {
+        None
+    }
     /// Everything so far becomes durable.
     fn sync(&self) -> io::Result<()>;
     /// Syncs and forgets whatever is cached, so that the next phase is cold. Directories that are open

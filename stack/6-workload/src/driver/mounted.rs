@@ -3,7 +3,7 @@
 use std::io::{self, ErrorKind};
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{
     AtFlags, CWD, FileType, Mode, OFlags, RawDir, XattrFlags, fgetxattr, fremovexattr, fsetxattr,
@@ -11,7 +11,7 @@ use rustix::fs::{
 };
 use rustix::io::{pread, pwrite};
 
-use super::{Driver, Kind, Space, Stat};
+use super::{Counters, Driver, Kind, Space, Stat, bulkstat};
 
 /// Bytes that `getdents64` fills at once: what the C library asks for.
 const DIRENTS: usize = 32 << 10;
@@ -22,6 +22,8 @@ pub struct Mounted {
     name: String,
     on: String,
     root: OwnedFd,
+    /// Where the kernel counts for this mount.
+    stats: Option<PathBuf>,
 }
 
 impl Mounted {
@@ -31,7 +33,14 @@ impl Mounted {
     /// Where it cannot be opened.
     pub fn new(dir: &Path, name: impl Into<String>, on: impl Into<String>) -> io::Result<Self> {
         let root = openat(CWD, dir, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-        Ok(Self { name: name.into(), on: on.into(), root })
+        Ok(Self { name: name.into(), on: on.into(), root, stats: None })
+    }
+
+    /// The same for an XFS on block device `device`, which the kernel counts for.
+    pub fn counted(self, device: &str) -> Self {
+        let name = device.trim_start_matches("/dev/");
+        let stats = Path::new("/sys/fs/xfs").join(name).join("stats/stats");
+        Self { stats: stats.exists().then_some(stats), ..self }
     }
 }
 
@@ -45,6 +54,21 @@ fn stat_of(stat: &rustix::fs::Stat) -> Stat {
     #[allow(clippy::unnecessary_cast, clippy::cast_lossless)] // the width differs among processors
     let nlink = stat.st_nlink as u64;
     Stat { ino: stat.st_ino, kind, size: unsigned(stat.st_size), nlink, ctime: stat.st_ctime }
+}
+
+/// From the lines of an XFS's `stats`: `trans` has synchronous, asynchronous and empty transactions, `log` writes
+/// and blocks of 512 bytes.
+fn counted_by_kernel(text: &str) -> Counters {
+    let words = |name: &str| -> Vec<u64> {
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.unwrap_or("").split(' ').filter_map(|word| word.parse().ok()).collect()
+    };
+    let (trans, log) = (words("trans"), words("log"));
+    Counters {
+        commits: trans.iter().take(2).sum(),
+        log_bytes: log.get(1).map_or(0, |blocks| blocks * 512),
+        locks: Vec::new(),
+    }
 }
 
 impl Driver for Mounted {
@@ -169,6 +193,15 @@ impl Driver for Mounted {
         Ok(Space { total: bytes(stat.f_blocks), free: bytes(stat.f_bavail) })
     }
 
+    fn bulkstat(&self, threads: usize) -> io::Result<u64> {
+        bulkstat::all(&self.root, threads)
+    }
+
+    fn counters(&self) -> Option<Counters> {
+        let text = std::fs::read_to_string(self.stats.as_ref()?).ok()?;
+        Some(counted_by_kernel(&text))
+    }
+
     fn sync(&self) -> io::Result<()> {
         Ok(syncfs(&self.root)?)
     }
@@ -176,5 +209,18 @@ impl Driver for Mounted {
     fn drop_caches(&mut self) -> io::Result<()> {
         self.sync()?;
         std::fs::write("/proc/sys/vm/drop_caches", "3")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernel_counts_commits_and_blocks_of_the_journal() {
+        let text = "extent_alloc 0 0 0 0\ntrans 3 40 500\nlog 7 100 1 2 3\n";
+        let counted = counted_by_kernel(text);
+        assert_eq!((counted.commits, counted.log_bytes), (43, 51_200));
+        assert_eq!(counted_by_kernel(""), Counters::default());
     }
 }

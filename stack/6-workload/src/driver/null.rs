@@ -105,6 +105,10 @@ impl Driver for Null {
         Ok(Space { total: 1, free: 1 })
     }
 
+    fn bulkstat(&self, _: usize) -> io::Result<u64> {
+        Ok(0)
+    }
+
     fn sync(&self) -> io::Result<()> {
         Ok(())
     }

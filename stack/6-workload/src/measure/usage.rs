@@ -5,6 +5,7 @@ use std::io;
 use std::ops::Sub;
 use std::time::{Duration, Instant};
 
+use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
 /// Ticks in a second of the times below `/proc`, on all processors that Linux runs on.
@@ -19,15 +20,10 @@ pub struct Usage {
     pub user: Duration,
     /// Of processors, in the kernel for this process, in steps of 10 ms.
     pub system: Duration,
+    /// Of processors, in this process, user and system together, to the nanosecond.
+    pub processor: Duration,
     /// Of processors, for whoever it was: kernel threads too, but also other programs.
     pub machine: Duration,
-}
-
-impl Usage {
-    /// Of processors, for this process.
-    pub fn processor(&self) -> Duration {
-        self.user + self.system
-    }
 }
 
 impl Sub for Usage {
@@ -38,6 +34,7 @@ impl Sub for Usage {
             wall: self.wall.saturating_sub(before.wall),
             user: self.user.saturating_sub(before.user),
             system: self.system.saturating_sub(before.system),
+            processor: self.processor.saturating_sub(before.processor),
             machine: self.machine.saturating_sub(before.machine),
         }
     }
@@ -85,7 +82,9 @@ fn so_far() -> io::Result<Usage> {
     let all = fs::read_to_string("/proc/stat")?;
     let words: Vec<&str> = all.lines().next().unwrap_or("").split_whitespace().collect();
     let machine = [1, 2, 3, 6, 7].iter().map(|&n| ticks(words.get(n).copied())).sum();
-    Ok(Usage { wall: Duration::ZERO, user, system, machine })
+    let processor = clock_gettime(ClockId::ProcessCPUTime);
+    let processor = Duration::try_from(processor).unwrap_or_default();
+    Ok(Usage { wall: Duration::ZERO, user, system, processor, machine })
 }
 
 /// Forgets how much memory this process had at most, so that [`peak_memory`] tells of what comes.
@@ -115,7 +114,7 @@ mod tests {
         }
         let usage = watch.read().expect("/proc");
         assert!(usage.wall >= Duration::from_millis(60));
-        assert!(usage.machine >= usage.processor() / 2, "{usage:?}");
+        assert!(usage.machine >= usage.processor / 2, "{usage:?}");
     }
 
     #[test]

@@ -167,17 +167,25 @@ pub struct Axis {
     pub label: String,
     /// Equal ratios are equally far.
     pub logarithmic: bool,
+    /// What stands at 1, 2, …, where these are not numbers.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub names: Vec<String>,
 }
 
 impl Axis {
     /// An axis of equal steps.
     pub fn linear(label: impl Into<String>) -> Self {
-        Self { label: label.into(), logarithmic: false }
+        Self { label: label.into(), logarithmic: false, names: Vec::new() }
     }
 
     /// An axis of equal ratios.
     pub fn logarithmic(label: impl Into<String>) -> Self {
-        Self { label: label.into(), logarithmic: true }
+        Self { label: label.into(), logarithmic: true, names: Vec::new() }
+    }
+
+    /// An axis with a name at each of 1, 2, ….
+    pub fn named(label: impl Into<String>, names: Vec<String>) -> Self {
+        Self { label: label.into(), logarithmic: false, names }
     }
 }
 

@@ -17,8 +17,9 @@ const TOP: f64 = 12.0;
 const BOTTOM: f64 = 48.0;
 /// Height of a line of the legend.
 const LEGEND: f64 = 20.0;
-/// Lines of the legend beside each other.
-const ABREAST: usize = 3;
+/// Width of a character of the legend, and of what stands before its words.
+const CHARACTER: f64 = 6.6;
+const BEFORE: f64 = 28.0;
 const COLOURS: [&str; 8] =
     ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6d31", "#777777"];
 
@@ -40,7 +41,11 @@ impl<'a> Scale<'a> {
         if min > max {
             (min, max) = (1.0, 1.0);
         }
-        if axis.logarithmic {
+        if !axis.names.is_empty() {
+            #[allow(clippy::cast_precision_loss)] // a handful of names
+            let last = axis.names.len() as f64;
+            (min, max) = (0.5, last + 0.5);
+        } else if axis.logarithmic {
             (min, max) = (min / 1.1, max * 1.1);
         } else {
             (min, max) = (min.min(0.0), if max <= 0.0 { 1.0 } else { max * 1.05 });
@@ -61,7 +66,9 @@ impl<'a> Scale<'a> {
     /// Round numbers within the range, some five of them.
     fn ticks(&self) -> Vec<f64> {
         let mut ticks = Vec::new();
-        if self.axis.logarithmic {
+        if !self.axis.names.is_empty() {
+            ticks.extend((1..).take(self.axis.names.len()).map(f64::from));
+        } else if self.axis.logarithmic {
             let decades = (self.max / self.min).log10();
             let steps: &[f64] = if decades > 3.0 { &[1.0] } else { &[1.0, 2.0, 5.0] };
             let mut decade = 10_f64.powf(self.min.log10().floor());
@@ -83,6 +90,15 @@ impl<'a> Scale<'a> {
         }
         ticks.retain(|tick| (self.min..=self.max).contains(tick));
         ticks
+    }
+}
+
+impl Scale<'_> {
+    /// What stands at `tick`.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // ticks of names are 1, 2, …
+    fn shown(&self, tick: f64) -> String {
+        let name = self.axis.names.get((tick - 1.0).max(0.0) as usize);
+        name.map_or_else(|| short(tick), |name| escaped(name))
     }
 }
 
@@ -110,7 +126,7 @@ pub fn plot(plot: &Plot) -> String {
     let x = Scale::new(&plot.x, points().map(|p| p.0), LEFT, WIDTH - RIGHT);
     let y = Scale::new(&plot.y, points().map(|p| p.1), HEIGHT - BOTTOM, TOP);
     #[allow(clippy::cast_precision_loss)] // a handful of lines
-    let height = HEIGHT + LEGEND * plot.lines.len().div_ceil(ABREAST) as f64;
+    let height = HEIGHT + LEGEND * plot.lines.len().div_ceil(abreast(&plot.lines)) as f64;
     let mut svg = format!(
         "<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"{}\">\n",
         escaped(&plot.title)
@@ -118,7 +134,7 @@ pub fn plot(plot: &Plot) -> String {
     axes(&mut svg, &x, &y);
     for (n, line) in plot.lines.iter().enumerate() {
         draw(&mut svg, n, line, &x, &y);
-        legend(&mut svg, n, line);
+        legend(&mut svg, n, line, abreast(&plot.lines));
     }
     svg.push_str("</svg>\n");
     svg
@@ -146,7 +162,7 @@ fn axes(svg: &mut String, x: &Scale<'_>, y: &Scale<'_>) {
              <text class=tick x={at:.1} y={} text-anchor=middle>{}</text>",
             base + 5.0,
             base + 19.0,
-            short(tick)
+            x.shown(tick)
         );
     }
     let middle = f64::midpoint(TOP, base);
@@ -190,13 +206,15 @@ fn draw(svg: &mut String, n: usize, line: &Line, x: &Scale<'_>, y: &Scale<'_>) {
     let path: Vec<String> = places.iter().map(|(x, y, ..)| format!("{x:.1},{y:.1}")).collect();
     let dash = if line.source == Source::Measured { "" } else { " stroke-dasharray=\"6 4\"" };
     let colour = COLOURS[n % COLOURS.len()];
+    // Between names there is nothing.
+    let dash = if x.axis.names.is_empty() { dash } else { " stroke-opacity=0.25" };
     let _ = writeln!(
         svg,
         "<polyline points=\"{}\" fill=none stroke=\"{colour}\" stroke-width=2{dash} />",
         path.join(" ")
     );
     for (at_x, at_y, a, b) in places {
-        let said = format!("{}: {}, {}", line.name, short(a), short(b));
+        let said = format!("{}: {}, {}", line.name, x.shown(a), short(b));
         let _ = writeln!(
             svg,
             "{}<title>{}</title>{}",
@@ -207,16 +225,31 @@ fn draw(svg: &mut String, n: usize, line: &Line, x: &Scale<'_>, y: &Scale<'_>) {
     }
 }
 
-#[allow(clippy::cast_precision_loss)] // a handful of lines
-fn legend(svg: &mut String, n: usize, line: &Line) {
-    let width = (WIDTH - LEFT) / ABREAST as f64;
-    let x = LEFT + width * (n % ABREAST) as f64;
-    let y = HEIGHT + LEGEND * (n / ABREAST) as f64 + 6.0;
-    let said = match line.source {
+/// What the legend says of a line.
+fn said(line: &Line) -> String {
+    match line.source {
         Source::Measured => line.name.clone(),
         Source::Published => format!("{} (published)", line.name),
         Source::Model => format!("{} (model)", line.name),
+    }
+}
+
+/// Lines of the legend that find room beside each other.
+fn abreast(lines: &[Line]) -> usize {
+    let widest = lines.iter().map(|line| said(line).chars().count()).max().unwrap_or(0);
+    let fits = |n: &u32| {
+        let widest = f64::from(u32::try_from(widest).unwrap_or(u32::MAX));
+        (widest * CHARACTER + BEFORE) * f64::from(*n) <= WIDTH - LEFT
     };
+    (2..=4).rev().find(fits).unwrap_or(1) as usize
+}
+
+#[allow(clippy::cast_precision_loss)] // a handful of lines
+fn legend(svg: &mut String, n: usize, line: &Line, abreast: usize) {
+    let width = (WIDTH - LEFT) / abreast as f64;
+    let x = LEFT + width * (n % abreast) as f64;
+    let y = HEIGHT + LEGEND * (n / abreast) as f64 + 6.0;
+    let said = said(line);
     let _ = writeln!(
         svg,
         "{}{}<text class=tick x={} y={}>{}</text>",
@@ -251,6 +284,21 @@ mod tests {
         for (value, shown) in cases {
             assert_eq!(short(value), shown);
         }
+    }
+
+    #[test]
+    fn names_stand_where_numbers_would_and_long_legends_below_each_other() {
+        let axis = Axis::named("step", vec!["create".into(), "a < b".into()]);
+        let scale = Scale::new(&axis, [1.0, 2.0].into_iter(), 0.0, 1.0);
+        assert_eq!(scale.ticks(), [1.0, 2.0]);
+        assert_eq!(scale.shown(2.0), "a &lt; b");
+        let line =
+            |name: &str| Line { name: name.into(), source: Source::Measured, points: vec![] };
+        assert_eq!(abreast(&[line("set"), line("removed")]), 4);
+        assert_eq!(
+            abreast(&[line("n1000000-20-255-40-220-60-200-80-150-100-120-d25, kernel XFS")]),
+            1
+        );
     }
 
     #[test]

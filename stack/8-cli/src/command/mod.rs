@@ -1,5 +1,6 @@
 //! The commands, a module each: arguments in, an answer out.
 
+mod bench;
 mod bulkstat;
 mod cat;
 pub(crate) mod change;
@@ -51,6 +52,7 @@ pub(crate) fn run(command: &Command, out: &Out) -> Outcome {
         Command::Inspect(args) => inspect::run(args, out),
         Command::Log(args) => log::run(args, out),
         Command::Md(args) => md::run(args, out),
+        Command::Bench(args) => bench::run(args, out),
         Command::FsMark(args) => fs_mark::run(args, out),
         Command::Recover(args) => recover::run(args, out),
         _ => unreachable!("commands on a volume are carried out above"),

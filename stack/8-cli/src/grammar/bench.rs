@@ -1,8 +1,11 @@
-//! Commands that measure: the programs that filesystems are measured with, for any directory.
+//! Commands that measure: whole studies, and the programs that filesystems are measured with, for any
+//! directory.
 
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, Subcommand, ValueEnum};
+use xfskit_workload::suite::xattrs::case::Case;
 
 /// Measure how fast small files are made, as fs_mark does
 #[derive(Debug, Args)]
@@ -65,4 +68,197 @@ pub(crate) struct FsMark {
     /// The same number makes the same names
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     pub seed: u64,
+}
+
+/// Repeat published studies of filesystems, on xfskit and beside the kernel
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Each suite makes its own volumes, in memory unless --dir says where, does the workload of a published
+study, and shows what it measured beside what was published (marked as such: other hardware).
+With --against kernel the kernel's XFS does the same on a loop image of the same disk, in turn; that
+needs root. Reports are text; --html is a page with plots, --csv a figure on each line, --json an
+object for each result as soon as there is one, and the report at the end.
+
+Examples:
+  xfskit bench all --quick --html report.html
+  xfskit bench inodes --against kernel --repetitions 3
+  xfskit bench xattrs --quick                          a few thousand attributes, in seconds
+  xfskit bench xattrs n1000000-40-d25                  one space case by its name
+  xfskit bench xattrs --against kernel --html out.html")]
+pub(crate) struct Bench {
+    #[command(subcommand)]
+    pub suite: Suite,
+}
+
+/// Which study.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Suite {
+    Inodes(Inodes),
+    Xattrs(Xattrs),
+    CrcUpdate(CrcUpdate),
+    All(All),
+}
+
+/// Checksums brought up to date in one pass, and what that saves a load that is all fsync
+#[derive(Debug, Args)]
+#[command(after_help = "\
+One pass over a block against sums of its pieces, for every routine of this processor, 512 bytes to
+64 KiB; then threads that append and fsync, and the recovery of the journal that this makes.
+
+Examples:
+  xfskit bench crc-update --quick
+  xfskit bench crc-update --appends 10000 --against kernel --dir /srv/scratch --repetitions 5")]
+pub(crate) struct CrcUpdate {
+    /// Appends of each thread, an fsync after each
+    #[arg(long, value_name = "NUMBER", default_value_t = 2000)]
+    pub appends: u64,
+    /// Bytes of an append
+    #[arg(long, value_name = "BYTES", default_value_t = 512)]
+    pub bytes: usize,
+    #[command(flatten)]
+    pub how: How,
+}
+
+/// All suites, one after the other, in one report
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  xfskit bench all --quick --html report.html          under two minutes
+  xfskit bench all --against kernel --repetitions 3 --html report.html")]
+pub(crate) struct All {
+    #[command(flatten)]
+    pub how: How,
+}
+
+/// Many threads create files, find them, and remove them: the concurrent inode test
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The steps: fs_mark on every thread, check (of the kernel's volume xfs_repair -n), bulkstat, find and
+stat, ls -R, rm -rf. Caches are dropped before each. The disk has 500 TB, sparse, unless --size says
+otherwise. fs_mark's own lines are shown too.
+
+Examples:
+  xfskit bench inodes --quick
+  xfskit bench inodes --against kernel --repetitions 5 --html inodes.html
+  xfskit bench inodes --threads 16 --files 50000 --loops 32 --size 500T
+  xfskit bench inodes --shape shared --shape racing --file-size 1")]
+pub(crate) struct Inodes {
+    /// How files are spread; may be repeated
+    #[arg(long, value_name = "SHAPE", default_value = "separate")]
+    pub shape: Vec<Shape>,
+    /// Files of each thread in an iteration
+    #[arg(long, value_name = "NUMBER", default_value_t = 25_000)]
+    pub files: u64,
+    /// Iterations
+    #[arg(long, value_name = "NUMBER", default_value_t = 4)]
+    pub loops: u64,
+    /// Bytes in a file
+    #[arg(long, value_name = "BYTES", default_value_t = 0)]
+    pub file_size: u64,
+    /// Subdirectories of each thread's directory
+    #[arg(long, value_name = "NUMBER", default_value_t = 10)]
+    pub subdirs: usize,
+    /// Allocation groups; at least two for each thread unless said otherwise
+    #[arg(long, value_name = "NUMBER")]
+    pub groups: Option<u32>,
+    #[command(flatten)]
+    pub how: How,
+}
+
+/// How files are spread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Shape {
+    /// A directory for each thread
+    Separate,
+    /// One directory for all threads
+    Shared,
+    /// 32 directories below each other for each thread
+    Deep,
+    /// Two threads in each directory: one creates, the other removes
+    Racing,
+}
+
+/// Space and cost of extended attributes and links in millions on one inode
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Without CASE all 36 published cases are run. A case by its name:
+  n1000000-20-40-60      a million, values of 20, 40 and 60 bytes in turn
+  …-d25                  after every 500, a quarter of these is removed again
+  …-o25                  … or set again with the next size
+  n1000000--s-50-60--N-400000   half of them removed, then 400,000 set where others were
+  n1000000--s-50-60--D-400000   … or 400,000 more removed
+
+Examples:
+  xfskit bench xattrs
+  xfskit bench xattrs --only space n10000000-120-150-200-220-255-d25
+  xfskit bench xattrs --only cost --count 2000000 --step 500000 --repetitions 3
+  xfskit bench xattrs --only links --links 100000 --against kernel")]
+pub(crate) struct Xattrs {
+    /// Space cases
+    #[arg(value_name = "CASE")]
+    pub cases: Vec<Case>,
+    /// Not everything, but this part; may be repeated
+    #[arg(long, value_name = "PART")]
+    pub only: Vec<XattrPart>,
+    /// Cost: attributes of the largest run
+    #[arg(long, value_name = "NUMBER", default_value_t = 10_000_000)]
+    pub count: u64,
+    /// Cost: attributes of the smallest run, and from one run to the next
+    #[arg(long, value_name = "NUMBER", default_value_t = 1_000_000)]
+    pub step: u64,
+    /// Names of one inode
+    #[arg(long, value_name = "NUMBER", default_value_t = 1_000_000)]
+    pub links: u64,
+    #[command(flatten)]
+    pub how: How,
+}
+
+/// Parts of the study of attributes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum XattrPart {
+    /// How full leaves are
+    Space,
+    /// Processor time over the count
+    Cost,
+    /// Parent pointers
+    Links,
+}
+
+/// What every suite takes.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct How {
+    /// Smaller numbers: seconds, not minutes
+    #[arg(long)]
+    pub quick: bool,
+    /// Measure this one too, in turn with xfskit
+    #[arg(long, value_name = "WHOM")]
+    pub against: Option<Against>,
+    /// Make disks as sparse files in this directory, not in memory
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+    /// Size of a disk
+    #[arg(long, value_name = "SIZE", value_parser = crate::show::parse_size)]
+    pub size: Option<u64>,
+    /// Threads at once
+    #[arg(long, value_name = "NUMBER")]
+    pub threads: Option<NonZeroUsize>,
+    /// The same number makes the same names, values and choices
+    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+    pub seed: u64,
+    /// Turns of what is timed; median and spread are shown
+    #[arg(long, value_name = "NUMBER")]
+    pub repetitions: Option<NonZeroUsize>,
+    /// Write the figures to this file, one on each line
+    #[arg(long, value_name = "FILE")]
+    pub csv: Option<PathBuf>,
+    /// Write the report to this file, a page with plots
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+}
+
+/// Who may be measured beside xfskit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Against {
+    /// The kernel's XFS, on a loop image of the same disk
+    Kernel,
 }

@@ -10,7 +10,7 @@
 //! | [`look`] | `info`, `ls`, `tree`, `stat`, `cat`, `xattr`, `find`, `df`, `get`, `bulkstat`, `targets` |
 //! | [`change`] | `put`, `mkdir`, `rm`, `mv`, `ln`, `mknod`, `chmod`, `chown`, `touch`, `cp`, `truncate`, `fallocate`, `label`, `uuid`, `shell`, `xattr set`, `xattr rm` |
 //! | [`judge`] | `check`, `inspect`, `log` |
-//! | [`bench`] | `fs_mark` |
+//! | [`bench`] | `bench`, `fs_mark` |
 //! | [`md`] | `md create`, `md fail`, `md remove`, `md add`, `md replace`, `md rebuild`, `md scrub`, `md examine`, `md assemble`, `md detail`, `md dump`, `md load`, `md guess` |
 
 pub(crate) mod bench;
@@ -140,6 +140,7 @@ pub(crate) enum Command {
     Log(judge::Log),
     Recover(judge::Recover),
     Md(md::Md),
+    Bench(bench::Bench),
     #[command(name = "fs_mark")]
     FsMark(bench::FsMark),
     Bulkstat(look::Bulkstat),

@@ -1,0 +1,148 @@
+//! A driver of tests: it does nothing and remembers what it was asked for, so that two runs with the same seed
+//! can be compared.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::{Driver, Kind, Space, Stat};
+
+/// Every call by the directory or file that it was on, in order: threads that work on different ones do
+/// not mix.
+#[derive(Debug, Default)]
+pub(crate) struct Recorder(Mutex<BTreeMap<String, Vec<String>>>);
+
+impl Recorder {
+    /// What was asked for.
+    pub(crate) fn calls(self) -> BTreeMap<String, Vec<String>> {
+        self.0.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Vec<String>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    #[allow(clippy::unnecessary_wraps)] // it is what calls answer
+    fn note(&self, on: &str, call: String) -> io::Result<()> {
+        self.lock().entry(on.into()).or_default().push(call);
+        Ok(())
+    }
+}
+
+fn shown(name: &[u8]) -> String {
+    String::from_utf8_lossy(name).into_owned()
+}
+
+fn below(dir: &str, name: &[u8]) -> String {
+    format!("{dir}/{}", shown(name))
+}
+
+impl Driver for Recorder {
+    type Dir = String;
+    type File<'d> = String;
+
+    fn name(&self) -> &'static str {
+        "recorder"
+    }
+
+    fn on(&self) -> &'static str {
+        "nothing"
+    }
+
+    fn root(&self) -> io::Result<String> {
+        Ok(String::new())
+    }
+
+    fn open_dir(&self, dir: &String, name: &[u8]) -> io::Result<String> {
+        Ok(below(dir, name))
+    }
+
+    fn make_dir(&self, dir: &String, name: &[u8]) -> io::Result<()> {
+        self.note(dir, format!("mkdir {}", shown(name)))
+    }
+
+    fn create(&self, dir: &String, name: &[u8]) -> io::Result<String> {
+        self.note(dir, format!("create {}", shown(name)))?;
+        Ok(below(dir, name))
+    }
+
+    fn open(&self, dir: &String, name: &[u8]) -> io::Result<String> {
+        let file = below(dir, name);
+        self.note(&file, "open".into())?;
+        Ok(file)
+    }
+
+    fn close(&self, _: String) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn read(&self, file: &String, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
+        self.note(file, format!("read {offset} {}", buf.len()))?;
+        Ok(buf.len())
+    }
+
+    fn write(&self, file: &String, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.note(file, format!("write {offset} {}", xfskit_crc::crc32c(bytes)))
+    }
+
+    fn truncate(&self, file: &String, size: u64) -> io::Result<()> {
+        self.note(file, format!("truncate {size}"))
+    }
+
+    fn fsync(&self, file: &String) -> io::Result<()> {
+        self.note(file, "fsync".into())
+    }
+
+    fn fstat(&self, _: &String) -> io::Result<Stat> {
+        Ok(Stat { ino: 1, kind: Kind::File, size: 0, nlink: 1, ctime: 0 })
+    }
+
+    fn stat(&self, dir: &String, name: &[u8]) -> io::Result<Stat> {
+        self.note(dir, format!("stat {}", shown(name)))?;
+        self.fstat(dir)
+    }
+
+    fn read_dir(&self, dir: &String, _: &mut dyn FnMut(&[u8], Kind)) -> io::Result<()> {
+        self.note(dir, "read_dir".into())
+    }
+
+    fn rename(&self, dir: &String, name: &[u8], to: &String, new: &[u8]) -> io::Result<()> {
+        self.note(dir, format!("rename {} {to} {}", shown(name), shown(new)))
+    }
+
+    fn link(&self, dir: &String, name: &[u8], to: &String, new: &[u8]) -> io::Result<()> {
+        self.note(dir, format!("link {} {to} {}", shown(name), shown(new)))
+    }
+
+    fn unlink(&self, dir: &String, name: &[u8]) -> io::Result<()> {
+        self.note(dir, format!("unlink {}", shown(name)))
+    }
+
+    fn remove_dir(&self, dir: &String, name: &[u8]) -> io::Result<()> {
+        self.note(dir, format!("rmdir {}", shown(name)))
+    }
+
+    fn set_xattr(&self, file: &String, name: &[u8], value: &[u8]) -> io::Result<()> {
+        self.note(file, format!("set {} {}", shown(name), xfskit_crc::crc32c(value)))
+    }
+
+    fn remove_xattr(&self, file: &String, name: &[u8]) -> io::Result<()> {
+        self.note(file, format!("remove {}", shown(name)))
+    }
+
+    fn xattr(&self, file: &String, name: &[u8], _: &mut [u8]) -> io::Result<usize> {
+        self.note(file, format!("get {}", shown(name))).map(|()| 0)
+    }
+
+    fn space(&self) -> io::Result<Space> {
+        Ok(Space { total: 1, free: 1 })
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn drop_caches(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,160 @@
+//! Study D: extended attributes and links in millions on one inode.
+//!
+//! | module | what |
+//! | --- | --- |
+//! | [`case`] | the space cases by their names, and the calls they are |
+//! | [`leaves`] | how full leaves are, counted on the volume |
+//! | `space` | the cases on every side |
+//! | [`cost`] | processor time over the count |
+//! | `links` | parent pointers |
+//! | [`published`] | what was published |
+
+pub mod case;
+pub mod cost;
+pub mod leaves;
+mod links;
+pub mod published;
+mod space;
+
+use std::io;
+
+use crate::report::Section;
+use crate::suite::{Audience, Settings};
+use case::Case;
+use cost::Counts;
+
+/// What is studied.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Space: these cases.
+    pub cases: Vec<Case>,
+    /// Cost: these counts.
+    pub cost: Option<Counts>,
+    /// Links: so many.
+    pub links: Option<u64>,
+}
+
+/// The cases with published columns, in their order.
+pub fn published_cases() -> Vec<Case> {
+    let names = published::CLEAN.iter().chain(&published::PARTIAL).map(|row| row.case);
+    names.filter_map(|name| name.parse().ok()).collect()
+}
+
+impl Default for Options {
+    /// The study as it was published, and a million links.
+    fn default() -> Self {
+        let counts = Counts { most: 10_000_000, step: 1_000_000 };
+        Self { cases: published_cases(), cost: Some(counts), links: Some(1_000_000) }
+    }
+}
+
+/// Runs the study.
+///
+/// # Errors
+/// Those of the volumes, and where the audience wants to stop.
+pub fn run(
+    options: &Options,
+    settings: &Settings,
+    audience: &mut dyn Audience,
+) -> io::Result<Vec<Section>> {
+    let (sides, refused) = settings.sides();
+    let mut sections = Vec::new();
+    let (partial, clean): (Vec<Case>, Vec<Case>) = options
+        .cases
+        .iter()
+        .cloned()
+        .partition(|case| case.afterwards != case::Afterwards::Nothing);
+    for (title, cases) in [
+        ("Space: attributes on a fresh volume", clean),
+        ("Space: half removed, then others set or removed", partial),
+    ] {
+        if !cases.is_empty() {
+            sections.push(space::section(title, &cases, settings, &sides, audience)?);
+        }
+    }
+    if let Some(counts) = &options.cost {
+        sections.push(cost::section(counts, settings, &sides, audience)?);
+    }
+    if let Some(links) = options.links {
+        sections.push(links::section(links, settings, &sides, audience)?);
+    }
+    if let (Some(first), Some(why)) = (sections.first_mut(), refused) {
+        first.text.insert(0, why);
+    }
+    Ok(sections)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::driver::record::Recorder;
+    use crate::side::Job;
+    use crate::suite::testing::{Heard, settings};
+
+    fn case(name: &str) -> Case {
+        name.parse().expect("a case")
+    }
+
+    #[test]
+    fn nothing_is_wasted_by_the_published_measure() {
+        let names =
+            ["n4000-40", "n2000-255-d25", "n3000-20-255-40-220-60-o25", "n3000--s-50-60--N-1000"];
+        let cases = names.map(case).to_vec();
+        let options = Options { cases, cost: None, links: None };
+        let mut heard = Heard::default();
+        let sections = run(&options, &settings(), &mut heard).expect("a study");
+        assert_eq!(sections.len(), 2, "those on a fresh volume, and those partly removed");
+        let left = [4000, 1500, 3000, 2500];
+        for ((result, name), left) in heard.0.iter().zip(names).zip(left) {
+            let of = &result["xattrs"];
+            assert_eq!(of["case"], name);
+            assert_eq!(of["leaves"]["attributes"], left, "{name}");
+            assert_eq!(of["leaves"]["below"], 0, "{name}");
+            assert_eq!(of["wasted_percent"], 0.0, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_cost_of_each_count_is_told_of_each_side_and_the_harness() {
+        let cost = Some(Counts { most: 600, step: 300 });
+        let options = Options { cases: Vec::new(), cost, links: None };
+        let mut heard = Heard::default();
+        let sections = run(&options, &settings(), &mut heard).expect("a study");
+        let told: Vec<_> = heard
+            .0
+            .iter()
+            .map(|result| {
+                let of = &result["xattr_cost"];
+                (of["driver"].as_str().expect("a name"), of["count"].as_u64().expect("a count"))
+            })
+            .collect();
+        let expected = ["xfskit", "harness alone"];
+        assert_eq!(told, [300, 600].map(|n| expected.map(|who| (who, n))).concat());
+        assert_eq!(sections[0].tables[0].rows.len(), 4);
+    }
+
+    #[test]
+    fn links_have_a_parent_pointer_each_in_both_designs() {
+        let options = Options { cases: Vec::new(), cost: None, links: Some(1000) };
+        let mut heard = Heard::default();
+        run(&options, &settings(), &mut heard).expect("a study");
+        let attributes = heard.0.iter().map(|result| &result["links"]["leaves"]["attributes"]);
+        // The name that the file was made with is a link too.
+        assert_eq!(attributes.collect::<Vec<_>>(), [0, 1001, 1000]);
+        let bytes = |n: usize| heard.0[n]["links"]["leaves"]["leaves"].as_u64().expect("a count");
+        assert!(bytes(2) > bytes(1), "hexadecimal names are longer");
+    }
+
+    #[test]
+    fn the_same_seed_makes_the_same_calls() {
+        let calls = |seed| {
+            let mut recorder = Recorder::default();
+            let case = case("n600-40-60-d25");
+            space::Work { case: &case, seed }.run(&mut recorder).expect("no errors");
+            cost::Work { count: 50, threads: 2, seed }.run(&mut recorder).expect("no errors");
+            recorder.calls()
+        };
+        assert_eq!(calls(1), calls(1));
+        assert_ne!(calls(1), calls(2), "values differ");
+    }
+}

@@ -1,0 +1,128 @@
+//! `xfskit bench`: whole studies.
+//!
+//! | module | what |
+//! | --- | --- |
+//! | [`suites`] | which studies, in which sizes |
+
+mod suites;
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use clap::Parser;
+use serde_json::{Value, json};
+use xfskit_workload::report::{Section, csv, html, text};
+use xfskit_workload::suite::Audience;
+use xfskit_workload::{Circumstances, Report};
+
+use crate::exit::{Answer, Failure, Outcome};
+use crate::grammar::bench::{All, Bench, CrcUpdate, How, Inodes, Suite, Xattrs};
+use crate::out::Out;
+use crate::stop::Stop;
+
+/// `xfskit bench`
+pub(crate) fn run(args: &Bench, out: &Out) -> Outcome {
+    match &args.suite {
+        Suite::Inodes(args) => report("The concurrent inode test", &args.how, out, |audience| {
+            suites::inodes(args, audience)
+        }),
+        Suite::Xattrs(args) => {
+            report("Extended attributes and links at scale", &args.how, out, |audience| {
+                suites::xattrs(args, audience)
+            })
+        }
+        Suite::CrcUpdate(args) => {
+            report("Checksums brought up to date in one pass", &args.how, out, |audience| {
+                suites::crc_update(args, audience)
+            })
+        }
+        Suite::All(All { how }) => report("All studies", how, out, |audience| all(how, audience)),
+    }
+}
+
+/// Every suite with what its command takes by itself.
+fn all(how: &How, audience: &mut dyn Audience) -> io::Result<Vec<Section>> {
+    let mut sections = suites::inodes(&Inodes { how: how.clone(), ..usual() }, audience)?;
+    sections.extend(suites::xattrs(&Xattrs { how: how.clone(), ..usual() }, audience)?);
+    sections.extend(suites::crc_update(&CrcUpdate { how: how.clone(), ..usual() }, audience)?);
+    Ok(sections)
+}
+
+/// The arguments of a command that got none.
+fn usual<T: clap::Args>() -> T {
+    /// Only these arguments.
+    #[derive(Parser)]
+    struct Only<T: clap::Args> {
+        #[command(flatten)]
+        args: T,
+    }
+    Only::<T>::parse_from(["bench"]).args
+}
+
+/// Runs a suite and shows its report in every form that was asked for.
+fn report(
+    title: &str,
+    how: &How,
+    out: &Out,
+    suite: impl FnOnce(&mut dyn Audience) -> io::Result<Vec<Section>>,
+) -> Outcome {
+    let circumstances = Circumstances::now();
+    let mut told = Told { out, stop: Stop::on_signals()?, failed: None };
+    let sections = suite(&mut told);
+    if let Some(failure) = told.failed {
+        return Err(failure);
+    }
+    let sections = sections.map_err(|err| Failure::cannot(format!("bench: {err}")))?;
+    let report = Report { title: title.into(), circumstances, sections };
+    if let Some(path) = &how.html {
+        write(path, &html::report(&report))?;
+    }
+    if let Some(path) = &how.csv {
+        write(path, &csv::report(&report))?;
+    }
+    if out.json() {
+        out.object(&json!({ "report": report }))?;
+    } else {
+        out.raw(text::report(&report).as_bytes())?;
+    }
+    Ok(Answer::Yes)
+}
+
+fn write(path: &Path, text: &str) -> Result<(), Failure> {
+    fs::write(path, text).map_err(|err| Failure::cannot(format!("{}: {err}", path.display())))
+}
+
+/// Who is told while a suite runs: the user.
+struct Told<'o> {
+    out: &'o Out,
+    stop: Stop,
+    /// Why it was told to stop.
+    failed: Option<Failure>,
+}
+
+impl Told<'_> {
+    fn keep(&mut self, done: Result<(), Failure>) -> io::Result<()> {
+        done.map_err(|failure| {
+            self.failed = Some(failure);
+            io::ErrorKind::Interrupted.into()
+        })
+    }
+}
+
+impl Audience for Told<'_> {
+    fn note(&mut self, text: &str) -> io::Result<()> {
+        let asked = self.stop.check();
+        self.keep(asked)?;
+        self.out.note(text);
+        Ok(())
+    }
+
+    fn result(&mut self, result: Value) -> io::Result<()> {
+        if !self.out.json() {
+            return Ok(());
+        }
+        let done = self.out.object(&result).and_then(|()| self.out.flush());
+        self.keep(done)
+    }
+}

@@ -1,0 +1,72 @@
+//! `xfskit bench`, with small numbers.
+
+mod common;
+
+use std::fs;
+
+use common::{Bench, expect, json, shown};
+
+/// The arguments of a small study of attributes.
+const SMALL: [&str; 10] = [
+    "bench",
+    "xattrs",
+    "n1000-40",
+    "n500--s-50-60--D-100",
+    "--count",
+    "100",
+    "--step",
+    "50",
+    "--links",
+    "100",
+];
+
+#[test]
+fn a_study_tells_each_result_and_then_the_report() {
+    let results = json(&[&SMALL[..], &["--json"]].concat());
+    let of = |key: &str| results.iter().filter(|result| result.get(key).is_some()).count();
+    assert_eq!((of("xattrs"), of("xattr_cost"), of("links"), of("report")), (2, 4, 3, 1));
+    let report = &results.last().unwrap()["report"];
+    assert_eq!(report["sections"].as_array().unwrap().len(), 4);
+}
+
+#[test]
+fn a_report_is_text_a_page_and_figures() {
+    let bench = Bench::new();
+    let (page, figures) = (shown(&bench.path("out.html")), shown(&bench.path("out.csv")));
+    let how = ["--only", "space", "--html", &page, "--csv", &figures];
+    let run = expect(0, &[&SMALL[..4], &how].concat());
+    assert!(run.stdout.contains("\n  n1000-40: xfskit "), "{}", run.stdout);
+    let page = fs::read_to_string(page).unwrap();
+    assert!(page.starts_with("<!doctype html>") && page.contains("<svg"), "{page}");
+    let figures = fs::read_to_string(figures).unwrap();
+    assert!(figures.contains("n1000-40: xfskit,leaves,,"), "{figures}");
+}
+
+#[test]
+fn the_inode_test_goes_through_its_steps() {
+    let some = ["--threads", "2", "--files", "50", "--loops", "2", "--size", "4G"];
+    let results = json(&[&["bench", "inodes", "--json", "--shape", "deep"][..], &some].concat());
+    let steps: Vec<&str> = results
+        .iter()
+        .filter(|result| result["inodes"]["driver"] == "xfskit")
+        .map(|result| result["inodes"]["step"].as_str().unwrap())
+        .collect();
+    assert_eq!(steps, ["create", "check", "bulkstat", "find", "list", "remove"]);
+    let run = expect(0, &[&["bench", "inodes", "--shape", "racing"][..], &some].concat());
+    assert!(run.stdout.contains("removal races creation"), "{}", run.stdout);
+}
+
+#[test]
+fn one_pass_and_split_come_with_the_load_that_asks_for_it() {
+    let some = ["bench", "crc-update", "--quick", "--appends", "3", "--threads", "2", "--json"];
+    let results = json(&some);
+    let of = |key: &str| results.iter().filter(|result| result.get(key).is_some()).count();
+    assert!(of("crc") >= 48, "two ways, eight sizes, three alignments of at least one routine");
+    assert_eq!((of("fsync"), of("report")), (2, 1));
+}
+
+#[test]
+fn what_is_no_case_is_refused_with_an_example() {
+    let run = expect(2, &["bench", "xattrs", "n1000-4x"]);
+    assert!(run.stderr.contains("n1000000-120-150-d25"), "{}", run.stderr);
+}
