@@ -13,6 +13,17 @@ use xfskit_units::{ByteLen, ByteOffset, index};
 
 use crate::device::{BlockDevice, Error, Result};
 
+/// What becomes of a write though the device says that all is well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Silent {
+    /// It stops after some of its 512-byte sectors.
+    Torn,
+    /// It lands up to 64 KiB from where it was sent.
+    Misdirected,
+    /// It never happens: what stood there before is stale.
+    Lost,
+}
+
 /// Which faults to inject. `one_in` fields: one of so many on average, 0 for never.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FaultPlan {
@@ -21,8 +32,12 @@ pub struct FaultPlan {
     /// Fail the I/O of this number, counted from 1, and no other. Reads, writes, flushes and
     /// ranges of zeroes count.
     pub fail_nth: Option<u64>,
+    /// Fail the I/O of this number and all that follow: the device is gone.
+    pub fail_from: Option<u64>,
     /// Fail one I/O in so many.
     pub fail_one_in: u64,
+    /// The write of this number, counted from 1 among writes, comes to this.
+    pub silent_nth: Option<(u64, Silent)>,
     /// Every I/O takes at least this long.
     pub latency: Duration,
     /// One 512-byte sector in so many has one bit wrong whenever it is read, always the same bit.
@@ -41,6 +56,7 @@ pub struct FaultDevice {
     base: Arc<dyn BlockDevice>,
     plan: FaultPlan,
     ios: AtomicU64,
+    writes: AtomicU64,
 }
 
 /// What chance is asked about; each draws from numbers of its own.
@@ -63,12 +79,17 @@ fn mix(n: u64) -> u64 {
 impl FaultDevice {
     /// `base`, with the faults of `plan`.
     pub fn new(base: Arc<dyn BlockDevice>, plan: FaultPlan) -> Self {
-        Self { base, plan, ios: AtomicU64::new(0) }
+        Self { base, plan, ios: AtomicU64::new(0), writes: AtomicU64::new(0) }
     }
 
     /// How many I/Os were asked so far: a run that asked fewer than `fail_nth` met no failure.
     pub fn io_count(&self) -> u64 {
         self.ios.load(Ordering::Relaxed)
+    }
+
+    /// How many writes were asked so far, those that failed aside.
+    pub fn write_count(&self) -> u64 {
+        self.writes.load(Ordering::Relaxed)
     }
 
     /// The random number for `draw` about I/O or sector `n`.
@@ -90,6 +111,7 @@ impl FaultDevice {
             std::thread::sleep(self.plan.latency);
         }
         let failed = self.plan.fail_nth == Some(n)
+            || self.plan.fail_from.is_some_and(|from| n >= from)
             || self.strikes(Draw::Fail, n, self.plan.fail_one_in).is_some();
         if failed {
             let source = io::Error::other(format!("injected failure of I/O {n}"));
@@ -136,15 +158,22 @@ impl BlockDevice for FaultDevice {
     }
     fn write_at(&self, offset: ByteOffset, buf: &[u8]) -> Result<()> {
         let n = self.begin("write", offset, buf.len())?;
-        if self.strikes(Draw::Lost, n, self.plan.lost_one_in).is_some() {
+        let write = self.writes.fetch_add(1, Ordering::Relaxed) + 1;
+        let strikes = |what: Silent, draw: Draw, one_in| {
+            let asked_for = self.plan.silent_nth == Some((write, what));
+            let random = self.random(draw, n);
+            asked_for.then_some(random).or_else(|| self.strikes(draw, n, one_in))
+        };
+        if strikes(Silent::Lost, Draw::Lost, self.plan.lost_one_in).is_some() {
             return Ok(());
         }
-        if let Some(random) = self.strikes(Draw::Misdirected, n, self.plan.misdirected_one_in) {
+        let away = strikes(Silent::Misdirected, Draw::Misdirected, self.plan.misdirected_one_in);
+        if let Some(random) = away {
             let away = (1 + random % 128) * BASIC_BLOCK;
             let elsewhere = ByteOffset(offset.0.saturating_add(away));
             return self.base.write_at(elsewhere, buf).or(Ok(())); // off the device: lost
         }
-        if let Some(random) = self.strikes(Draw::Torn, n, self.plan.torn_one_in) {
+        if let Some(random) = strikes(Silent::Torn, Draw::Torn, self.plan.torn_one_in) {
             let sectors = (buf.len() as u64).div_ceil(BASIC_BLOCK).max(1);
             let kept = index(random % sectors * BASIC_BLOCK);
             return self.base.write_at(offset, &buf[..kept.min(buf.len())]);
@@ -244,6 +273,17 @@ mod tests {
         let (base, device) = faulty(FaultPlan { lost_one_in: 1, ..FaultPlan::default() });
         device.write_at(ByteOffset(0), &[1; 512]).unwrap();
         assert!(content(&*base).iter().all(|&b| b == 0));
+    }
+
+    #[test]
+    fn exactly_the_nth_write_is_lost() {
+        let silent_nth = Some((2, Silent::Lost));
+        let (base, device) = faulty(FaultPlan { silent_nth, ..FaultPlan::default() });
+        for i in 0..3u64 {
+            device.flush().unwrap();
+            device.write_at(ByteOffset(i), &[7]).unwrap();
+        }
+        assert_eq!((&content(&*base)[..3], device.write_count()), (&[7, 0, 7][..], 3));
     }
 
     #[test]

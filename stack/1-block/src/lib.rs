@@ -37,7 +37,7 @@ pub mod window;
 pub use count::{CountingDevice, Counts};
 pub use device::{BlockDevice, Error, Holder, IoRead, Result};
 pub use direct::AlignedBuf;
-pub use fault::{FaultDevice, FaultPlan};
+pub use fault::{FaultDevice, FaultPlan, Silent};
 pub use file::{FileDevice, OpenMode};
 pub use limited::LimitedDevice;
 pub use memory::MemDevice;

@@ -1,6 +1,7 @@
 //! A volume: open, geometry, AG headers, counters.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use xfskit_block::{BlockDevice, NoBarrierDevice, OverlayDevice};
 use xfskit_format::agf::Agf;
@@ -44,6 +45,8 @@ pub struct Volume {
     pub(crate) space: Hints,
     /// Where the next directory goes.
     pub(crate) rotor: Rotor,
+    /// Inodes without a name may be on unlinked lists that nobody holds open.
+    pub(crate) orphans_left: AtomicBool,
     /// Files that are open for writing.
     pub(crate) contents: Contents,
     log_head: Option<Lsn>,
@@ -88,6 +91,7 @@ impl Volume {
             wsync: false,
             space: Hints::default(),
             rotor: Rotor::default(),
+            orphans_left: AtomicBool::new(false),
             contents: Contents::default(),
             log_head,
             replay,
@@ -140,6 +144,7 @@ impl Volume {
             wsync: options.journal.wsync,
             space,
             rotor: Rotor::default(),
+            orphans_left: AtomicBool::new(false),
             contents: Contents::default(),
             log_head,
             replay: Some(replay),
@@ -161,14 +166,22 @@ impl Volume {
     }
 
     /// All changes become durable and go in place, the counters go into the superblock, and the journal
-    /// is marked clean. Nothing to do for a volume that is open for reading.
+    /// is marked clean, unless there are orphans that could not be given back: nobody would look for them behind a
+    /// clean journal. Nothing to do for a volume that is open for reading.
     ///
     /// # Errors
     /// [`Error::Trans`] where the volume was shut down, or is by this.
     pub fn close(self) -> Result<()> {
         let Some(engine) = &self.engine else { return Ok(()) };
         self.flush_contents()?;
+        if self.orphans_left.swap(false, Ordering::Relaxed) {
+            self.inactivate_orphans()?;
+        }
         writable::log_counters(&self)?;
+        if self.orphans_left.load(Ordering::Relaxed) {
+            engine.checkpoint()?;
+            return Ok(engine.write_back()?);
+        }
         Ok(engine.unmount()?)
     }
 

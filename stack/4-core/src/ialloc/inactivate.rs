@@ -3,6 +3,8 @@
 //! Until the last transaction the inode is on its unlinked list, so a crash in between loses nothing: the
 //! next open for writing goes on.
 
+use std::sync::atomic::Ordering;
+
 use xfskit_format::Fork;
 use xfskit_format::attr::leaf_edit;
 use xfskit_format::da_edit::Identity;
@@ -23,6 +25,18 @@ impl Volume {
     /// # Errors
     /// [`Error::Device`], [`Error::Corrupt`]: what is left stays on the list.
     pub fn inactivate(&self, ino: Ino) -> Result<()> {
+        self.inactivate_all(ino).inspect_err(|error| self.orphan_stays(error))
+    }
+
+    /// An inode without a name could not be given back. Where the device was the reason, that is tried again when the
+    /// volume is closed.
+    pub fn orphan_stays(&self, error: &Error) {
+        if !matches!(error, Error::Corrupt(_)) {
+            self.orphans_left.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn inactivate_all(&self, ino: Ino) -> Result<()> {
         let step = || {
             self.transact(|tx| {
                 let inode = match tx.iget(ino) {
@@ -52,7 +66,8 @@ impl Volume {
     pub(crate) fn inactivate_orphans(&self) -> Result<u64> {
         let mut count = 0;
         for agno in self.geo().ags() {
-            let most = self.agi(agno).map_or(0, |agi| agi.count.get());
+            let agi = self.agi(agno).inspect_err(|error| self.orphan_stays(error));
+            let most = agi.map_or(0, |agi| agi.count.get());
             for _ in 0..most {
                 let heads = self.transact(|tx| tx.unlinked_heads(agno))?;
                 let inos = heads.iter().map(|&agino| self.geo().agino_to_ino(agno, agino));

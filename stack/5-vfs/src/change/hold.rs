@@ -101,8 +101,11 @@ impl Fs {
 
     /// Gives back all that an inode without a name has, and itself.
     fn give_back(&self, ino: Ino) -> Result<()> {
-        let unnamed = self.volume.iget(ino).is_ok_and(|inode| inode.core().nlink() == 0);
-        if unnamed {
+        let inode = match self.volume.iget(ino) {
+            Err(xfskit_core::Error::NoInode(_)) => return Ok(()),
+            inode => inode.inspect_err(|error| self.volume.orphan_stays(error))?,
+        };
+        if inode.core().nlink() == 0 {
             // What is in memory of it is of no use to anybody any more.
             self.volume.discard_content(ino);
             self.volume.inactivate(ino)?;
