@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use parking_lot::RwLock;
 use xfskit_block::{BlockDevice, NoBarrierDevice, OverlayDevice};
 use xfskit_format::agf::Agf;
 use xfskit_format::agi::Agi;
@@ -35,7 +36,8 @@ pub struct Counts {
 #[derive(Debug)]
 pub struct Volume {
     geo: Geometry,
-    sb: Superblock,
+    /// The primary superblock; nothing is locked while this is.
+    pub(crate) sb: RwLock<Superblock>,
     cache: Arc<BufCache>,
     /// What makes it writable.
     pub(crate) engine: Option<Running>,
@@ -85,7 +87,7 @@ impl Volume {
         let cache = Arc::new(BufCache::new(dev, options.cache_bytes));
         Ok(Self {
             geo: sb.geometry(),
-            sb,
+            sb: RwLock::new(sb),
             cache,
             engine: None,
             wsync: false,
@@ -138,7 +140,7 @@ impl Volume {
         let (log_head, space) = (None, Hints::new(sb.agcount.get()));
         let volume = Self {
             geo: sb.geometry(),
-            sb,
+            sb: RwLock::new(sb),
             cache,
             engine: Some(Running::new(engine)),
             wsync: options.journal.wsync,
@@ -205,14 +207,15 @@ impl Volume {
         &self.geo
     }
 
-    /// The primary superblock, as it is after recovery.
-    pub fn superblock(&self) -> &Superblock {
-        &self.sb
+    /// The primary superblock, as recovery and the last change of it left it. For counters see
+    /// [`counts`](Self::counts).
+    pub fn superblock(&self) -> Superblock {
+        self.sb.read().clone()
     }
 
     /// Inodes and blocks, counted.
     pub fn counts(&self) -> Counts {
-        let sb = &self.sb;
+        let sb = self.superblock();
         let Some(engine) = &self.engine else {
             let (icount, ifree) = (sb.icount.get(), sb.ifree.get());
             return Counts { icount, ifree, fdblocks: sb.fdblocks.get() };

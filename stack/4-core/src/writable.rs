@@ -120,14 +120,19 @@ pub(crate) fn log_counters(volume: &Volume) -> Result<()> {
 
 impl Volume {
     /// The label, as it is now.
-    ///
-    /// # Errors
-    /// [`Error::Device`], [`Error::Corrupt`].
-    pub fn label(&self) -> Result<Vec<u8>> {
+    pub fn label(&self) -> Vec<u8> {
+        let fname = self.superblock().fname;
+        fname.split(|&b| b == 0).next().unwrap_or_default().to_vec()
+    }
+
+    /// Has [`Volume::superblock`] answer what stands in the cache.
+    fn reread_superblock(&self) -> Result<()> {
         let place = sb::location(self.geo(), AgNumber(0));
         let buf = self.read_buf(place, &|bytes, _| judge(bytes, AgNumber(0)))?;
-        let fname = Superblock::parse(&buf).map_or([0; LABEL_MAX], |sb| sb.fname);
-        Ok(fname.split(|&b| b == 0).next().unwrap_or_default().to_vec())
+        if let Some(sb) = Superblock::parse(&buf) {
+            *self.sb.write() = sb.clone();
+        }
+        Ok(())
     }
 
     /// Sets the label, at most 12 bytes, in all superblocks.
@@ -165,7 +170,11 @@ fn edit_superblock_of(
         let handle = tx.read_buf(sb::location(volume.geo(), agno), &judge)?;
         edit(&mut tx.image(handle));
         Ok(())
-    })
+    })?;
+    if agno == AgNumber(0) {
+        volume.reread_superblock()?;
+    }
+    Ok(())
 }
 
 /// The superblock of group `agno`, as a block of metadata.

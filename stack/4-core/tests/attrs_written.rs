@@ -13,7 +13,9 @@ use xfskit_core::attr::change::{ParentName, SetMode};
 use xfskit_core::{Error, OpenOptions, Volume};
 use xfskit_format::attr::Namespace;
 use xfskit_format::inode::{FileType, Format};
-use xfskit_test_oracle::{Image, Mount, Need, Scratch, Xfsprogs, kernel, needs, ours, trees};
+use xfskit_test_oracle::{
+    Image, Mount, Need, Scratch, Xfsprogs, judge, kernel, needs, ours, trees,
+};
 use xfskit_units::Ino;
 
 /// Namespace, name and value of all attributes but parent pointers.
@@ -131,7 +133,7 @@ fn make_files(root: &Path) -> Vec<(String, Ino)> {
     names.iter().chain(&["null"]).map(|name| ((*name).to_owned(), ino(name))).collect()
 }
 
-fn judge(image: &Image<'_>, tools: &Xfsprogs, what: &str) {
+fn judged(image: &Image<'_>, tools: &Xfsprogs, what: &str) {
     for judge in Xfsprogs::all().iter().filter(|judge| judge.version >= tools.version) {
         judge.repair_n(image, &[]).unwrap_or_else(|why| panic!("{what}: {why}"));
     }
@@ -196,7 +198,8 @@ fn an_inode_gives_back_all_that_its_attributes_take() {
     }
     assert!(most > 1, "in several transactions");
     vol.close().unwrap();
-    judge(&image, &tools, "dropped");
+    judged(&image, &tools, "dropped");
+    judge::volume(&image, &scratch).unwrap();
 }
 
 /// A volume that runs full: what does not fit is refused, and nothing of it remains.
@@ -240,7 +243,8 @@ fn a_full_volume_refuses_an_attribute_and_stays_sound() {
         assert!(stored(&vol, *ino) == *model);
     }
     vol.close().unwrap();
-    judge(&image, &tools, "full");
+    judged(&image, &tools, "full");
+    judge::volume(&image, &scratch).unwrap();
 }
 
 fn every_form_both_ways(tools: &Xfsprogs, options: &[&str]) {
@@ -281,7 +285,7 @@ fn every_form_both_ways(tools: &Xfsprogs, options: &[&str]) {
             assert!(stored(&vol, *ino) == *model, "{name}, round {round}");
         }
         vol.close().unwrap();
-        judge(&image, tools, &format!("round {round}"));
+        judged(&image, tools, &format!("round {round}"));
         compare_with_kernel(&image, &scratch, &models);
     }
 }
@@ -354,7 +358,7 @@ fn scattered_values(options: &[&str], most: u32) -> (u32, Option<Error>) {
     let stored = count(inos[0]);
     assert!(stored == answer.0 as usize || stored == answer.0 as usize + 1, "{stored}");
     vol.close().unwrap();
-    judge(&image, &tools, "scattered");
+    judged(&image, &tools, "scattered");
     answer
 }
 
@@ -402,7 +406,7 @@ fn a_hundred_thousand_attributes_on_one_inode() {
     assert!(blocks < 1400, "{blocks} blocks, where 1000 are the least possible");
     assert_eq!(vol.attr_list(&inode).unwrap().len(), count);
     vol.close().unwrap();
-    judge(&image, &tools, "many");
+    judged(&image, &tools, "many");
 }
 
 #[test]
@@ -456,7 +460,8 @@ fn parent_pointers_come_go_and_change() {
     }
     assert_eq!(vol.parents(&vol.iget(ino).unwrap()).unwrap(), first);
     vol.close().unwrap();
-    judge(&image, &tools, "parents");
+    judged(&image, &tools, "parents");
+    judge::volume(&image, &scratch).unwrap();
 }
 
 #[test]
@@ -510,7 +515,8 @@ fn the_kernel_and_we_take_turns() {
     }
     assert!(models.len() > 10);
     vol.close().unwrap();
-    judge(&image, &tools, "our turn");
+    judged(&image, &tools, "our turn");
+    judge::volume(&image, &scratch).unwrap();
     let mount = Mount::read_only(&image, &scratch).unwrap();
     let linux = kernel::manifest(mount.path());
     mount.unmount().unwrap();
@@ -518,7 +524,7 @@ fn the_kernel_and_we_take_turns() {
     let mount = Mount::read_write(&image, &scratch).unwrap();
     trees::empty(mount.path()).unwrap();
     mount.unmount().unwrap();
-    judge(&image, &tools, "the kernel's turn");
+    judged(&image, &tools, "the kernel's turn");
 }
 
 /// True where the value means something to the kernel: it must stay as it is.

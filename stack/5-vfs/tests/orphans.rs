@@ -71,6 +71,8 @@ fn what_was_forced_is_there_after_a_crash() {
     let handle = fs.open(ino).unwrap();
     handle.write(0, &vec![9; LEN]).unwrap();
     fs.fsync(ino).unwrap();
-    let crashed = open(&snapshot(&dev), false);
-    assert_eq!(read(&crashed, b"file"), Some(vec![9; LEN]));
+    let crashed = snapshot(&dev);
+    assert_eq!(read(&open(&crashed, false), b"file"), Some(vec![9; LEN]));
+    open(&crashed, true).close().unwrap();
+    judge(&crashed);
 }

@@ -13,6 +13,7 @@
 //! | [`within`] | a file or a tree within a volume |
 //! | [`build`] | a whole volume from such a tree |
 //! | [`source`] | a tree to be put into a volume, read from directories and archives |
+//! | [`stdin`] | standard input that nobody has to wait for |
 
 pub mod archive;
 pub mod build;
@@ -20,6 +21,7 @@ pub mod dest;
 pub mod get;
 pub mod put;
 pub mod source;
+pub mod stdin;
 pub mod within;
 
 mod acl;

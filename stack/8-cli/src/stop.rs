@@ -1,13 +1,11 @@
 //! Ctrl-C: what is being done is finished, and nothing else begun.
 
-use std::io::{self, Read};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::io::Errno;
 use signal_hook::consts::{SIGINT, SIGTERM};
+use xfskit::copy::stdin::Stdin;
 
 use crate::exit::Failure;
 
@@ -41,25 +39,7 @@ impl Stop {
     }
 
     /// Standard input, of which no more comes when the user wants to stop.
-    pub(crate) fn stdin(&self) -> impl Read + '_ {
-        StoppableStdin(self)
-    }
-}
-
-/// A read that waits goes on after a signal; waiting before it does not.
-struct StoppableStdin<'s>(&'s Stop);
-
-impl Read for StoppableStdin<'_> {
-    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        let mut stdin = io::stdin().lock();
-        loop {
-            if self.0.check().is_err() {
-                return Err(io::Error::other("stopped"));
-            }
-            match poll(&mut [PollFd::new(&io::stdin(), PollFlags::IN)], None) {
-                Err(Errno::INTR) => {}
-                _ => return stdin.read(buf),
-            }
-        }
+    pub(crate) fn stdin(&self) -> Stdin {
+        Stdin::until(Arc::clone(&self.0))
     }
 }

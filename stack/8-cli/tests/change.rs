@@ -10,8 +10,7 @@ use std::process::Command;
 
 use common::{Bench, begin, ended, expect, feed, interrupt, json, shown};
 use serde_json::Value;
-use xfskit::block::{FileDevice, OpenMode};
-use xfskit_test_oracle::{Image, Scratch, judge};
+use xfskit_test_oracle::judge;
 
 /// A volume that is judged at the end.
 struct Made {
@@ -62,9 +61,7 @@ impl Drop for Made {
         }
         let run = expect(0, &["check", "-q", &self.image]);
         assert_eq!(run.stdout, "");
-        let device = FileDevice::open(&self.path, OpenMode::ReadOnly).unwrap();
-        let scratch = Scratch::new("cli");
-        judge::volume(&Image::of_device(&scratch, "volume.img", &device), &scratch).unwrap();
+        judge::file(&self.path).unwrap();
     }
 }
 

@@ -11,6 +11,7 @@ use std::process::Command;
 
 use common::{Bench, damage, expect, json, objects, shown};
 use xfskit_test_arrays::{Fixture, manifest};
+use xfskit_test_oracle::judge;
 use xfskit_units::ByteOffset;
 
 /// The members of an array as files, zeroes left out.
@@ -107,6 +108,12 @@ fn members_that_make_no_array_are_refused_with_what_to_do() {
     assert!(run.stderr.contains("no array"), "{}", run.stderr);
     let run = expect(2, &["md", "load", &format!("md:{},{}", names[0], names[1])]);
     assert!(run.stderr.contains("--write"), "{}", run.stderr);
+    let run = expect(2, &["md", "assemble", "/nonexistent/a", "/nonexistent/b"]);
+    assert!(
+        run.stderr.contains("Check the name") && !run.stderr.contains("mkfs"),
+        "{}",
+        run.stderr
+    );
     let run = expect(2, &["info", "md:nothing-*.img"]);
     assert!(run.stderr.contains("matches no file"), "{}", run.stderr);
 }
@@ -207,11 +214,13 @@ fn a_file_system_on_an_array_is_changed_by_every_command() {
     let file = shown(&bench.file("motd", b"written through parity"));
     expect(0, &["put", &target, &file, "/motd"]);
     expect(0, &["check", &target]);
+    judge::file(&bench.file("whole.img", &expect(0, &["md", "dump", &target]).bytes)).unwrap();
     // The same with two members less.
     names.drain(1..3);
     let degraded = format!("md:{}", names.join(","));
     assert_eq!(expect(0, &["cat", &degraded, "/motd"]).bytes, b"written through parity");
     expect(0, &["check", &degraded]);
+    judge::file(&bench.file("degraded.img", &expect(0, &["md", "dump", &degraded]).bytes)).unwrap();
 }
 
 #[test]

@@ -1,9 +1,13 @@
 //! Everybody who can judge a volume does: `xfskit check`, `xfs_repair -n`, and the kernel, which shows the tree that
 //! xfskit shows.
 
+use std::path::Path;
+
+use xfskit_block::{BlockDevice, FileDevice, OpenMode};
+
 use crate::image::{Image, Mount, Scratch};
 use crate::manifest::Manifest;
-use crate::need::{Need, needs};
+use crate::need::{Need, needs, note};
 use crate::tools::Xfsprogs;
 use crate::{kernel, ours};
 
@@ -15,6 +19,18 @@ const KNOWN_TO_6_1: u32 = 0x3f;
 /// # Errors
 /// What somebody finds.
 pub fn volume(image: &Image, scratch: &Scratch) -> Result<(), String> {
+    volume_with(repair, image, scratch)
+}
+
+/// The same with `repair` in the place of [`repair`].
+///
+/// # Errors
+/// What somebody finds.
+pub fn volume_with(
+    repair: impl Fn(&Image) -> Result<(), String>,
+    image: &Image,
+    scratch: &Scratch,
+) -> Result<(), String> {
     let verdict = ours::verdict(image);
     if !verdict.is_silent() {
         return Err(format!("check: {verdict:#?}"));
@@ -23,9 +39,36 @@ pub fn volume(image: &Image, scratch: &Scratch) -> Result<(), String> {
         repair(image)?;
     }
     if needs(&[Need::Xfsprogs, Need::Mount]) {
-        shown(image, scratch)?;
+        match Mount::read_only(image, scratch) {
+            Err(why) if may_be_unknown(image) => note(&why),
+            _ => drop(shown(image, scratch)?),
+        }
     }
     Ok(())
+}
+
+/// The same for what lies on a device.
+///
+/// # Errors
+/// What somebody finds.
+pub fn device(dev: &dyn BlockDevice) -> Result<(), String> {
+    let scratch = Scratch::new("judged");
+    volume(&Image::of_device(&scratch, "volume.img", dev), &scratch)
+}
+
+/// The same for a file that lies anywhere.
+///
+/// # Errors
+/// What somebody finds, or why the file cannot be read.
+pub fn file(path: &Path) -> Result<(), String> {
+    let dev = FileDevice::open(path, OpenMode::ReadOnly).map_err(|why| why.to_string())?;
+    device(&dev)
+}
+
+/// Whether this is a form of volume that not every kernel mounts: blocks larger than a page, names without case.
+fn may_be_unknown(image: &Image) -> bool {
+    let geo = ours::open(image).geo().clone();
+    geo.blocklog > 12 || geo.features.ascii_ci()
 }
 
 /// Asks `xfs_repair -n` 6.1, or 6.13 where the older one does not know the volume.

@@ -17,7 +17,7 @@ use xfskit::mkfs::{self, DeviceFacts, Options, Stamp};
 use xfskit_test_oracle::manifest::Extra;
 use xfskit_test_oracle::trees::{self, Shape};
 use xfskit_test_oracle::{
-    Image, Manifest, Mount, Need, Scratch, Xfsprogs, bytes, kernel, long, need, needs, ours,
+    Image, Manifest, Mount, Need, Scratch, Xfsprogs, bytes, judge, kernel, long, need, needs, ours,
 };
 
 const MIB: u64 = 1 << 20;
@@ -96,7 +96,7 @@ fn in_legacy_times(mut manifest: Manifest) -> Manifest {
 }
 
 /// Fails unless all judges are silent about `image`.
-fn judge(image: &Image, words: &str, when: &str) {
+fn judged(image: &Image, words: &str, when: &str) {
     let judges = if words.contains("parent") {
         Xfsprogs::newer().into_iter().collect()
     } else {
@@ -143,7 +143,7 @@ fn try_options(tree: &Tree, linux: &Manifest, words: &str, shape: &Shape, log: u
         image = image.with_external_log(log);
     }
     make(tree, &image, words, 2).unwrap_or_else(|why| panic!("`{words}`: {why}"));
-    judge(&image, words, "made");
+    judged(&image, words, "made");
     let mount = match Mount::read_only(&image, &scratch) {
         Ok(mount) => mount,
         Err(why) if shape.block > 4096 => return need::note(&why),
@@ -161,7 +161,7 @@ fn try_options(tree: &Tree, linux: &Manifest, words: &str, shape: &Shape, log: u
     let mount = Mount::read_write(&image, &scratch).expect("mount");
     work(mount.path(), shape).unwrap_or_else(|why| panic!("`{words}`: {why}"));
     mount.unmount().expect("unmount");
-    judge(&image, words, "after the kernel's work");
+    judged(&image, words, "after the kernel's work");
 }
 
 #[test]
@@ -231,6 +231,7 @@ fn the_same_tree_gives_the_same_bytes_on_any_number_of_threads() {
     let read = |root: &Path| read_until(root, Some(Timestamp { sec: 1_800_000_000, nsec: 0 }));
     let first = image("first.img");
     make(&read(&root), &first, "-n parent=1", 1).expect("make");
+    judge::volume(&first, &scratch).expect("sound");
     for threads in [1, 3, 8] {
         let again = image("again.img");
         make(&read(&root), &again, "-n parent=1", threads).expect("make");
@@ -262,7 +263,7 @@ fn a_volume_fits_its_tree() {
         assert!(found - wanted <= size / 20 + 8 * MIB, "{free:?}: {found} of {size}");
         let image = Image::sparse(&scratch, "fit.img", size);
         make(&tree, &image, "", 2).expect("make");
-        judge(&image, "", "made to fit");
+        judge::volume(&image, &scratch).expect("sound");
     }
 }
 
@@ -291,7 +292,7 @@ fn usr_becomes_a_volume() {
     let plan = build::fit(&tree, &options(""), &facts, stamp(), Free::Percent(20)).expect("fit");
     let image = Image::sparse(&scratch, "usr.img", plan.geometry.data_bytes().0);
     make(&tree, &image, "", 2).expect("make");
-    judge(&image, "", "made");
+    judged(&image, "", "made");
     let mount = Mount::read_only(&image, &scratch).expect("mount");
     let quiet = |mut manifest: Manifest| {
         let mut names = HashMap::<u64, u32>::new();

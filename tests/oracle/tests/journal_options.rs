@@ -9,7 +9,7 @@ use xfskit::block::{BlockDevice, CountingDevice, FileDevice, OpenMode};
 use xfskit::core::{OpenOptions, Volume};
 use xfskit::log::Log;
 use xfskit::vfs::{Clock, Fs, NewNode, Timestamp};
-use xfskit_test_oracle::{Image, Mount, Need, Scratch, Xfsprogs, needs, ours};
+use xfskit_test_oracle::{Image, Mount, Need, Scratch, Xfsprogs, judge, needs, ours};
 
 const FILES: usize = 300;
 
@@ -79,5 +79,6 @@ fn every_option_does_what_it_says_and_the_kernel_recovers_it() {
             assert_eq!(fs::read_to_string(mount.path().join("file200")).unwrap(), name(200));
         }
         mount.unmount().expect("unmount");
+        judge::volume(&image, &scratch).expect("sound");
     }
 }

@@ -9,7 +9,7 @@ use xfskit::block::{BlockDevice, FileDevice, OpenMode, RecordingDevice};
 use xfskit::core::OpenOptions;
 use xfskit::core::uuid::{NewUuid, set_uuid};
 use xfskit::units::Uuid;
-use xfskit_test_oracle::{Image, Mount, Need, Scratch, Xfsprogs, needs, ours};
+use xfskit_test_oracle::{Image, Mount, Need, Scratch, Xfsprogs, judge, needs, ours};
 
 const NEW: Uuid = Uuid::from_u128(0x5d1e_0a0c_3f5b_4d2a_9c1f_7e60_0d35_b2a1);
 const OTHER: Uuid = Uuid::from_u128(5);
@@ -26,12 +26,12 @@ fn change(image: &Image, uuid: NewUuid) -> Uuid {
     set_uuid(&device(image.path()), &options(image), uuid).expect("a new UUID").0
 }
 
-fn judge(image: &Image, when: &str) {
+fn judged(image: &Image, when: &str) {
     for tools in Xfsprogs::all() {
         tools.repair_n(image, &[]).unwrap_or_else(|why| panic!("{when}: {why}"));
     }
-    let verdict = ours::verdict(image);
-    assert!(verdict.is_silent(), "{when}: {verdict:#?}");
+    judge::volume(image, &Scratch::new("uuid-judged"))
+        .unwrap_or_else(|why| panic!("{when}: {why}"));
 }
 
 /// The superblock's fields as `xfs_db` prints them.
@@ -84,7 +84,7 @@ fn the_kernel_and_xfskit_go_on_with_a_volume_that_got_another_uuid() {
 
         let copy = image.copy("copy.img");
         assert_eq!(change(&image, NewUuid::Is(NEW)), NEW);
-        judge(&image, "after the change");
+        judged(&image, "after the change");
         assert!(fields(&image, "uuid").contains(&NEW.to_string()));
         let mount = Mount::checked(&image, &scratch).expect("mount");
         let other = Mount::checked(&copy, &scratch).expect("both have a UUID of their own");
@@ -95,19 +95,19 @@ fn the_kernel_and_xfskit_go_on_with_a_volume_that_got_another_uuid() {
 
         // The journal is dirty now.
         assert_eq!(change(&image, NewUuid::Is(OTHER)), OTHER);
-        judge(&image, "after a change on top of a dirty journal");
+        judged(&image, "after a change on top of a dirty journal");
         ours_works(&image, "ours");
-        judge(&image, "after our work");
+        judged(&image, "after our work");
         let mount = Mount::read_write(&image, &scratch).expect("mount");
         for name in ["before", "kernel", "ours"] {
             assert_eq!(fs::read_dir(mount.path().join(name)).expect("list").count(), 300);
         }
         fs::remove_dir_all(mount.path().join("before")).expect("remove");
         mount.unmount().expect("unmount");
-        judge(&image, "after the kernel's work");
+        judged(&image, "after the kernel's work");
 
         change(&image, NewUuid::Original);
-        judge(&image, "after the original came back");
+        judged(&image, "after the original came back");
         let names = "uuid meta_uuid features_incompat";
         assert_eq!(fields(&image, names), fields(&copy, names));
         Mount::recover(&image, &scratch).expect("mount");
@@ -142,7 +142,7 @@ fn a_change_of_uuid_that_was_cut_off_leaves_one_of_the_two() {
         let again = image.copy("again.img");
         recorder.replay(n, &*device(again.path())).expect("replay");
         change(&again, NewUuid::Is(NEW));
-        judge(&again, &when);
+        judged(&again, &when);
     }
     seen.dedup();
     assert_eq!(seen.len(), 2, "{seen:?}");

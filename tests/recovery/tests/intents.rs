@@ -10,7 +10,7 @@ use xfskit_core::{Error, OpenOptions, Volume};
 use xfskit_test_fuzzing::image::unpack;
 use xfskit_test_oracle::matrix::named;
 use xfskit_test_oracle::need::Need;
-use xfskit_test_oracle::{Image, Manifest, Scratch, needs, ours};
+use xfskit_test_oracle::{Image, Manifest, Scratch, judge, needs, ours};
 use xfskit_test_recovery::compare_finished;
 use xfskit_units::{ByteLen, ByteOffset};
 
@@ -77,7 +77,8 @@ fn what_was_promised_is_done_on_disk_and_in_memory_alike() {
         assert_eq!(finish(dev.clone()).expect("finished"), open.len() as u64, "{name}");
         same(name, &in_memory, &judged(name, dev.clone()));
         // It is done once.
-        assert_eq!(finish(dev).expect("opened again"), 0, "{name}");
+        assert_eq!(finish(dev.clone()).expect("opened again"), 0, "{name}");
+        judge::device(&*dev).unwrap_or_else(|why| panic!("{name}: {why}"));
     }
 }
 

@@ -14,7 +14,7 @@ use xfskit_format::log::Stamp;
 use xfskit_format::log::item::encode::{self, Place};
 use xfskit_log::{Before, Payload};
 use xfskit_test_oracle::need::Need;
-use xfskit_test_oracle::{Image, Mount, Scratch, Xfsprogs, kernel, needs};
+use xfskit_test_oracle::{Image, Mount, Scratch, Xfsprogs, judge, kernel, needs};
 use xfskit_test_recovery::{ByHand, compare, complaints, replay_in_place, shown};
 use xfskit_units::{ByteOffset, Ino, index};
 
@@ -101,6 +101,7 @@ fn directory_blocks_in_pieces_are_recovered_whole() {
         assert_eq!(complaints(&tools, &image), "", "{dirblock}");
         let differences = expected.differences(&shown(&image, &scratch), 20);
         assert!(differences.is_empty(), "{dirblock}:\n{}", differences.join("\n"));
+        judge::volume(&image, &scratch).unwrap_or_else(|why| panic!("{dirblock}: {why}"));
     }
 }
 

@@ -18,6 +18,8 @@ use std::path::PathBuf;
 
 use xfskit_format::timestamp::Timestamp;
 
+use crate::stdin::Stdin;
+
 pub mod content;
 pub mod label;
 pub mod owner;
@@ -87,6 +89,8 @@ pub struct SourceOptions {
     /// Directory whose `passwd` and `group` tell the numbers of users and groups that an archive's
     /// ACLs name (GNU tar writes names; owners of files always go by number). `/etc` where `None`.
     pub accounts: Option<PathBuf>,
+    /// What [`Source::Stdin`] reads, and who may end the wait for it.
+    pub stdin: Stdin,
 }
 
 /// How far the reading is.
@@ -199,7 +203,7 @@ pub fn read_tree(
             }
             Source::Stdin => {
                 let name = "standard input".to_owned();
-                let input = tar::Input::stream(name, io::stdin(), &spool_dir)?;
+                let input = tar::Input::stream(name, options.stdin.clone(), &spool_dir)?;
                 tar::read(&mut draft, input, options, &mut progress, on_progress)?;
             }
         }

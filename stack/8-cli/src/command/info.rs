@@ -75,9 +75,7 @@ fn readers(args: &Info, out: &Out) -> Outcome {
 }
 
 fn label(volume: &core::Volume) -> String {
-    let bytes = volume.superblock().fname;
-    let end = bytes.iter().position(|&b| b == 0).unwrap_or(bytes.len());
-    String::from_utf8_lossy(&bytes[..end]).into_owned()
+    String::from_utf8_lossy(&volume.label()).into_owned()
 }
 
 /// Names of all features, in the order of the words that hold them.

@@ -73,8 +73,7 @@ pub(crate) fn device_hint(failure: Failure, error: &block::Error) -> Failure {
         _ => return failure,
     };
     match kind {
-        ErrorKind::NotFound => failure
-            .hint("Check the name; `xfskit mkfs --size SIZE IMAGE` makes a volume in a new file."),
+        ErrorKind::NotFound => failure.hint("Check the name."),
         ErrorKind::PermissionDenied => failure
             .hint("Give yourself permission to read it (and to write, where it is to be changed)."),
         ErrorKind::ResourceBusy => {

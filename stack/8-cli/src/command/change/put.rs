@@ -90,9 +90,14 @@ fn one(
         let options = SourceOptions {
             whiteouts: args.whiteouts,
             exclude: image(args).into_iter().collect(),
+            stdin: session.stop.stdin(),
             ..SourceOptions::default()
         };
-        source::read_tree(&[layer], &options, &told).map_err(|e| failure(PutError::Source(e)))?
+        let read = source::read_tree(&[layer], &options, &told);
+        read.map_err(|error| {
+            // A stream that was not waited for any more is cut off.
+            session.stop.check().err().unwrap_or_else(|| failure(PutError::Source(error)))
+        })?
     };
     let (dir, path, name) = if session.is_dir(dest) {
         (ino(session, dest)?, dest.to_vec(), None)

@@ -43,26 +43,27 @@ pub(crate) fn load(name: &str, file: &Path, offset: u64, write: bool, out: &Out)
             .hint("Say --write if that is what you want."));
     }
     let unreadable = |e: io::Error| Failure::cannot(format!("{}: {e}", file.display()));
+    let stop = Stop::on_signals()?;
     let mut input: Box<dyn Read> = match file.to_str() {
-        Some("-") => Box::new(io::stdin().lock()),
+        Some("-") => Box::new(stop.stdin()),
         _ => Box::new(File::open(file).map_err(unreadable)?),
     };
     let target = Target::parse(name).map_err(|e| target_failure(name, &e))?;
     let device = target::open_unchecked(&target, OpenMode::ReadWrite)
         .map_err(|e| target_failure(name, &e))?;
-    let stop = Stop::on_signals()?;
     let progress = Progress::new(out, "load", "bytes");
     let mut piece = vec![0; PIECE];
     let mut at = offset;
     loop {
-        let filled = fill(&mut input, &mut piece).map_err(unreadable)?;
+        let filled = fill(&mut input, &mut piece);
+        stop.check()?;
+        let filled = filled.map_err(unreadable)?;
         if filled == 0 {
             break;
         }
         device.write_at(ByteOffset(at), &piece[..filled]).map_err(|e| failed(name, &e))?;
         at += filled as u64;
         progress.set(at - offset, device.size().0.saturating_sub(offset));
-        stop.check()?;
     }
     device.flush().map_err(|e| failed(name, &e))?;
     out.note(&format!("{} bytes written", at - offset));

@@ -81,6 +81,7 @@ fn read(args: &Mkfs, target: &Target, out: &Out, stop: &Stop) -> Result<Tree, Fa
         whiteouts: args.whiteouts,
         exclude: image_path(target).map(PathBuf::from).into_iter().collect(),
         epoch,
+        stdin: stop.stdin(),
         ..SourceOptions::default()
     };
     let progress = Progress::new(out, "reading", "names");
