@@ -1,6 +1,8 @@
 # make test: everything CI runs.   make demo: the stack at work.   make bench: claims about speed.
+# make torture: a hundred thousand crashes, an hour or so (POINTS=, SEED=).
+# make tsan: threads under ThreadSanitizer.
 CARGO ?= cargo
-.PHONY: all test demo bench fmt lint doc unit tools clean
+.PHONY: all test torture tsan demo bench fmt lint doc unit tools clean
 
 all:
 	$(CARGO) build --release
@@ -21,6 +23,14 @@ doc:
 
 unit:
 	$(CARGO) test --workspace --no-fail-fast
+
+torture: tools
+	$(CARGO) run --release -p xfskit-test-crash -- $(or $(POINTS),100000) $(or $(SEED),0)
+
+# Needs a nightly toolchain with rust-src: the standard library is built anew as well.
+tsan:
+	RUSTFLAGS="-Zsanitizer=thread" CARGO_TARGET_DIR=target/tsan TSAN_OPTIONS="halt_on_error=1" \
+	$(CARGO) +nightly test -Zbuild-std --target x86_64-unknown-linux-gnu -p xfskit-test-races
 
 demo: all
 	@bash demo/run.sh

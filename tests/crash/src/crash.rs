@@ -6,7 +6,6 @@ use xfskit_block::{BlockDevice, Event, MemDevice, OverlayDevice};
 use xfskit_units::{ByteLen, ByteOffset, index};
 
 use crate::random::Random;
-use crate::run::Run;
 
 /// What becomes of writes that were on their way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,8 +18,17 @@ pub struct Wear {
     pub torn_one_in: usize,
 }
 
+/// Ways in which writes may arrive: none, all, and some of them; whole blocks, sectors, torn ones.
+pub const WEARS: [Wear; 5] = [
+    Wear { sector: 4096, lost_one_in: 0, torn_one_in: 0 },
+    Wear { sector: 4096, lost_one_in: usize::MAX, torn_one_in: 0 },
+    Wear { sector: 4096, lost_one_in: 1, torn_one_in: 0 },
+    Wear { sector: 512, lost_one_in: 1, torn_one_in: 0 },
+    Wear { sector: 512, lost_one_in: 10, torn_one_in: 30 },
+];
+
 /// A device after a crash, and when that was.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Crash {
     /// The device; writing to it changes no other.
     pub dev: Arc<OverlayDevice>,
@@ -32,10 +40,10 @@ pub struct Crash {
     pub wear: Wear,
 }
 
-/// Walks through a run, crash by crash.
+/// Walks through what was written, crash by crash.
 #[derive(Debug)]
 pub struct Crashes<'r> {
-    run: &'r Run,
+    events: &'r [Event],
     /// What no crash takes back any more.
     durable: Arc<MemDevice>,
     /// Events that no flush has followed yet.
@@ -44,17 +52,17 @@ pub struct Crashes<'r> {
 }
 
 impl<'r> Crashes<'r> {
-    /// From the start of `run`.
+    /// From the start of `events`, which were written to `base`.
     ///
     /// # Panics
     /// Where the base cannot be read.
-    pub fn new(run: &'r Run) -> Self {
-        Self { run, durable: copy(&*run.base), pending: Vec::new(), next: 0 }
+    pub fn new(base: &dyn BlockDevice, events: &'r [Event]) -> Self {
+        Self { events, durable: copy(base), pending: Vec::new(), next: 0 }
     }
 
     /// Events left.
     pub fn left(&self) -> usize {
-        self.run.events.len() - self.next
+        self.events.len() - self.next
     }
 
     /// Lets the next event happen.
@@ -62,10 +70,10 @@ impl<'r> Crashes<'r> {
     /// # Panics
     /// Where the run has ended.
     pub fn advance(&mut self) {
-        match &self.run.events[self.next] {
+        match &self.events[self.next] {
             Event::Flush => {
                 for event in std::mem::take(&mut self.pending) {
-                    self.run.events[event].play(&*self.durable).expect("in memory");
+                    self.events[event].play(&*self.durable).expect("in memory");
                 }
             }
             _ => self.pending.push(self.next),
@@ -81,7 +89,7 @@ impl<'r> Crashes<'r> {
         let dev = Arc::new(OverlayDevice::new(self.durable.clone()));
         let returned = self.next - usize::from(self.next > 0 && random.one_in(2));
         for &at in &self.pending {
-            match &self.run.events[at] {
+            match &self.events[at] {
                 Event::Write { offset, data, fua } if !fua || at >= returned => {
                     arrive(&*dev, *offset, data, wear, random);
                 }

@@ -2,31 +2,45 @@
 
 use std::sync::Arc;
 
-use xfskit_block::{BlockDevice, OverlayDevice};
+use xfskit_block::{BlockDevice, Event, OverlayDevice, RecordingDevice};
 use xfskit_check::{Options, check};
 use xfskit_core::{OpenOptions, Volume};
-use xfskit_test_oracle::{Image, Mount, Scratch, Xfsprogs};
-use xfskit_test_recovery::{compare, complaints};
+use xfskit_test_oracle::{Image, Mount, Scratch, judge, kernel, ours};
 use xfskit_vfs::Fs;
 
-use crate::crash::Crash;
+use crate::crash::{Crash, Crashes, WEARS};
+use crate::random::Random;
 use crate::run::{Run, open};
-use crate::tree;
+use crate::tree::Seen;
+
+/// A volume after its recovery, which was found in order.
+#[derive(Debug)]
+pub struct Recovered {
+    /// What recovery in memory showed, and all that followed.
+    seen: Vec<Seen>,
+    /// What recovery on the device wrote, until the volume was closed.
+    events: Vec<Event>,
+    /// The device.
+    dev: Arc<dyn BlockDevice>,
+}
 
 /// Asks the first three questions of the crate.
 ///
 /// # Errors
 /// What is wrong.
-pub fn ours(run: &Run, crash: &Crash) -> Result<(), String> {
-    let seen = in_memory(crash.dev.clone())?;
-    let allowed = run.allowed(crash.returned, crash.begun);
-    if !allowed.contains(&seen) {
-        return Err(format!("a tree that never was ({} were allowed)", allowed.len()));
-    }
+pub fn ours(run: &Run, crash: &Crash) -> Result<Recovered, String> {
+    let seen = in_memory(run, crash.dev.clone())?;
+    run.judge(&seen, crash.returned, crash.begun)?;
+    recovered(run, crash.dev.clone(), seen)
+}
+
+/// Recovers `dev`, which must show what was `seen` in memory, and go on doing so.
+fn recovered(run: &Run, dev: Arc<dyn BlockDevice>, seen: Vec<Seen>) -> Result<Recovered, String> {
     // What follows changes the device.
-    let dev: Arc<dyn BlockDevice> = Arc::new(OverlayDevice::new(crash.dev.clone()));
+    let recorder = Arc::new(RecordingDevice::new(Arc::new(OverlayDevice::new(dev))));
+    let dev: Arc<dyn BlockDevice> = recorder.clone();
     let fs = open(Arc::clone(&dev)).map_err(|error| format!("recovery: {error}"))?;
-    same(seen, tree::digest(&fs), "recovered")?;
+    same(&seen, run.seen(&fs), "recovered")?;
     fs.close().map_err(|error| format!("closing: {error}"))?;
     let mut said = Vec::new();
     let report =
@@ -35,14 +49,21 @@ pub fn ours(run: &Run, crash: &Crash) -> Result<(), String> {
     if !report.clean() || !said.is_empty() {
         return Err(format!("check: {}", said.join("; ")));
     }
-    let again = Volume::open(dev, &OpenOptions::default()).map_err(|e| format!("again: {e}"))?;
+    let again =
+        Volume::open(dev.clone(), &OpenOptions::default()).map_err(|e| format!("again: {e}"))?;
     if !again.replay().is_none_or(|replay| replay.clean) {
         return Err("the journal is not clean after closing".into());
     }
-    same(seen, tree::digest(&Fs::new(again)), "closed")
+    same(&seen, run.seen(&Fs::new(again)), "closed")?;
+    let events = recorder.events();
+    Ok(Recovered { seen, events, dev })
 }
 
-fn same<E: std::fmt::Display>(seen: u64, now: Result<u64, E>, when: &str) -> Result<(), String> {
+fn same<E: std::fmt::Display>(
+    seen: &[Seen],
+    now: Result<Vec<Seen>, E>,
+    when: &str,
+) -> Result<(), String> {
     match now {
         Ok(now) if now == seen => Ok(()),
         Ok(_) => Err(format!("another tree when {when}")),
@@ -51,28 +72,54 @@ fn same<E: std::fmt::Display>(seen: u64, now: Result<u64, E>, when: &str) -> Res
 }
 
 /// The tree, as recovery in memory shows it.
-fn in_memory(dev: Arc<OverlayDevice>) -> Result<u64, String> {
+fn in_memory(run: &Run, dev: Arc<dyn BlockDevice>) -> Result<Vec<Seen>, String> {
     let volume =
         Volume::open(dev, &OpenOptions::default()).map_err(|e| format!("in memory: {e}"))?;
-    tree::digest(&Fs::new(volume)).map_err(|error| format!("in memory: {error}"))
+    run.seen(&Fs::new(volume)).map_err(|error| format!("in memory: {error}"))
 }
 
-/// Asks the kernel: it recovers the device, to our tree, and `xfs_repair -n` finds nothing.
+/// Cuts the recovery of `crash` at each of its writes, some of which arrive, and recovers again, to the same. Answers
+/// how often it did.
 ///
 /// # Errors
 /// What is wrong.
-///
-/// # Panics
-/// Where the kernel does not recover it, or to another tree.
-pub fn kernels(name: &str, crash: &Crash) -> Result<(), String> {
-    let scratch = Scratch::new(name);
-    let image = Image::of_device(&scratch, "crashed.img", &*crash.dev);
-    compare(name, &image, &scratch);
-    let theirs = image.copy("kernels.img");
-    Mount::recover(&theirs, &scratch)?;
-    let tools = Xfsprogs::installed().ok_or("no xfsprogs")?;
-    match complaints(&tools, &theirs) {
-        said if said.is_empty() => Ok(()),
-        said => Err(said),
+pub fn again(
+    run: &Run,
+    crash: &Crash,
+    first: &Recovered,
+    random: &mut Random,
+) -> Result<usize, String> {
+    let mut cuts = Crashes::new(&*crash.dev, &first.events);
+    let mut count = 0;
+    while cuts.left() > 0 {
+        cuts.advance();
+        let cut = cuts.crash(WEARS[random.below(WEARS.len())], random);
+        let at = format!("recovery cut at {} of {}, {:?}", cut.begun, first.events.len(), cut.wear);
+        recovered(run, cut.dev, first.seen.clone()).map_err(|why| format!("{at}: {why}"))?;
+        count += 1;
     }
+    Ok(count)
+}
+
+/// Asks the others: `xfs_repair -n` finds nothing in what we recovered, and the kernel shows the tree that we do. Where
+/// no block is there in part, which the kernel does not bear, it also recovers the device itself, to that tree.
+///
+/// # Errors
+/// What is wrong.
+pub fn kernels(crash: &Crash, recovered: &Recovered) -> Result<(), String> {
+    judge::device(&*recovered.dev).map_err(|why| format!("as we recovered it: {why}"))?;
+    if crash.wear.sector < 4096 {
+        return Ok(());
+    }
+    let scratch = Scratch::new("crash");
+    let image = Image::of_device(&scratch, "crashed.img", &*crash.dev);
+    let theirs = image.copy("kernels.img");
+    let mount = Mount::read_write(&theirs, &scratch)?;
+    let linux = kernel::manifest(mount.path());
+    mount.unmount()?;
+    let differences = ours::differences(&image, &linux);
+    if !differences.is_empty() {
+        return Err(format!("the kernel recovers another tree: {}", differences.join("\n")));
+    }
+    judge::repair(&theirs).map_err(|why| format!("as the kernel recovered it: {why}"))
 }

@@ -1,4 +1,4 @@
-//! A run: operations on a fresh volume in memory, and what reached the device meanwhile.
+//! A run: operations on a fresh volume in memory, what reached the device meanwhile, and what was promised.
 
 use std::sync::Arc;
 
@@ -6,21 +6,23 @@ use uuid::Uuid;
 use xfskit_block::{BlockDevice, Event, MemDevice, OverlayDevice, RecordingDevice};
 use xfskit_core::{OpenOptions, Volume};
 use xfskit_mkfs::{DeviceFacts, Options, Stamp, make, plan};
+use xfskit_test_model::run::fill;
 use xfskit_units::ByteLen;
-use xfskit_vfs::{Clock, Fs, Timestamp};
+use xfskit_vfs::{Clock, Fs, Ino, NewNode, Timestamp};
 
-use crate::tree;
+use crate::diary::Diary;
+use crate::pattern;
+use crate::random::Random;
+use crate::tree::{self, Seen};
+use crate::worker::Worker;
+use crate::workload::Workload;
 
-/// What was so when the device had seen some number of events.
-#[derive(Clone, Copy, Debug)]
-struct Promise {
-    /// Events until then.
-    events: usize,
-    /// Operations that had begun.
-    begun: usize,
-    /// Operations that must not be lost.
-    synced: usize,
-}
+/// Size of the volumes, in bytes. The journal is the smallest that Linux accepts for them.
+const SIZE: u64 = 64 << 20;
+/// Content that lies about in free space below each home, in bytes: nobody may see it again.
+const JUNK: usize = 3 << 20;
+/// Who wrote it.
+const NOBODY: u16 = 0xffff;
 
 /// A finished run.
 #[derive(Debug)]
@@ -29,37 +31,12 @@ pub struct Run {
     pub base: Arc<dyn BlockDevice>,
     /// What was written.
     pub events: Vec<Event>,
-    /// The tree before the first operation and after each.
-    trees: Vec<u64>,
-    promises: Vec<Promise>,
-}
-
-impl Run {
-    /// The trees that may be there after a crash when the first `returned` events had returned, and `begun`
-    /// had begun.
-    pub fn allowed(&self, returned: usize, begun: usize) -> &[u64] {
-        let synced = self.promises.iter().rfind(|p| p.events <= returned).map_or(0, |p| p.synced);
-        // The first promise behind the crash tells what had begun before.
-        let later = self.promises.iter().find(|p| p.events >= begun);
-        let last = later.map_or(self.trees.len() - 1, |p| p.begun);
-        &self.trees[synced..=last.max(synced)]
-    }
-}
-
-/// Where a run is made.
-#[derive(Debug)]
-pub struct Workshop {
-    base: Arc<dyn BlockDevice>,
-    recorder: Arc<RecordingDevice>,
-    /// The filesystem that is being changed.
-    pub fs: Fs,
-    trees: Vec<u64>,
-    promises: Vec<Promise>,
-    synced: usize,
+    /// Where everybody worked, and what they noted.
+    workers: Vec<(Ino, Diary)>,
 }
 
 /// A clock that stands still.
-pub fn clock() -> Clock {
+fn clock() -> Clock {
     Clock::fixed(Timestamp { sec: 1_700_000_000, nsec: 5 })
 }
 
@@ -76,21 +53,17 @@ pub fn writable() -> OpenOptions {
     OpenOptions { write: true, cache_bytes: 16 << 20, ..OpenOptions::default() }
 }
 
-impl Workshop {
-    /// A fresh volume of `bytes` bytes, made with `options`.
-    ///
-    /// # Panics
-    /// Where it cannot be made.
-    pub fn new(bytes: u64, options: &Options) -> Self {
-        let base = Arc::new(MemDevice::new(ByteLen(bytes)));
-        let facts = DeviceFacts::of(&*base, None);
-        let stamp =
-            Stamp { uuid: Uuid::from_bytes([9; 16]), seconds: 1, nanoseconds: 0, generation: 1 };
-        let plan = plan(options, &facts, stamp).expect("a plan");
-        make(&*base, None, &plan).expect("a volume");
-        Self::over(base, &writable())
-    }
+/// Where a run is made by hand.
+#[derive(Debug)]
+pub struct Workshop {
+    base: Arc<dyn BlockDevice>,
+    recorder: Arc<RecordingDevice>,
+    /// The filesystem that is being changed.
+    pub fs: Fs,
+    diary: Diary,
+}
 
+impl Workshop {
     /// The volume on `base`, which stays as it is, opened with `options`.
     ///
     /// # Panics
@@ -100,9 +73,8 @@ impl Workshop {
         let recorder = Arc::new(RecordingDevice::new(above));
         let volume = Volume::open(recorder.clone(), options).expect("a volume that opens");
         let fs = Fs::with_clock(volume, clock());
-        let trees = vec![tree::digest(&fs).expect("a tree")];
-        let start = Promise { events: 0, begun: 0, synced: 0 };
-        Self { base, recorder, fs, trees, promises: vec![start], synced: 0 }
+        let names = tree::names(&fs, fs.volume().geo().rootino).expect("a tree");
+        Self { base, recorder, fs, diary: Diary::new(names) }
     }
 
     /// One operation. It may fail: then it must have changed nothing.
@@ -110,45 +82,118 @@ impl Workshop {
     /// # Panics
     /// Where the tree cannot be read afterwards.
     pub fn step<T>(&mut self, operation: impl FnOnce(&Fs) -> T) -> T {
+        self.diary.begin(self.recorder.event_count());
         let answer = operation(&self.fs);
-        self.trees.push(tree::digest(&self.fs).expect("a tree"));
-        self.promise();
+        let root = self.fs.volume().geo().rootino;
+        self.diary.end(tree::names(&self.fs, root).expect("a tree"), true);
         answer
     }
 
-    /// All operations so far must not be lost any more.
-    ///
-    /// # Panics
-    /// Where they cannot be made durable.
-    pub fn sync(&mut self) {
-        self.fs.sync().expect("synced");
-        self.synced = self.trees.len() - 1;
-        self.promise();
-    }
-
-    /// Metadata goes in place.
-    ///
-    /// # Panics
-    /// Where it cannot.
-    pub fn write_back(&mut self) {
-        self.fs.volume().engine().expect("writable").write_back().expect("written back");
-        self.promise();
-    }
-
-    fn promise(&mut self) {
-        let (events, begun) = (self.recorder.event_count(), self.trees.len() - 1);
-        self.promises.push(Promise { events, begun, synced: self.synced });
-    }
-
-    /// Ends the run, with the volume closed or not.
+    /// Ends the run, with the volume closed or not. What files contain is not part of it.
     ///
     /// # Panics
     /// Where it cannot be closed.
     pub fn finish(self, close: bool) -> Run {
+        let root = self.fs.volume().geo().rootino;
         if close {
             self.fs.close().expect("closed");
         }
-        let (base, trees, promises) = (self.base, self.trees, self.promises);
-        Run { base, events: self.recorder.events(), trees, promises }
+        let workers = vec![(root, self.diary)];
+        Run { base: self.base, events: self.recorder.events(), workers }
     }
+}
+
+impl Run {
+    /// Does the work, with choices from `seed`.
+    ///
+    /// # Panics
+    /// Where the volume breaks before any crash.
+    pub fn record(workload: &Workload, seed: u64) -> Self {
+        let mut random = Random::new(seed);
+        let base = fresh(SIZE, workload.options);
+        let homes = furnish(&base, workload);
+        let above = Arc::new(OverlayDevice::new(base.clone()));
+        let recorder = Arc::new(RecordingDevice::new(above));
+        let fs = open(recorder.clone()).expect("a volume that opens");
+        let workers = homes.iter().zip(0..).map(|(&home, number)| {
+            let random = Random::new(random.number());
+            Worker::new(number, &fs, &recorder, home, workload.taste, random)
+        });
+        let workers: Vec<Worker<'_>> = workers.collect();
+        let diaries: Vec<Diary> = if workers.len() == 1 {
+            workers.into_iter().map(|worker| worker.work(workload.steps)).collect()
+        } else {
+            std::thread::scope(|scope| {
+                let start = |worker: Worker<'_>| worker.work(workload.steps);
+                let running: Vec<_> =
+                    workers.into_iter().map(|worker| scope.spawn(move || start(worker))).collect();
+                running.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+            })
+        };
+        if random.one_in(2) {
+            fs.close().expect("closed");
+        }
+        let workers = homes.into_iter().zip(diaries).collect();
+        Self { base, events: recorder.events(), workers }
+    }
+
+    /// What is seen of everybody's work.
+    ///
+    /// # Errors
+    /// What cannot be read.
+    pub fn seen(&self, fs: &Fs) -> Result<Vec<Seen>, xfskit_vfs::Error> {
+        self.workers.iter().map(|(home, _)| tree::seen(fs, *home)).collect()
+    }
+
+    /// Judges what is `seen` after a crash when the first `returned` events had returned, and `begun` had begun.
+    ///
+    /// # Errors
+    /// What may not be.
+    pub fn judge(&self, seen: &[Seen], returned: usize, begun: usize) -> Result<(), String> {
+        for (number, ((_, diary), seen)) in self.workers.iter().zip(seen).enumerate() {
+            diary.judge(seen, returned, begun).map_err(|why| format!("worker {number}: {why}"))?;
+        }
+        Ok(())
+    }
+}
+
+/// An empty volume of `bytes` bytes, made with these options of mkfs.
+///
+/// # Panics
+/// Where it cannot be made.
+pub fn fresh(bytes: u64, words: &[(&str, &str)]) -> Arc<MemDevice> {
+    let base = Arc::new(MemDevice::new(ByteLen(bytes)));
+    let mut options = Options::default();
+    for (option, argument) in words {
+        options.sub(option, argument).expect("an option");
+    }
+    let facts = DeviceFacts::of(&*base, None);
+    let stamp =
+        Stamp { uuid: Uuid::from_bytes([9; 16]), seconds: 1, nanoseconds: 0, generation: 1 };
+    let plan = plan(&options, &facts, stamp).expect("a plan");
+    make(&*base, None, &plan).expect("a volume");
+    base
+}
+
+/// Homes for everybody, old content in free space, and as little of that as is wanted.
+fn furnish(base: &Arc<MemDevice>, workload: &Workload) -> Vec<Ino> {
+    let fs = open(base.clone()).expect("a volume that opens");
+    let root = fs.volume().geo().rootino;
+    let make = |number: u16| {
+        let name = format!("home{number}");
+        let home = fs.make(root, name.as_bytes(), &NewNode::directory(0o755)).expect("a home");
+        let junk = fs.make(home, b"junk", &NewNode::file(0o600)).expect("a file");
+        fs.write(junk, 0, &pattern::fill(NOBODY, number, 0, JUNK)).expect("written");
+        home
+    };
+    let homes: Vec<Ino> = (0..workload.threads).map(make).collect();
+    for &home in &homes {
+        fs.unlink(home, b"junk").expect("removed");
+    }
+    fs.sync().expect("synced");
+    if let Some(leave) = workload.leave {
+        fill(&fs, leave);
+    }
+    fs.close().expect("closed");
+    homes
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use xfskit_block::{BlockDevice, OverlayDevice};
 use xfskit_core::{OpenOptions, Volume};
-use xfskit_mkfs::Options;
-use xfskit_test_crash::{Crash, Crashes, Random, Run, Wear, Workshop, judge, run};
+use xfskit_test_crash::run::{self, Run, Workshop};
+use xfskit_test_crash::{Crash, Crashes, Random, Wear, judge};
 use xfskit_test_oracle::matrix::named;
 use xfskit_test_oracle::need::Need;
 use xfskit_test_oracle::{Image, Scratch, long, needs};
@@ -45,11 +45,7 @@ fn pair(fs: &Fs) -> Pair {
 
 /// A volume with two files of different lengths, in `pieces` pieces and more.
 fn base(options: &[(&str, &str)], pieces: u64) -> Arc<dyn BlockDevice> {
-    let mut asked = Options::default();
-    for (option, argument) in options {
-        asked.sub(option, argument).expect("an option");
-    }
-    let shop = Workshop::new(300 << 20, &asked);
+    let shop = Workshop::over(run::fresh(300 << 20, options), &run::writable());
     let root = shop.fs.volume().geo().rootino;
     for (name, every, count) in [("one", 2, pieces), ("two", 3, pieces + 40)] {
         let ino = shop.fs.make(root, name.as_bytes(), &NewNode::file(0o644)).expect("made");
@@ -103,7 +99,7 @@ fn ordeal(options: &[(&str, &str)], whole: bool) {
     let pieces = if long() { 1000 } else { 200 };
     let (run, both) = exchange(base(options, pieces), whole);
     let mut random = Random::new(pieces ^ 0x5eed);
-    let mut crashes = Crashes::new(&run);
+    let mut crashes = Crashes::new(&*run.base, &run.events);
     let (mut cut, mut asked, mut seen) = (0, 0, [0; 2]);
     while crashes.left() > 0 {
         crashes.advance();

@@ -1,0 +1,1 @@
+//! Races: see `tests/`. `make tsan` runs them under ThreadSanitizer (docs/design/concurrency.md).

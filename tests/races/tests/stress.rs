@@ -1,0 +1,136 @@
+//! Everybody at once on a volume whose journal is small and whose caches are smaller: names, content, attributes, syncs,
+//! readers, the checkpoint thread and write-back. What they leave is in order; what ThreadSanitizer has to say of the
+//! way there, it says under `make tsan`.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use uuid::Uuid;
+use xfskit_block::{BlockDevice, MemDevice};
+use xfskit_core::{OpenOptions, Volume};
+use xfskit_mkfs::{DeviceFacts, Options, Stamp};
+use xfskit_units::ByteLen;
+use xfskit_vfs::{Error, Fs, Ino, NewNode, RenameMode, SetMode};
+
+const WRITERS: u64 = 4;
+
+fn volume(bytes: u64) -> Arc<dyn BlockDevice> {
+    let dev = Arc::new(MemDevice::new(ByteLen(bytes)));
+    let stamp = Stamp { uuid: Uuid::from_u128(7), seconds: 1, nanoseconds: 0, generation: 9 };
+    let facts = DeviceFacts::of(&*dev, None);
+    let plan = xfskit_mkfs::plan(&Options::default(), &facts, stamp).unwrap();
+    xfskit_mkfs::make(&*dev, None, &plan).unwrap();
+    dev
+}
+
+/// Numbers without a pattern.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % n
+    }
+}
+
+/// Random operations in a directory that all share and in one of the writer's own.
+fn write(fs: &Fs, shared: Ino, own: Ino, random: &mut Random) -> Result<(), Error> {
+    let dir = if random.below(3) == 0 { shared } else { own };
+    let name = format!("name{}", random.below(50)).into_bytes();
+    let other = format!("name{}", random.below(50)).into_bytes();
+    let found = fs.lookup(&fs.inode(dir)?, &name)?;
+    match (random.below(12), found) {
+        (0..4, _) | (_, None) => drop(fs.make(dir, &name, &NewNode::file(0o644))?),
+        (4, _) => fs.unlink(dir, &name)?,
+        (5, _) => fs.rename(dir, &name, own, &other, RenameMode::Replace)?,
+        (6, Some(ino)) => fs.link(ino, dir, &other)?,
+        (7, Some(ino)) => {
+            let value = vec![1; usize::try_from(random.below(3000)).unwrap()];
+            fs.set_xattr(ino, b"user.value", &value, SetMode::Any)?;
+        }
+        (8, Some(ino)) => fs.open(ino)?.truncate(random.below(50_000))?,
+        (9, Some(ino)) => fs.fsync(ino)?,
+        (10, Some(_)) if random.below(10) == 0 => fs.sync()?,
+        (_, Some(ino)) => {
+            let handle = fs.open(ino)?;
+            handle.write(random.below(40_000), &[7; 5000])?;
+            if random.below(3) == 0 {
+                handle.fsync()?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Looks at everything, again and again.
+fn read(fs: &Fs, dir: Ino, stop: &AtomicBool) {
+    let mut buf = vec![0; 10_000];
+    while !stop.load(Ordering::Relaxed) {
+        let Ok(inode) = fs.inode(dir) else { continue };
+        for entry in fs.read_dir(&inode).entries {
+            // It may be gone by now, or be another one.
+            if let Ok(inode) = fs.inode(entry.ino) {
+                let _ = (fs.stat(&inode), fs.xattrs(&inode));
+                let _ = fs.read(entry.ino, 0, &mut buf);
+            }
+        }
+        let _ = fs.statfs();
+    }
+}
+
+fn stress(bytes: u64, steps: usize) {
+    let dev = volume(bytes);
+    let options = OpenOptions { write: true, cache_bytes: 2 << 20, ..OpenOptions::default() };
+    let fs = Fs::new(Volume::open(Arc::clone(&dev), &options).unwrap());
+    let root = fs.volume().geo().rootino;
+    let make = |name: String| fs.make(root, name.as_bytes(), &NewNode::directory(0o755)).unwrap();
+    let shared = make("shared".to_owned());
+    let homes: Vec<Ino> = (0..WRITERS).map(|n| make(format!("home{n}"))).collect();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let writers: Vec<_> = (1..)
+            .zip(&homes)
+            .map(|(seed, &own)| {
+                let fs = &fs;
+                scope.spawn(move || {
+                    let mut random = Random(seed * 0x9e37_79b9);
+                    for _ in 0..steps {
+                        if let Err(error) = write(fs, shared, own, &mut random) {
+                            // EIO and EUCLEAN; all else is a matter of who came first.
+                            assert!(![5, 117].contains(&error.errno()), "{error}");
+                        }
+                    }
+                })
+            })
+            .collect();
+        for &dir in [shared, homes[0]].iter() {
+            let (fs, stop) = (&fs, &stop);
+            scope.spawn(move || read(fs, dir, stop));
+        }
+        let ended: Vec<_> = writers.into_iter().map(|writer| writer.join()).collect();
+        stop.store(true, Ordering::Relaxed);
+        assert!(ended.iter().all(Result::is_ok));
+    });
+    fs.close().unwrap();
+    let mut said = Vec::new();
+    let options = xfskit_check::Options::default();
+    xfskit_check::check(&*dev, None, &options, &mut |finding| said.push(finding)).unwrap();
+    assert!(said.is_empty(), "{said:?}");
+}
+
+/// Operations of each writer: more where `XFSKIT_LONG=1` asks for them.
+fn steps() -> usize {
+    if std::env::var_os("XFSKIT_LONG").is_some_and(|value| value == "1") { 20_000 } else { 800 }
+}
+
+#[test]
+fn one_transaction_at_a_time_where_the_journal_is_small() {
+    stress(64 << 20, steps());
+}
+
+#[test]
+fn a_thread_of_its_own_writes_checkpoints_where_the_journal_is_large() {
+    stress(1 << 30, steps());
+}
