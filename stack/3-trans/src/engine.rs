@@ -18,13 +18,14 @@ use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use parking_lot::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard};
 use xfskit_block::BlockDevice;
 use xfskit_format::log::item::Icreate;
-use xfskit_units::Geometry;
+use xfskit_units::{FsBlock, Geometry};
 
 use crate::ail::Ail;
 use crate::buf::BufCache;
 use crate::busy::BusyExtents;
 use crate::checkpoint::Journal;
 use crate::icache::InodeCache;
+use crate::moved::Moved;
 use crate::object::Object;
 use crate::promises::{Ids, Promise};
 use crate::running::Bell;
@@ -150,6 +151,7 @@ pub struct Engine {
     cache: Arc<BufCache>,
     inodes: InodeCache,
     busy: BusyExtents,
+    moved: Moved,
     counters: Counters,
     shards: Vec<Shard>,
     /// In small journals: held by the one transaction that runs.
@@ -184,6 +186,7 @@ impl Engine {
         let log_bytes = u64::from(geo.logblocks) << geo.blocklog;
         let engine = Self {
             busy: BusyExtents::new(geo.agcount),
+            moved: Moved::new(geo.agcount),
             geo,
             cache,
             inodes: InodeCache::new(inodes),
@@ -223,6 +226,21 @@ impl Engine {
     /// Blocks that were freed too recently.
     pub fn busy(&self) -> &BusyExtents {
         &self.busy
+    }
+
+    /// An extent that begins with `block` moves in the checkpoint to come. The caller holds the gate.
+    pub(crate) fn note_moved(&self, block: FsBlock) {
+        if let Some((agno, _)) = self.geo.fsb_split(block) {
+            self.moved.note(agno, self.checkpoint_number());
+        }
+    }
+
+    /// The checkpoint that must be durable before an extent that begins with `block` is written in place; `None` where
+    /// it is. What moved is known by group only.
+    pub fn moved_in(&self, block: FsBlock) -> Option<u64> {
+        let (agno, _) = self.geo.fsb_split(block)?;
+        let last = self.moved.last(agno);
+        (last > self.durable.load(Ordering::Acquire)).then_some(last)
     }
 
     /// The superblock's counters.

@@ -16,6 +16,7 @@
 //! | `promises` | work in several transactions: what the journal says is still to be done |
 //! | `ail` | the active-item list: written back sorted and stamped; the journal's tail |
 //! | [`busy`] | [`BusyExtents`]: freed, and not to be used again yet |
+//! | `moved` | moved, and not to be written in place yet |
 //!
 //! ARCHITECTURE.md draws the way of a write; `docs/design/transactions.md` says why it is this way.
 
@@ -26,6 +27,7 @@ pub mod checkpoint;
 pub mod engine;
 pub mod icache;
 pub mod lock;
+mod moved;
 pub mod object;
 mod promises;
 pub mod running;

@@ -19,7 +19,7 @@ use parking_lot::{ArcRwLockWriteGuard, RawRwLock};
 use xfskit_format::log::item::intent::Work as Promised;
 use xfskit_format::log::item::{Done, Family, Icreate, Intent};
 use xfskit_format::{Ctx, Image, Verdict};
-use xfskit_units::{AgBlock, AgNumber, ExtLen, Ino};
+use xfskit_units::{AgBlock, AgNumber, ExtLen, FsBlock, Ino};
 
 use crate::buf::{BufError, BufMap};
 use crate::engine::{DataTicket, Engine, GateGuard, Listed, ShutDown};
@@ -495,6 +495,12 @@ impl<'e> Trans<'e> {
         self.work.freed.push(extent);
     }
 
+    /// An extent that begins with `block` came to another place or file, or is no longer shared: it is not to be written in
+    /// place before this transaction's checkpoint is durable ([`Engine::moved_in`]).
+    pub fn moved(&self, block: FsBlock) {
+        self.engine.note_moved(block);
+    }
+
     /// What this transaction gave back so far.
     pub fn freed_so_far(&self) -> &[Freed] {
         &self.work.freed
@@ -531,6 +537,8 @@ impl<'e> Trans<'e> {
     pub fn commit(mut self) -> u64 {
         let seq = self.engine.checkpoint_number();
         let mut added = 0;
+        // Before anybody else has the group.
+        self.engine.busy().add(&self.work.freed, seq);
         let Work { joined, listed, .. } = &mut self.work;
         for mut held in joined.drain(..).flatten() {
             let touched = !held.dirty.is_empty() || held.stale || held.unlinked || held.ordered;
@@ -556,7 +564,6 @@ impl<'e> Trans<'e> {
         listed.bytes = added;
         self.engine.list(listed);
         self.engine.apply(self.delta);
-        self.engine.busy().add(&self.work.freed, seq);
         self.work.undo.clear();
         seq
     }

@@ -344,6 +344,7 @@ impl Tx<'_> {
     /// Maps, where there is a hole in the data fork, what was taken from another place or file.
     pub(crate) fn bmap_give(&mut self, inode: TxInode, extent: &Extent) -> Result<()> {
         self.bmap_insert(inode, Fork::Data, extent)?;
+        self.moved(extent.startblock);
         blocks::mapped(self, ForkOf { inode, fork: Fork::Data }, extent);
         Ok(())
     }

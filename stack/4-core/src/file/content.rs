@@ -515,7 +515,13 @@ impl Content {
 
     pub(super) fn flush_state(&self, vol: &Volume, state: &mut State) -> Result<()> {
         while let Some(blocks) = state.dirty.first() {
-            let (extents, ticket) = self.place(vol, state, blocks)?;
+            let (extents, ticket) = match self.place(vol, state, blocks)? {
+                Placed::Here(extents, ticket) => (extents, ticket),
+                Placed::Unsettled(checkpoint) => {
+                    vol.engine()?.force(checkpoint)?;
+                    continue;
+                }
+            };
             if let Err(error) = write_out(vol, state, &extents) {
                 vol.engine()?.shut_down(&format!("content of inode {}: {error}", self.ino));
                 drop(ticket);
@@ -542,34 +548,46 @@ impl Content {
         Ok(())
     }
 
-    /// Gives the first of `blocks` a place on the device, as many as are good for one transaction. Answers where
-    /// they lie: their content is to be written there before the ticket is dropped.
-    fn place(
-        &self,
-        vol: &Volume,
-        state: &mut State,
-        blocks: Range<u64>,
-    ) -> Result<(Vec<Extent>, DataTicket)> {
+    /// Gives the first of `blocks` a place on the device, as many as are good for one transaction.
+    fn place(&self, vol: &Volume, state: &mut State, blocks: Range<u64>) -> Result<Placed> {
         let (size, written) = (state.size, state.written);
         let placed = vol.transact(|tx| {
             let inode = tx.iget(self.ino)?;
             let mut extents = Vec::new();
             let mut at = blocks.start;
             while at < blocks.end && extents.len() < BUNMAP_MAX {
-                let extent = place_one(tx, inode, at..blocks.end)?;
-                at = extent.end().0;
-                extents.push(extent);
+                match place_one(tx, inode, at..blocks.end)? {
+                    Ok(extent) => {
+                        at = extent.end().0;
+                        extents.push(extent);
+                    }
+                    Err(checkpoint) if extents.is_empty() => {
+                        return Ok(Placed::Unsettled(checkpoint));
+                    }
+                    Err(_) => break,
+                }
             }
             let reached = size.min(at << vol.geo().blocklog);
             if reached > tx.core(inode).size().0 {
                 tx.set_size(inode, ByteLen(reached));
             }
             touch_written(tx, inode, written);
-            Ok((extents, tx.data_to_come()))
+            Ok(Placed::Here(extents, tx.data_to_come()))
         })?;
-        state.written = None;
+        if matches!(placed, Placed::Here(..)) {
+            state.written = None;
+        }
         Ok(placed)
     }
+}
+
+/// Where content is to be written.
+enum Placed {
+    /// Into these extents, before the ticket is dropped.
+    Here(Vec<Extent>, DataTicket),
+    /// In place, once this checkpoint is durable: until then a crash makes the blocks another file's, or another
+    /// place's.
+    Unsettled(u64),
 }
 
 fn touch_written(tx: &mut Tx<'_>, inode: TxInode, written: Option<Timestamp>) {
@@ -578,26 +596,33 @@ fn touch_written(tx: &mut Tx<'_>, inode: TxInode, written: Option<Timestamp>) {
     }
 }
 
-/// Gives the first of the blocks of `range` a place, and answers where they lie: they count as written.
-fn place_one(tx: &mut Tx<'_>, inode: TxInode, range: Range<u64>) -> Result<Extent> {
+/// Gives the first of the blocks of `range` a place, and answers where they lie: they count as written. Otherwise
+/// the checkpoint that must be durable first.
+fn place_one(
+    tx: &mut Tx<'_>,
+    inode: TxInode,
+    range: Range<u64>,
+) -> Result<std::result::Result<Extent, u64>> {
     let (start, end) = (FileOff(range.start), FileOff(range.end));
     let next = tx.bmap_next(inode, Fork::Data, start)?;
     if let Some(extent) = next.filter(|extent| extent.startoff <= start) {
         let mut part = extent.clip(start, end);
         match tx.bmap_shared(inode, &part)? {
             Some(shared) if shared.startoff == start => {
-                return tx.bmap_renew(inode, &shared, false);
+                return tx.bmap_renew(inode, &shared, false).map(Ok);
             }
             Some(shared) => part = part.clip(start, shared.startoff),
             None => {}
         }
         if part.unwritten {
             tx.bmap_convert(inode, &part)?;
+        } else if let Some(checkpoint) = tx.engine().moved_in(part.startblock) {
+            return Ok(Err(checkpoint));
         }
-        return Ok(part);
+        return Ok(Ok(part));
     }
     let len = next.map_or(end, |extent| extent.startoff.min(end)).0 - start.0;
-    tx.bmap_alloc_as(inode, Fork::Data, start, len, None, false)
+    tx.bmap_alloc_as(inode, Fork::Data, start, len, None, false).map(Ok)
 }
 
 /// Writes the content of `extents` from memory.

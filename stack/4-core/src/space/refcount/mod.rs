@@ -52,6 +52,9 @@ pub(super) fn decrease(tx: &mut Tx<'_>, start: FsBlock, len: ExtLen) -> Result<(
         free = unmapped;
         Ok(edits)
     })?;
+    if free.iter().map(|(_, freed)| freed.0).sum::<u32>() < len.0 {
+        tx.moved(start);
+    }
     for (agbno, len) in free {
         let start = tx.volume().geo().agb_to_fsb(agno, agbno);
         tx.defer(Deferred::Free { start, len, owner: Owner::Unmapped });
