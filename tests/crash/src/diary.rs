@@ -84,7 +84,7 @@ impl Diary {
     /// What was done lately, for the reader of a failure.
     fn lately(&self, since: usize, last: usize) -> String {
         let told = self.told.iter().zip(1..).take(last).skip(since.saturating_sub(15));
-        told.map(|(what, op)| format!("\n  {op}: {what}")).collect()
+        told.map(|(what, op)| format!("{op}: {what}")).collect::<Vec<_>>().join("; ")
     }
 
     /// The operation has ended, and these are the names now; it did change the home itself, or not.
@@ -145,7 +145,7 @@ impl Diary {
             };
             let since = synced.max(kept(&file.syncs, returned));
             file.judge(content, since, last).map_err(|why| {
-                format!("file {key:?}: {why}; lately:{}", self.lately(since, last))
+                format!("file {key:?}: {why}; lately {}", self.lately(since, last))
             })?;
         }
         Ok(())

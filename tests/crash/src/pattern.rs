@@ -7,7 +7,7 @@ pub const WORD: usize = 8;
 /// The word at `offset`, a multiple of eight, that operation `op` wrote to file `file`.
 fn word(file: u16, op: u16, offset: u64) -> u64 {
     // An odd lowest bit: a word is never zero.
-    u64::from(file) << 48 | u64::from(op) << 32 | (offset / 8 & 0x7fff_ffff) << 1 | 1
+    u64::from(file) << 48 | u64::from(op) << 32 | ((offset / 8) & 0x7fff_ffff) << 1 | 1
 }
 
 /// `len` bytes for `offset` of file `file`, from operation `op`.
@@ -29,6 +29,6 @@ pub fn explain(bytes: &[u8]) -> String {
     if word == 0 {
         return "zeroes".to_owned();
     }
-    let (file, op, offset) = (word >> 48, word >> 32 & 0xffff, (word >> 1 & 0x7fff_ffff) * 8);
+    let (file, op, offset) = (word >> 48, (word >> 32) & 0xffff, ((word >> 1) & 0x7fff_ffff) * 8);
     format!("{word:#018x} (file {file:#x}, operation {op}, offset {offset})")
 }

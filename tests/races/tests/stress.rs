@@ -105,11 +105,11 @@ fn stress(bytes: u64, steps: usize) {
                 })
             })
             .collect();
-        for &dir in [shared, homes[0]].iter() {
+        for dir in [shared, homes[0]] {
             let (fs, stop) = (&fs, &stop);
             scope.spawn(move || read(fs, dir, stop));
         }
-        let ended: Vec<_> = writers.into_iter().map(|writer| writer.join()).collect();
+        let ended: Vec<_> = writers.into_iter().map(std::thread::ScopedJoinHandle::join).collect();
         stop.store(true, Ordering::Relaxed);
         assert!(ended.iter().all(Result::is_ok));
     });
