@@ -3,113 +3,21 @@
 
 #![allow(missing_docs)]
 
+mod shelf;
+
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use shelf::{MIB, NOW, Shelf, content, fill, layout, made, recipe, to_the_end};
 use xfskit_block::{BlockDevice, MemDevice};
+use xfskit_md::Level;
+use xfskit_md::array::MemberState;
 use xfskit_md::array::tend::{Ended, Step};
-use xfskit_md::array::{Array, MemberState};
-use xfskit_md::assemble::{Assembly, Member, Standing, assemble};
+use xfskit_md::assemble::{Member, Standing, assemble};
 use xfskit_md::bitmap::Bitmap;
-use xfskit_md::create::{NewMember, Recipe, WantBitmap};
-use xfskit_md::superblock::Version;
-use xfskit_md::{Layout, Level};
+use xfskit_md::create::{NewMember, Recipe};
+use xfskit_test_arrays::Fixture;
 use xfskit_units::{ByteLen, ByteOffset, Sectors, index};
-
-const NOW: u64 = 1_800_000_000;
-const MIB: u64 = 1 << 20;
-
-/// Members in memory, by name.
-#[derive(Default)]
-struct Shelf(Vec<(String, Arc<MemDevice>)>);
-
-impl Shelf {
-    fn new(count: usize) -> Self {
-        let mut shelf = Self::default();
-        (0..count).for_each(|_| shelf.put(3 * MIB));
-        shelf
-    }
-
-    fn put(&mut self, bytes: u64) {
-        let name = format!("m{}", self.0.len());
-        self.0.push((name, Arc::new(MemDevice::new(ByteLen(bytes)))));
-    }
-
-    fn new_member(&self, i: usize) -> NewMember {
-        let (name, device) = &self.0[i];
-        let uuid = [u8::try_from(i + 1).unwrap(); 16];
-        NewMember { name: name.clone(), device: Arc::clone(device) as _, uuid }
-    }
-
-    fn assembly(&self) -> Assembly {
-        self.without(usize::MAX)
-    }
-
-    fn without(&self, gone: usize) -> Assembly {
-        let there = self.0.iter().enumerate().filter(|(i, _)| *i != gone);
-        let member = |(name, device): &(String, Arc<MemDevice>)| Member {
-            name: name.clone(),
-            device: Arc::clone(device) as _,
-        };
-        assemble(there.map(|(_, member_)| member(member_)).collect()).unwrap()
-    }
-
-    fn open(&self) -> Array {
-        let assembly = self.assembly();
-        assert_eq!(assembly.refuses_writing(), None);
-        assembly.open_writable(NOW).unwrap()
-    }
-}
-
-fn layout(level: Level, name: &str) -> Layout {
-    Layout::from_name(level, name).unwrap_or_else(|| Layout::default_of(level))
-}
-
-fn recipe(layout: Layout, bitmap: bool) -> Recipe {
-    Recipe {
-        layout,
-        chunk: Sectors(if layout.level() == Level::Raid1 { 0 } else { 32 }),
-        version: Version::V1_2,
-        name: "test".into(),
-        uuid: [0xab; 16],
-        size: Some(Sectors(1024)),
-        data_offset: None,
-        bitmap: if bitmap { WantBitmap::Internal(Some(64 << 10)) } else { WantBitmap::No },
-        assume_clean: true,
-        now: NOW,
-    }
-}
-
-/// An array of the first members of a new shelf; the others are spares.
-fn made(layout: Layout, members: usize, spares: usize, bitmap: bool) -> Shelf {
-    let shelf = Shelf::new(members + spares);
-    let roles: Vec<_> = (0..members).map(|i| Some(shelf.new_member(i))).collect();
-    let spares: Vec<_> = (members..members + spares).map(|i| shelf.new_member(i)).collect();
-    recipe(layout, bitmap).create(&roles, &spares).unwrap();
-    shelf
-}
-
-fn content(device: &dyn BlockDevice) -> Vec<u8> {
-    let mut all = vec![0; index(device.size().0)];
-    device.read_at(ByteOffset(0), &mut all).unwrap();
-    all
-}
-
-/// Fills the array; answers what it holds.
-fn fill(array: &Array, seed: u64) -> Vec<u8> {
-    let mut x = seed | 1;
-    let bytes = std::iter::repeat_with(|| {
-        x = x.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
-        (x >> 56).to_le_bytes()[0]
-    });
-    let all: Vec<u8> = bytes.take(index(array.size().0)).collect();
-    array.write_at(ByteOffset(0), &all).unwrap();
-    all
-}
-
-fn to_the_end(_: Step) -> ControlFlow<()> {
-    ControlFlow::Continue(())
-}
 
 /// The array is whole, clean, and holds this, without any one of its members as well.
 fn assert_whole(shelf: &Shelf, expected: &[u8], what: &str) {
@@ -345,5 +253,25 @@ fn a_new_array_that_was_not_said_to_agree_is_made_to() {
         let expected = content(&array);
         drop(array);
         assert_whole(&shelf, &expected, &what);
+    }
+}
+
+#[test]
+fn a_rebuild_that_linux_began_is_finished_here() {
+    let fixture = Fixture::open("raid5-rebuilding");
+    let assembly = || {
+        let members = fixture.named().into_iter().map(|(name, device)| Member { name, device });
+        assemble(members.collect()).unwrap()
+    };
+    let array = assembly().open_writable(NOW).unwrap();
+    let expected = content(&array);
+    assert_eq!(array.rebuild(to_the_end).unwrap(), Ended::Finished);
+    drop(array);
+    let after = assembly();
+    assert!(!after.is_degraded());
+    for role in 0..after.roles.len() {
+        let mut one_less = after.clone();
+        one_less.roles[role] = None;
+        assert!(content(&*one_less.open().unwrap()) == expected, "without {role}");
     }
 }

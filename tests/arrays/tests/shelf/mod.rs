@@ -1,0 +1,110 @@
+//! Arrays made in memory, for tests that tend them.
+
+#![allow(dead_code, unreachable_pub)] // each test uses its part
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use xfskit_block::{BlockDevice, MemDevice};
+use xfskit_md::array::Array;
+use xfskit_md::array::tend::Step;
+use xfskit_md::assemble::{Assembly, Member, assemble};
+use xfskit_md::create::{NewMember, Recipe, WantBitmap};
+use xfskit_md::superblock::Version;
+use xfskit_md::{Layout, Level};
+use xfskit_units::{ByteLen, ByteOffset, Sectors, index};
+
+pub const NOW: u64 = 1_800_000_000;
+pub const MIB: u64 = 1 << 20;
+
+/// Members in memory, by name.
+#[derive(Default)]
+pub struct Shelf(pub Vec<(String, Arc<MemDevice>)>);
+
+impl Shelf {
+    pub fn new(count: usize) -> Self {
+        let mut shelf = Self::default();
+        (0..count).for_each(|_| shelf.put(3 * MIB));
+        shelf
+    }
+
+    pub fn put(&mut self, bytes: u64) {
+        let name = format!("m{}", self.0.len());
+        self.0.push((name, Arc::new(MemDevice::new(ByteLen(bytes)))));
+    }
+
+    pub fn new_member(&self, i: usize) -> NewMember {
+        let (name, device) = &self.0[i];
+        let uuid = [u8::try_from(i + 1).unwrap(); 16];
+        NewMember { name: name.clone(), device: Arc::clone(device) as _, uuid }
+    }
+
+    pub fn assembly(&self) -> Assembly {
+        self.without(usize::MAX)
+    }
+
+    pub fn without(&self, gone: usize) -> Assembly {
+        let there = self.0.iter().enumerate().filter(|(i, _)| *i != gone);
+        let member = |(name, device): &(String, Arc<MemDevice>)| Member {
+            name: name.clone(),
+            device: Arc::clone(device) as _,
+        };
+        assemble(there.map(|(_, member_)| member(member_)).collect()).unwrap()
+    }
+
+    pub fn open(&self) -> Array {
+        let assembly = self.assembly();
+        assert_eq!(assembly.refuses_writing(), None);
+        assembly.open_writable(NOW).unwrap()
+    }
+}
+
+pub fn layout(level: Level, name: &str) -> Layout {
+    Layout::from_name(level, name).unwrap_or_else(|| Layout::default_of(level))
+}
+
+pub fn recipe(layout: Layout, bitmap: bool) -> Recipe {
+    Recipe {
+        layout,
+        chunk: Sectors(if layout.level() == Level::Raid1 { 0 } else { 32 }),
+        version: Version::V1_2,
+        name: "test".into(),
+        uuid: [0xab; 16],
+        size: Some(Sectors(1024)),
+        data_offset: None,
+        bitmap: if bitmap { WantBitmap::Internal(Some(64 << 10)) } else { WantBitmap::No },
+        assume_clean: true,
+        now: NOW,
+    }
+}
+
+/// An array of the first members of a new shelf; the others are spares.
+pub fn made(layout: Layout, members: usize, spares: usize, bitmap: bool) -> Shelf {
+    let shelf = Shelf::new(members + spares);
+    let roles: Vec<_> = (0..members).map(|i| Some(shelf.new_member(i))).collect();
+    let spares: Vec<_> = (members..members + spares).map(|i| shelf.new_member(i)).collect();
+    recipe(layout, bitmap).create(&roles, &spares).unwrap();
+    shelf
+}
+
+pub fn content(device: &dyn BlockDevice) -> Vec<u8> {
+    let mut all = vec![0; index(device.size().0)];
+    device.read_at(ByteOffset(0), &mut all).unwrap();
+    all
+}
+
+/// Fills the array; answers what it holds.
+pub fn fill(array: &Array, seed: u64) -> Vec<u8> {
+    let mut x = seed | 1;
+    let bytes = std::iter::repeat_with(|| {
+        x = x.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+        (x >> 56).to_le_bytes()[0]
+    });
+    let all: Vec<u8> = bytes.take(index(array.size().0)).collect();
+    array.write_at(ByteOffset(0), &all).unwrap();
+    all
+}
+
+pub fn to_the_end(_: Step) -> ControlFlow<()> {
+    ControlFlow::Continue(())
+}
