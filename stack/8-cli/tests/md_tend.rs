@@ -6,7 +6,7 @@ mod common;
 
 use std::process::Command;
 
-use common::{Bench, expect, json, shown};
+use common::{Bench, begin, ended, expect, interrupt, json, shown};
 
 /// What mdadm says of a member; `None`, and why, where there is no mdadm.
 fn mdadm(name: &str) -> Option<String> {
@@ -259,4 +259,58 @@ fn a_scrub_counts_as_md_does_names_who_is_wrong_and_mends_it() {
             expect(0, &["md", "scrub", &target]);
         }
     }
+}
+
+#[test]
+fn what_is_stopped_or_killed_goes_on() {
+    let bench = Bench::new();
+    let names = names(&bench, 5);
+    let members: Vec<&str> = names.iter().map(String::as_str).collect();
+    let words = ["md", "create", "--member-size", "100M", "--level", "6", "-x", "1"];
+    expect(0, &[&words[..], &["--assume-clean"], &members].concat());
+    let target = format!("md:{}", names.join(","));
+    let content: Vec<u8> = (0..1_000_000u32).flat_map(u32::to_le_bytes).collect();
+    let file = shown(&bench.file("content", &content));
+    expect(0, &["md", "load", "--write", "--offset", "100K", &target, &file]);
+    expect(0, &["md", "fail", "--later", &target, &names[1]]);
+    // Slow enough not to be done before the signal comes: 97 MiB at 8 MiB a second.
+    let rebuild = ["md", "rebuild", "--rate", "8M", &target];
+    assert_eq!(until(&target), 0);
+    let mut child = begin(&rebuild);
+    first_sign(&mut child);
+    interrupt(&child);
+    ended(130, child, &rebuild);
+    let stopped = until(&target);
+    assert!(stopped > 0, "{stopped}");
+    let mut child = begin(&rebuild);
+    first_sign(&mut child);
+    while until(&target) <= stopped {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let killed = until(&target);
+    assert!(killed > stopped, "{killed} {stopped}");
+    holds(&target, &content);
+    expect(0, &["md", "rebuild", &target]);
+    expect(0, &["md", "scrub", &target]);
+    holds(&format!("md:{},{},{}", names[4], names[2], names[3]), &content);
+}
+
+/// Waits until a job says how far it is.
+fn first_sign(child: &mut std::process::Child) {
+    use std::io::Read;
+    let mut said = Vec::new();
+    let mut byte = [0];
+    while !said.ends_with(b"bytes") {
+        child.stderr.as_mut().unwrap().read_exact(&mut byte).unwrap();
+        said.push(byte[0]);
+    }
+}
+
+/// How many sectors of the last member are rebuilt.
+fn until(target: &str) -> u64 {
+    let detail = &json(&["md", "detail", "--json", target])[0];
+    let standing = &detail["members"][4]["standing"];
+    standing["rebuilding"]["until"].as_u64().expect("a member that is being rebuilt")
 }

@@ -275,3 +275,35 @@ fn a_rebuild_that_linux_began_is_finished_here() {
         assert!(content(&*one_less.open().unwrap()) == expected, "without {role}");
     }
 }
+
+#[test]
+fn a_resync_that_is_stopped_goes_on_where_it_was() {
+    for (level, name, members) in
+        [(Level::Raid1, "", 2), (Level::Raid6, "left-symmetric", 4), (Level::Raid10, "n2", 4)]
+    {
+        let what = format!("{level} of {members}");
+        let mut shelf = Shelf::default();
+        (0..members).for_each(|_| shelf.put(32 * MIB));
+        let roles: Vec<_> = (0..members).map(|i| Some(shelf.new_member(i))).collect();
+        let size = Some(Sectors(24 << 11));
+        Recipe { assume_clean: false, size, ..recipe(layout(level, name), false) }
+            .create(&roles, &[])
+            .unwrap();
+        let array = shelf.open();
+        let expected = fill(&array, 12);
+        array.close().unwrap();
+        assert!(!array.resync(|done, total| done * 2 < total).unwrap(), "{what}");
+        drop(array);
+        let from = shelf.assembly().superblock().resync_offset().expect("not in sync yet").0;
+        assert!(from >= 12 << 11, "{what}: {from}");
+        let array = shelf.open();
+        let mut first = None;
+        let finished = array.resync(|done, total| {
+            first.get_or_insert(total);
+            done <= total
+        });
+        assert!(finished.unwrap() && first.unwrap() <= array.size().0 - from * 512, "{what}");
+        drop(array);
+        assert_whole(&shelf, &expected, &what);
+    }
+}

@@ -245,23 +245,27 @@ impl Ledger {
     /// All sectors of the sync space before this one agree, and are on the disk.
     pub(super) fn synced_to(&self, sector: u64) -> Failures {
         let state = &mut *self.state();
-        if let Some(at) = &mut state.resync_offset {
-            at.0 = at.0.max(sector);
+        let mut failures = Vec::new();
+        if let Some(at) = state.resync_offset.as_mut().filter(|at| at.0 < sector) {
+            at.0 = sector;
+            // While the array is active, superblocks say that all of it is in doubt.
+            if !state.active && sector != u64::MAX {
+                failures = state.write_superblocks();
+            }
         }
         if state.degraded {
-            return Vec::new(); // who is missing wants to know the bits
+            return failures; // who is missing wants to know the bits
         }
-        let State { bitmap: Some(bitmap), regions, .. } = &mut *state else { return Vec::new() };
+        let State { bitmap: Some(bitmap), regions, .. } = &mut *state else { return failures };
         let done = bitmap.set_bits().take_while(|bit| bitmap.covers(*bit).end <= sector);
         let done: Vec<u64> = done.filter(|bit| !regions.contains_key(bit)).collect();
         for bit in &done {
             bitmap.put(*bit, false);
         }
-        match done.as_slice() {
-            [first, .., last] => state.write_bits(*first..last + 1),
-            [bit] => state.write_bits(*bit..bit + 1),
-            [] => Vec::new(),
+        if let (Some(first), Some(last)) = (done.first(), done.last()) {
+            failures.extend(state.write_bits(*first..last + 1));
         }
+        failures
     }
 
     /// The whole array agrees: the resync is done.

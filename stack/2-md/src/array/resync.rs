@@ -4,7 +4,7 @@
 //! old or new where a write was under way, and both are right then. Until a region is resynced the first
 //! copy is the one that is read, and writes compute parity anew instead of changing what may be wrong.
 
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::sync::atomic::Ordering;
 
 use xfskit_block::{BlockDevice, Result};
@@ -14,6 +14,7 @@ use super::io::{ReadJob, WriteJob, lost};
 use super::ledger::Ledger;
 use super::mirror::Copy;
 use super::rows::Span;
+use super::tend::{Ended, Job};
 use super::write::New;
 use super::{Array, Map};
 
@@ -33,35 +34,44 @@ impl Array {
     }
 
     /// Makes everything agree that a crash may have left otherwise: the regions that the bitmap names, or
-    /// all from where the last resync ended. `progress` hears of rows done and of all that are to be
-    /// done, and answers whether to go on. True where the array is in sync then.
+    /// all from where the last resync ended. `progress` hears of bytes of the sync space done, and of all
+    /// between the first and the last that are to be done, and answers whether to go on; stopped, or killed,
+    /// it goes on from there another time. True where the array is in sync then.
     ///
     /// # Errors
     /// Where members cannot be read or written.
     pub fn resync(&self, mut progress: impl FnMut(u64, u64) -> bool) -> Result<bool> {
         let Some(ledger) = &self.ledger else { return Ok(true) };
-        let sectors = self.scrub_rows().saturating_mul(self.sectors_per_row());
-        let todo: Vec<Range<u64>> =
-            ledger.out_of_sync(sectors).into_iter().map(|region| self.rows_of(&region)).collect();
-        let all = todo.iter().map(|rows| rows.end - rows.start).sum();
-        let each = (MARK / 512 / self.sectors_per_row()).max(1);
-        let mut done = 0;
-        for rows in todo {
-            for row in rows {
-                self.resync_row(row)?;
-                done += 1;
-                if done % each == 0 {
-                    self.mark_synced((row + 1) * self.sectors_per_row())?;
-                    if !progress(done, all) {
-                        return Ok(false);
-                    }
-                }
+        let unit = self.sectors_per_row();
+        let todo = ledger.out_of_sync(self.scrub_rows().saturating_mul(unit));
+        let todo: Vec<Range<u64>> = todo.iter().map(|region| self.rows_of(region)).collect();
+        let (start, end) =
+            (todo.first().map_or(0, |rows| rows.start), todo.last().map_or(0, |rows| rows.end));
+        let bytes = |rows: u64| Sectors(rows.saturating_mul(unit)).byte_len().0;
+        let mut marked = start;
+        let job = Job {
+            units: start..end,
+            unit_bytes: bytes(1),
+            wanted: &|row| {
+                let next = todo.partition_point(|rows| rows.end <= row);
+                todo.get(next).is_some_and(|rows| rows.contains(&row))
+            },
+            announce: &|row| self.announce_scrub(row),
+        };
+        let after = |next: u64, _: Vec<bool>| {
+            let goes_on = progress(bytes(next - start), bytes(end - start));
+            if !goes_on || bytes(next - marked) >= MARK {
+                self.mark_synced(next * unit)?;
+                marked = next;
             }
+            Ok(if goes_on { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
+        };
+        if self.carry_out(&job, |row| self.resync_row(row), after)? == Ended::Stopped {
+            return Ok(false);
         }
         self.flush()?;
         self.note(Ledger::in_sync)?;
         self.synced_to.store(u64::MAX, Ordering::Release);
-        progress(done, all);
         Ok(true)
     }
 
@@ -107,7 +117,6 @@ impl Array {
         let (row, at, len) = (span.row, self.member_at(span), index(span.len()));
         let mut memory = vec![0; row.data_disks() * len];
         let mut data: Vec<&mut [u8]> = memory.chunks_mut(len).collect();
-        self.announce_span(span, &[]);
         self.read_row(span, &mut data, &[])?;
         let data: Vec<New<'_>> = data.iter().enumerate().map(|(d, buf)| New { d, buf }).collect();
         let (p, q) = self.parity_of(span, &data);

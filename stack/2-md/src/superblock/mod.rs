@@ -20,7 +20,7 @@ use xfskit_units::{ByteLen, Daddr, Sectors};
 pub use v1::SuperblockV1;
 pub use v090::SuperblockV090;
 
-use v1::{devflag, feature};
+use v1::{IN_SYNC, devflag, feature};
 
 /// Bytes of a superblock of any version.
 pub const SUPERBLOCK_BYTES: usize = 4096;
@@ -387,9 +387,14 @@ impl Superblock {
         }
     }
 
-    /// Where a resync has to begin, in sectors of each member; `None` where the array is clean.
+    /// Where a resync has to begin, in sectors of each member (of RAID10, of the array); `None` where the
+    /// array is clean.
     pub fn resync_offset(&self) -> Option<Sectors> {
         match self {
+            // Of RAID10 it counts sectors of the array, which is larger than a member.
+            Self::V1(sb) if sb.level.get() == 10 => {
+                Some(sb.resync_offset.get()).filter(|at| *at != IN_SYNC)
+            }
             Self::V1(sb) => Some(sb.resync_offset.get()).filter(|at| *at < sb.size.get()),
             Self::V090(sb) => sb.resync_offset(),
         }

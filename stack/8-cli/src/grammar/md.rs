@@ -25,6 +25,8 @@ Examples:
   xfskit ls md:a.img,b.img,c.img /        a file system on an array
   xfskit md dump md:a.img,b.img > all     an array's content
   xfskit md guess a.img b.img c.img       superblocks are gone: what can they have been?
+  xfskit md create --level 6 --member-size 1G a.img b.img c.img d.img       a new array
+  xfskit md rebuild md:a.img,b.img,c.img,spare.img                          bring it into order
   xfskit md examine a.img                 a member's superblock, as mdadm --examine shows it")]
 pub(crate) struct Md {
     #[command(subcommand)]

@@ -10,6 +10,7 @@
 //! | --- | --- |
 //! | `rebuild` | members that lack their content get it; replacements are filled |
 //! | `spare` | who takes over when a member fails |
+//! | [`resync`](super::resync) | members made to agree after a crash |
 //! | `sweep` | members compared ([`scrub`](super::scrub)) over all of the array |
 
 mod rebuild;
@@ -52,20 +53,20 @@ pub struct Step {
 }
 
 /// What a job does with units.
-struct Job<'a> {
-    units: Range<u64>,
+pub(super) struct Job<'a> {
+    pub(super) units: Range<u64>,
     /// Bytes of a member in a unit.
-    unit_bytes: u64,
+    pub(super) unit_bytes: u64,
     /// Units that there is something to do in.
-    wanted: &'a dyn Fn(u64) -> bool,
+    pub(super) wanted: &'a dyn Fn(u64) -> bool,
     /// Announces what the work on a unit will read.
-    announce: &'a dyn Fn(u64),
+    pub(super) announce: &'a dyn Fn(u64),
 }
 
 impl Array {
     /// Carries out a job: `work` on every unit, by several threads; after each window `after` with the
     /// unit that comes next and what the work answered, in order.
-    fn carry_out<T: Send>(
+    pub(super) fn carry_out<T: Send>(
         &self,
         job: &Job<'_>,
         work: impl Fn(u64) -> Result<T> + Sync,

@@ -58,7 +58,8 @@ impl Array {
         }
     }
 
-    fn announce_scrub(&self, row: u64) {
+    /// Announces all that members hold of a row.
+    pub(in crate::array) fn announce_scrub(&self, row: u64) {
         let unit = self.scrub_unit();
         if matches!(self.map, Map::Parity) {
             for member in &self.members {

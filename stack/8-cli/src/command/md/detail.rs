@@ -65,10 +65,52 @@ fn target_of(assembly: &Assembly) -> String {
 fn state(assembly: &Assembly) -> String {
     let mut words = vec![if assembly.is_dirty() { "active" } else { "clean" }];
     words.extend(assembly.is_degraded().then_some("degraded"));
-    let rebuilding = |member: &Judged| matches!(member.standing, Standing::Rebuilding { .. });
-    words.extend(assembly.members.iter().any(rebuilding).then_some("recovering"));
+    words.extend(assembly.is_dirty().then_some("resyncing"));
+    words.extend(rebuilt(assembly).map(|_| "recovering"));
     words.extend(assembly.reshaped.is_some().then_some("reshaping"));
     words.join(", ")
+}
+
+/// How much of members that are rebuilt, or are to replace others, is there: of the one with the least,
+/// in percent.
+fn rebuilt(assembly: &Assembly) -> Option<u64> {
+    let has = |member: &Judged| match member.standing {
+        Standing::Rebuilding { until, .. } => Some(until.0),
+        Standing::Replacement { .. } => {
+            Some(member.superblock.recovery_offset().map_or(u64::MAX, |until| until.0))
+        }
+        _ => None,
+    };
+    let least = assembly.members.iter().filter_map(has).min()?;
+    Some(percent(least, assembly.geometry.component_size().0))
+}
+
+/// How much of the array is in sync where it was not shut down cleanly, in percent.
+fn resynced(assembly: &Assembly) -> Option<u64> {
+    let geometry = &assembly.geometry;
+    let all = match geometry.level() {
+        Level::Raid10 => geometry.array_size(),
+        _ => geometry.component_size(),
+    };
+    let from = assembly.superblock().resync_offset().filter(|_| assembly.is_dirty())?;
+    Some(percent(from.0, all.0))
+}
+
+fn percent(part: u64, all: u64) -> u64 {
+    (u128::from(part.min(all)) * 100 / u128::from(all.max(1))).try_into().unwrap_or(100)
+}
+
+/// What a member is to the array, in words.
+fn said(member: &Judged) -> String {
+    match (member.standing, member.superblock.recovery_offset()) {
+        (Standing::Replacement { .. }, Some(until)) => {
+            format!("{}, {until} sectors are valid", words(member.standing))
+        }
+        (Standing::Rebuilding { .. }, _) if member.superblock.recovers_by_bitmap() => {
+            "came back, lacks what the bitmap names".into()
+        }
+        _ => words(member.standing),
+    }
 }
 
 /// A member's standing in words.
@@ -89,11 +131,11 @@ fn rows(assembly: &Assembly) -> Vec<(String, String, String)> {
     let serving = assembly.roles.iter().enumerate().map(|(role, member)| {
         let member = member.map(|i| &assembly.members[i]);
         let name = member.map_or("missing".to_owned(), |member| member.name.clone());
-        (role.to_string(), name, member.map_or(String::new(), |member| words(member.standing)))
+        (role.to_string(), name, member.map_or(String::new(), said))
     });
     let others = assembly.members.iter().enumerate();
     let others = others.filter(|(i, _)| !assembly.roles.contains(&Some(*i)));
-    let others = others.map(|(_, m)| ("-".to_owned(), m.name.clone(), words(m.standing)));
+    let others = others.map(|(_, m)| ("-".to_owned(), m.name.clone(), said(m)));
     serving.chain(others).collect()
 }
 
@@ -162,7 +204,13 @@ fn full(name: &str, assembly: &Assembly) -> String {
         assembly.members.iter().filter(|member| wanted(member.standing)).count()
     };
     row!(text, "Active Devices", "{}", count(|s| matches!(s, Standing::InSync { .. })));
-    row!(text, "Spare Devices", "{}\n", count(|s| s == Standing::Spare));
+    let out = |s| matches!(s, Standing::Stale { .. } | Standing::Expelled);
+    row!(text, "Working Devices", "{}", assembly.members.len() - count(out));
+    row!(text, "Failed Devices", "{}", count(out));
+    let spare = |s| {
+        matches!(s, Standing::Spare | Standing::Rebuilding { .. } | Standing::Replacement { .. })
+    };
+    row!(text, "Spare Devices", "{}\n", count(spare));
     if let Some(layout) = geometry.layout().name() {
         row!(text, "Layout", "{layout}");
     }
@@ -170,6 +218,12 @@ fn full(name: &str, assembly: &Assembly) -> String {
         row!(text, "Chunk Size", "{}K", geometry.chunk().0 / 2);
     }
     row!(text, "Consistency Policy", "{}", policy(assembly));
+    if let Some(percent) = resynced(assembly) {
+        row!(text, "Resync Status", "{percent}% complete");
+    }
+    if let Some(percent) = rebuilt(assembly) {
+        row!(text, "Rebuild Status", "{percent}% complete");
+    }
     if let Some(reshaped) = &assembly.reshaped {
         row!(text, "Reshape Position", "{} sectors", reshaped.reshape.position);
         row!(text, "Delta Devices", "{}", reshaped.reshape.delta_disks);
@@ -208,6 +262,8 @@ fn object(assembly: &Assembly) -> Value {
             "name": member.name,
             "role": assembly.roles.iter().position(|role| *role == Some(i)),
             "standing": member.standing,
+            "state": said(member),
+            "recovery_offset": member.superblock.recovery_offset(),
             "events": member.superblock.events(),
             "data_offset": member.superblock.data_offset(),
             "data_size": member.superblock.data_size(),
@@ -228,7 +284,10 @@ fn object(assembly: &Assembly) -> Value {
         "clean": !assembly.is_dirty(),
         "degraded": assembly.is_degraded(),
         "missing": assembly.missing(),
+        "state": state(assembly),
         "resync_offset": sb.resync_offset(),
+        "resync_percent": resynced(assembly),
+        "rebuild_percent": rebuilt(assembly),
         "policy": policy(assembly),
         "bitmap_dirty": assembly.bitmap.as_ref().map(xfskit::md::bitmap::Bitmap::dirty),
         "reshape": assembly.reshaped.as_ref().map(|reshaped| reshaped.reshape),

@@ -256,7 +256,8 @@ fn bring_up(
     }
     if !later {
         let stop = Stop::on_signals()?;
-        let done = resync(array, &stop, out).and_then(|()| rebuild_all(array, pace, &stop, out));
+        let done =
+            resync(array, pace, &stop, out).and_then(|()| rebuild_all(array, pace, &stop, out));
         done.and_then(|()| array.close()).map_err(said)?;
         stop.check()?;
     }
@@ -277,10 +278,12 @@ fn bring_up(
 }
 
 /// Makes members agree after a crash.
-fn resync(array: &Array, stop: &Stop, out: &Out) -> Result<(), block::Error> {
-    let progress = Progress::new(out, "resync", "rows");
+fn resync(array: &Array, pace: &Pace, stop: &Stop, out: &Out) -> Result<(), block::Error> {
+    let progress = Progress::new(out, "resync", "bytes");
+    let mut throttle = Throttle::new(pace);
     array.resync(|done, total| {
         progress.set(done, total);
+        throttle.keep(done);
         stop.flow().is_continue()
     })?;
     Ok(())
