@@ -32,3 +32,5 @@ say "P and Q beside ISA-L and snapraid"
 "$bin/parity" --snapraid
 say "a RAID6 with members missing beside the same array whole"
 "$bin/degraded" 10
+say "members of a RAID6 rebuilt beside the slowest member's bandwidth"
+"$bin/rebuild"

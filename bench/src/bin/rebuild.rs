@@ -74,7 +74,7 @@ impl Bench {
         } else {
             array.rebuild(|_| ControlFlow::Continue(())).expect("all is there");
         }
-        let (elapsed, cpu) = (start.elapsed().as_secs_f64(), processor() - before);
+        let (elapsed, cpu) = (start.elapsed().as_secs_f64(), processor().saturating_sub(before));
         let bytes = number(self.geometry.component_size().byte_len().0);
         let read = number(array.touched().read);
         let fraction = speed

@@ -71,7 +71,6 @@ impl Array {
             .zip(memory.chunks_mut(index(len)))
             .map(|(copy, buf)| ReadJob { role: copy.role, at: copy.at, buf })
             .collect();
-        self.announce(&jobs);
         if !self.fetch(&mut jobs).is_empty() {
             return Err(lost("scrub", start, index(len), "not all copies can be read".into()));
         }
@@ -116,7 +115,6 @@ impl Array {
             .enumerate()
             .map(|(role, buf)| ReadJob { role, at, buf })
             .collect();
-        self.announce(&jobs);
         if !self.fetch(&mut jobs).is_empty() {
             let offset = span.stripe * self.row_bytes();
             return Err(lost("scrub", offset, len, "not all members can be read".into()));

@@ -21,11 +21,15 @@ impl Assembly {
     /// nothing to the others. What it holds is gone; whoever calls has asked whether it may be.
     ///
     /// # Errors
-    /// Where it is too small, the array's superblocks are of version 0.90, or their table is full.
+    /// Where it is too small, the array's superblocks are of version 0.90, or their table is full, or
+    /// it has partial parity logs.
     pub fn admit(&self, new: &NewMember, now: u64) -> Result<(), create::Error> {
         let Superblock::V1(array) = self.superblock() else {
             return Err(create::Error::Version(self.version()));
         };
+        if array.ppl().is_some() {
+            return Err(create::Error::PartialParity);
+        }
         let room = self.room_on(new, array)?;
         let number = self.free_number(array)?;
         let mut own = SuperblockV1::new_zeroed();

@@ -84,6 +84,9 @@ impl Array {
 
     /// Takes a spare that is large enough off the list; the one with this name, where one is given.
     fn fitting_spare(&self, name: Option<&str>) -> Option<Spare> {
+        if self.logs.is_some() {
+            return None; // it would need a partial parity log of its own
+        }
         let Superblock::V1(_) = self.spares().first()?.superblock else { return None };
         let needed = self.geometry.component_size();
         let fits = |spare: &Spare| {

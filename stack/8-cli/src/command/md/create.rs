@@ -1,5 +1,6 @@
 //! `xfskit md create`: a new array.
 
+use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -23,11 +24,16 @@ pub(crate) fn run(args: &Create, out: &Out) -> Outcome {
     let recipe = recipe(args)?;
     let (roles, spares) = sort_out(args)?;
     let named: Vec<&Target> = roles.iter().flatten().chain(&spares).collect();
+    let made: Vec<PathBuf> = named.iter().filter_map(|target| new_file(target)).collect();
     let mut members = open_all(&named, args)?.into_iter();
     let taken: Vec<Option<NewMember>> =
         roles.iter().map(|role| role.as_ref().and_then(|_| members.next())).collect();
     let spare_members: Vec<NewMember> = members.collect();
-    let geometry = recipe.create(&taken, &spare_members).map_err(|e| create_failure(&e))?;
+    let geometry = recipe.create(&taken, &spare_members).map_err(|e| {
+        // What was made for an array that is none goes again.
+        made.iter().for_each(|path| drop(fs::remove_file(path)));
+        create_failure(&e)
+    })?;
     let target = ArrayName { bare: None, members: roles }.to_string();
     let answer = json!({
         "target": target,
