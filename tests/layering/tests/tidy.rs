@@ -8,6 +8,7 @@ const UNSAFE_ALLOWED: &[&str] = &[
     "stack/0-crc/src/",
     "stack/0-parity/src/",
     "stack/1-block/src/",
+    "stack/6-workload/src/driver/bulkstat.rs",
     "bench/src/",
     "tests/oracle/src/fsxattr.rs",
 ];
