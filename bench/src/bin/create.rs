@@ -2,8 +2,7 @@
 //! timed.
 //!
 //! `create DIR [FILES] [TURNS]`, as root: images are made in DIR and removed. Both volumes are made by
-//! mkfs.xfs with the same options; the kernel's is mounted through a loop device with direct I/O. Then a
-//! table: what a create, a look-up and a remove cost in directories of 10^3 to 10^6 names.
+//! mkfs.xfs with the same options; the kernel's is mounted through a loop device with direct I/O.
 
 #![allow(clippy::cast_precision_loss)] // of rates
 
@@ -43,9 +42,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let own = rate(spread(&mut ours));
     println!("  xfskit   {:>9.0} {:>9.0} {:>9.0}", own.0, own.1, own.2);
     println!("  faster: {:.1} times", own.0 / theirs.0);
-    if std::env::args().nth(4).is_none() {
-        growth(&image)?;
-    }
     std::fs::remove_file(&image)?;
     Ok(())
 }
@@ -89,39 +85,4 @@ fn by_us(image: &Path, files: usize) -> Result<Duration, Box<dyn std::error::Err
 
 fn make_dirs(volume: &Volume) -> xfskit::Result<Vec<xfskit::units::Ino>> {
     (0..DIRS).map(|n| volume.make(format!("/d{n}"), &NewNode::directory(0o755))).collect()
-}
-
-/// What one operation costs as a directory grows: it must not grow faster than a logarithm.
-fn growth(image: &Path) -> Result<(), Box<dyn std::error::Error>> {
-    println!("one directory, microseconds each:     names    create   look up    remove");
-    for names in [1_000_usize, 10_000, 100_000, 1_000_000] {
-        fresh(image)?;
-        let volume = xfskit::open_for_writing(&image.to_string_lossy())?;
-        let (fs, probes) = (volume.fs(), 1000.min(names));
-        let dir = volume.make("/d", &NewNode::directory(0o755))?;
-        let name = |n: usize| format!("name{n:08}").into_bytes();
-        for n in 0..names {
-            fs.make(dir, &name(n), &NewNode::file(0o644))?;
-        }
-        // What the names before cost is not these names' to wait for.
-        volume.sync()?;
-        let each = |took: Duration| took.as_secs_f64() * 1e6 / probes as f64;
-        let (create, done) = time(|| {
-            (names..names + probes)
-                .try_for_each(|n| fs.make(dir, &name(n), &NewNode::file(0o644)).map(drop))
-        });
-        done?;
-        volume.sync()?;
-        let inode = fs.inode(dir)?;
-        let step = names / probes;
-        let (look, done) =
-            time(|| (0..probes).try_for_each(|n| fs.lookup(&inode, &name(n * step)).map(drop)));
-        done?;
-        let (remove, done) = time(|| (0..probes).try_for_each(|n| fs.unlink(dir, &name(n * step))));
-        done?;
-        let (create, look, remove) = (each(create), each(look), each(remove));
-        println!("{names:>43} {create:>9.2} {look:>9.2} {remove:>9.2}");
-        volume.close()?;
-    }
-    Ok(())
 }

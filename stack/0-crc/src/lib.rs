@@ -15,6 +15,7 @@
 //! | module | what |
 //! | --- | --- |
 //! | [`routine`] | the routines there are, and the choice among them |
+//! | [`meter`] | what sums cost, for who asks |
 //! | `table` | the portable routine: eight table look-ups per eight bytes |
 //! | `poly` | powers of x modulo the polynomial, computed by the compiler |
 //! | `x86` | the CRC instruction on three streams; carry-less multiplication of 64 bytes at once |
@@ -22,6 +23,7 @@
 
 #[cfg(target_arch = "aarch64")]
 mod arm;
+pub mod meter;
 mod poly;
 pub mod routine;
 mod table;
@@ -43,13 +45,14 @@ pub fn crc32c(data: &[u8]) -> u32 {
 /// CRC32c of the concatenation of some earlier bytes, whose sum is `crc`, and `data`.
 /// `append(0, data)` starts a new sum.
 pub fn append(crc: u32, data: &[u8]) -> u32 {
-    !routine::chosen().run(!crc, data)
+    meter::counted(data.len(), || !routine::chosen().run(!crc, data))
 }
 
 /// The sum that `block` ought to carry at byte `field`, reading only; the field counts as zero.
 /// `None` where the field does not fit.
 pub fn expected(block: &[u8], field: usize) -> Option<u32> {
-    routine::chosen().run_without(block, field).map(|register| !register)
+    let sum = || routine::chosen().run_without(block, field).map(|register| !register);
+    meter::counted(block.len(), sum)
 }
 
 /// The sum stored in `block` at byte `field`; `None` where the field does not fit.

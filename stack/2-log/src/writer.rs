@@ -22,6 +22,7 @@
 use std::sync::Arc;
 
 use xfskit_block::BlockDevice;
+use xfskit_crc::meter;
 use xfskit_format::log::op::{
     self, CLIENT_TRANSACTION, COMMIT, CONTINUE, END, OpHeader, START, TransHeader, WAS_CONT,
 };
@@ -94,6 +95,8 @@ pub struct Stats {
     pub flushes: u64,
     /// Flushes of a data device that is not the journal's.
     pub data_flushes: u64,
+    /// What the records' checksums took, where [`xfskit_crc::meter`] is on.
+    pub sum_cycles: u64,
 }
 
 /// The head of a journal, and who may append there.
@@ -358,7 +361,9 @@ impl LogWriter {
         bytes[..BLOCK].copy_from_slice(header.as_bytes());
         record::pack(bytes, headers, self.head.cycle());
         record::wrap(bytes, (self.geo.log_bbs() - self.head.block().0) as usize);
+        let before = meter::of_thread();
         record::sum(bytes, headers);
+        self.stats.sum_cycles += meter::of_thread() - before;
         self.prev = self.head.block().0;
         self.advance(total);
     }

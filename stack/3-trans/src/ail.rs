@@ -14,7 +14,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use xfskit_block::Error as DeviceError;
 use xfskit_format::inode::{self, Dinode};
@@ -24,8 +24,9 @@ use xfskit_units::{ByteOffset, Daddr, Ino, Lsn, Sectors, index};
 
 use crate::buf::{BufError, BufMap};
 use crate::engine::Engine;
-use crate::lock::{LockRank, RankedMutex};
+use crate::lock::{LockRank, LockStats, RankedMutex};
 use crate::object::{Buf, Chunks, Home, Object};
+use crate::stats::AilStats;
 
 /// Bytes of one write-back batch.
 const STAGING: usize = 8 << 20;
@@ -43,11 +44,23 @@ struct Batch {
 pub(crate) struct Ail {
     /// Rank [`LockRank::Ail`].
     batches: RankedMutex<BTreeMap<Lsn, Batch>>,
+    pushes: AtomicU64,
+    items: AtomicU64,
+    bytes: AtomicU64,
 }
 
 impl Ail {
     pub(crate) fn new() -> Self {
-        Self { batches: RankedMutex::new(LockRank::Ail, BTreeMap::new()) }
+        let batches = RankedMutex::new(LockRank::Ail, BTreeMap::new());
+        let zero = || AtomicU64::new(0);
+        Self { batches, pushes: zero(), items: zero(), bytes: zero() }
+    }
+
+    /// What was done so far, and its lock.
+    pub(crate) fn stats(&self) -> (AilStats, LockStats) {
+        let [pushes, items, bytes] =
+            [&self.pushes, &self.items, &self.bytes].map(|count| count.load(Ordering::Relaxed));
+        (AilStats { pushes, items, bytes }, self.batches.stats())
     }
 
     /// The oldest LSN with something left to write.
@@ -55,20 +68,44 @@ impl Ail {
         self.batches.lock().first_key_value().map(|(lsn, _)| *lsn)
     }
 
-    /// Takes in an object whose change is durable under `lsn`.
-    pub(crate) fn insert(&self, object: Arc<Object>, lsn: Lsn) {
-        let old = object.ail_lsn.swap(lsn.0, Ordering::AcqRel);
-        let mut batches = self.batches.lock();
-        leave(&mut batches, Lsn(old));
-        let batch = batches.entry(lsn).or_default();
-        batch.live += 1;
-        batch.objects.push(object);
+    /// Where there are more than `most` objects: the LSN up to which to write back, so that half as many are left.
+    pub(crate) fn too_many(&self, most: usize) -> Option<Lsn> {
+        let batches = self.batches.lock();
+        let mut left: usize = batches.values().map(|batch| batch.live).sum();
+        if left <= most {
+            return None;
+        }
+        let enough = batches.iter().find(|(_, batch)| {
+            left -= batch.live;
+            left <= most / 2
+        });
+        enough.map(|(lsn, _)| *lsn)
     }
 
-    /// The object is in place as of `lsn`, or will never be written.
-    pub(crate) fn remove(&self, object: &Object, lsn: Lsn) {
-        if object.ail_lsn.compare_exchange(lsn.0, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
-            leave(&mut self.batches.lock(), lsn);
+    /// Takes in objects whose change is durable under `lsn`, and unpins them.
+    pub(crate) fn insert(&self, objects: Vec<Arc<Object>>, lsn: Lsn) {
+        if objects.is_empty() {
+            return;
+        }
+        let mut batches = self.batches.lock();
+        for object in &objects {
+            let old = object.ail_lsn.swap(lsn.0, Ordering::AcqRel);
+            leave(&mut batches, Lsn(old));
+            object.unpin();
+        }
+        let batch = batches.entry(lsn).or_default();
+        batch.live += objects.len();
+        batch.objects.extend(objects);
+    }
+
+    /// These objects are in place as of their LSNs, or will never be written.
+    pub(crate) fn remove<'o>(&self, objects: impl Iterator<Item = (&'o Object, Lsn)>) {
+        let mut batches = self.batches.lock();
+        for (object, lsn) in objects {
+            let gone = (Ordering::AcqRel, Ordering::Relaxed);
+            if object.ail_lsn.compare_exchange(lsn.0, 0, gone.0, gone.1).is_ok() {
+                leave(&mut batches, lsn);
+            }
         }
     }
 
@@ -78,7 +115,7 @@ impl Ail {
         let due = |lsn: Lsn, object: &Arc<Object>| {
             let is_here = object.lsn() == Some(lsn);
             let free = object.pins.load(Ordering::Acquire) == 0;
-            (is_here && free).then(|| Due { object: Arc::clone(object), lsn })
+            (is_here && free).then(|| Due::new(Arc::clone(object), lsn))
         };
         let mut all: Vec<Due> = batches
             .range(..=upto)
@@ -86,7 +123,7 @@ impl Ail {
                 batch.objects.iter().filter_map(move |object| due(lsn, object))
             })
             .collect();
-        all.sort_by_key(Due::address);
+        all.sort_by_key(|due| due.address);
         all
     }
 
@@ -97,6 +134,7 @@ impl Ail {
     /// Where the device fails.
     pub(crate) fn push(&self, engine: &Engine, upto: Lsn) -> Result<(), BufError> {
         let due = self.due(upto);
+        self.pushes.fetch_add(1, Ordering::Relaxed);
         let mut rest = &due[..];
         let mut staging = Staging::default();
         while !rest.is_empty() {
@@ -124,24 +162,26 @@ fn leave(batches: &mut BTreeMap<Lsn, Batch>, lsn: Lsn) {
 /// An object to be written back, and the LSN it is written as.
 #[derive(Debug)]
 struct Due {
+    /// Address and length of what is written: an inode's is its cluster's.
+    address: (Daddr, Sectors),
     object: Arc<Object>,
     lsn: Lsn,
 }
 
 impl Due {
-    /// Address and length of what is written: an inode's is its cluster's.
-    fn address(&self) -> (Daddr, Sectors) {
-        match self.object.home() {
+    fn new(object: Arc<Object>, lsn: Lsn) -> Self {
+        let address = match object.home() {
             Home::Block(map) => map.first(),
             Home::Inode { cluster, .. } => *cluster,
-        }
+        };
+        Self { address, object, lsn }
     }
 }
 
 /// How many of `due` are written as one: a block alone, a cluster with all of its inodes.
 fn unit_len(due: &[Due]) -> usize {
-    let first = due[0].address();
-    due.iter().take_while(|other| other.address() == first).count()
+    let first = due[0].address;
+    due.iter().take_while(|other| other.address == first).count()
 }
 
 /// Stamped copies, and what they are copies of.
@@ -184,7 +224,7 @@ impl Staging {
         unit: &[Due],
         inodes: &[InodeCopy],
     ) -> Result<(), BufError> {
-        let (daddr, len) = unit[0].address();
+        let (daddr, len) = unit[0].address;
         let map = BufMap::single(daddr, len);
         let cluster = engine.cache().object(&map);
         let mut content = cluster.lock.write();
@@ -248,15 +288,16 @@ impl Staging {
             joined.iter().map(|(at, range)| (*at, &self.bytes[range.clone()])).collect();
         let answers = engine.device().write_batch(&batch);
         answers.into_iter().collect::<Result<Vec<()>, DeviceError>>()?;
-        for (object, lsn) in self.written.drain(..) {
-            {
-                // No checkpoint came between: what was logged is what was written.
-                let mut content = object.lock.write();
-                content.logged = Chunks::default();
-                content.unlinked_logged = false;
-            }
-            ail.remove(&object, lsn);
+        ail.items.fetch_add(self.written.len() as u64, Ordering::Relaxed);
+        ail.bytes.fetch_add(self.bytes.len() as u64, Ordering::Relaxed);
+        for (object, _) in &self.written {
+            // No checkpoint came between: what was logged is what was written.
+            let mut content = object.lock.write();
+            content.logged = Chunks::default();
+            content.unlinked_logged = false;
         }
+        ail.remove(self.written.iter().map(|(object, lsn)| (&**object, *lsn)));
+        self.written.clear();
         self.bytes.clear();
         Ok(())
     }
@@ -267,7 +308,7 @@ struct InodeCopy {
     ino: Ino,
     offset: usize,
     lsn: Lsn,
-    bytes: Box<[u8]>,
+    bytes: Arc<Buf>,
 }
 
 impl InodeCopy {
@@ -275,7 +316,7 @@ impl InodeCopy {
         let Home::Inode { ino, offset, .. } = due.object.home() else { return None };
         let content = due.object.lock.read();
         let pinned = due.object.pins.load(Ordering::Acquire) > 0;
-        let bytes = content.bytes.as_ref().filter(|_| !pinned && !content.stale)?.bytes.clone();
+        let bytes = Arc::clone(content.bytes.as_ref().filter(|_| !pinned && !content.stale)?);
         Some(Self { ino: *ino, offset: *offset, lsn: due.lsn, bytes })
     }
 }

@@ -21,7 +21,7 @@ use xfskit_block::{BlockDevice, IoRead};
 use xfskit_format::{Ctx, Fault, Verdict};
 use xfskit_units::{ByteLen, ByteOffset, Daddr, Sectors, index};
 
-use crate::lock::{LockRank, RankedMutex};
+use crate::lock::{LockRank, LockStats, RankedMutex};
 use crate::object::{Buf, Content, Home, Object};
 
 /// Shards of the cache.
@@ -100,7 +100,7 @@ pub enum BufError {
 pub struct Stats {
     /// Buffers asked for.
     pub lookups: u64,
-    /// Found in memory.
+    /// Found in memory, or made there.
     pub hits: u64,
     /// Bytes read from the device, read-ahead included.
     pub bytes_read: u64,
@@ -110,7 +110,8 @@ pub struct Stats {
 
 #[derive(Debug, Default)]
 struct Counters {
-    hits: AtomicU64,
+    /// Counted where the device is read: a hit writes to nothing that all threads share.
+    misses: AtomicU64,
     bytes_read: AtomicU64,
     healed: AtomicU64,
 }
@@ -214,12 +215,17 @@ impl BufCache {
     /// What the cache has done so far.
     pub fn stats(&self) -> Stats {
         let c = &self.counters;
+        let lookups: u64 = self.shards.iter().map(|shard| shard.lock().lookups).sum();
         Stats {
-            lookups: self.shards.iter().map(|shard| shard.lock().lookups).sum(),
-            hits: c.hits.load(Ordering::Relaxed),
+            lookups,
+            hits: lookups.saturating_sub(c.misses.load(Ordering::Relaxed)),
             bytes_read: c.bytes_read.load(Ordering::Relaxed),
             healed: c.healed.load(Ordering::Relaxed),
         }
+    }
+
+    pub(crate) fn lock_stats(&self) -> LockStats {
+        self.shards.iter().map(RankedMutex::stats).sum()
     }
 
     fn shard(&self, key: Key) -> &RankedMutex<Shard> {
@@ -245,7 +251,6 @@ impl BufCache {
         {
             let content = object.lock.read();
             if let Some(bytes) = content.bytes.as_ref().filter(|_| content.verified) {
-                self.counters.hits.fetch_add(1, Ordering::Relaxed);
                 return Ok(Arc::clone(bytes));
             }
         }
@@ -272,14 +277,14 @@ impl BufCache {
         ctx: &Ctx<'_>,
         verify: &dyn Fn(&[u8], &Ctx<'_>) -> Verdict,
     ) -> Result<Arc<Buf>, BufError> {
-        if let Some(bytes) = &content.bytes {
-            self.counters.hits.fetch_add(1, Ordering::Relaxed);
-            if content.verified || verify(bytes, ctx).is_ok() {
-                content.verified = true;
-                return Ok(Arc::clone(bytes));
-            }
+        if let Some(bytes) = &content.bytes
+            && (content.verified || verify(bytes, ctx).is_ok())
+        {
+            content.verified = true;
+            return Ok(Arc::clone(bytes));
         }
         content.bytes = None;
+        self.counters.misses.fetch_add(1, Ordering::Relaxed);
         let bytes = Arc::new(Buf { bytes: self.read_verified(map, ctx, verify)? });
         content.bytes = Some(Arc::clone(&bytes));
         content.verified = true;

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use xfskit_units::{AgBlock, AgNumber, ExtLen};
 
-use crate::lock::{LockRank, RankedMutex};
+use crate::lock::{LockRank, LockStats, RankedMutex};
 use crate::trans::Freed;
 
 /// Extents of one group: start to length and the checkpoint's number.
@@ -61,6 +61,10 @@ impl BusyExtents {
             .map(|(&start, &(len, _))| (start, len))
             .find(|&(start, len)| start.saturating_add(len) > agbno.0 && start < end)
             .map(|(start, len)| (AgBlock(start), ExtLen(len)))
+    }
+
+    pub(crate) fn lock_stats(&self) -> LockStats {
+        self.groups.iter().map(RankedMutex::stats).sum()
     }
 
     /// True where group `agno` has any.

@@ -8,8 +8,8 @@
 //! 4. The objects go to the AIL, unpinned; extents that were freed may be used again.
 //! 5. The journal is made roomy for the next checkpoint (engine, invariant 2).
 
+use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use xfskit_format::bytes;
 use xfskit_format::log::item::{Regions, encode};
@@ -86,36 +86,42 @@ impl Journal {
             format(engine.geo(), listed, payload, lsn)
         });
         taken.data.wait();
+        let number = taken.number;
         if !taken.objects.is_empty() || !self.payload.is_empty() {
-            self.append(engine, &taken, tail)?;
+            self.append(engine, taken, tail)?;
         }
-        engine.is_durable(taken.number);
+        engine.is_durable(number);
         self.make_room(engine)
     }
 
     fn append(
         &mut self,
         engine: &Engine,
-        taken: &TakenList<Vec<bool>>,
+        taken: TakenList<Vec<bool>>,
         tail: Lsn,
     ) -> Result<(), JournalError> {
         let written = self.writer.append(&self.payload, tail, Before::InPlace)?;
         self.last = written.start;
-        for (object, &stale) in taken.objects.iter().zip(&taken.formatted) {
-            match object.lsn() {
-                Some(lsn) if stale => engine.ail.remove(object, lsn),
-                None if stale => {}
-                _ => engine.ail.insert(Arc::clone(object), written.start),
-            }
-            object.pins.fetch_sub(1, Ordering::AcqRel);
+        let (mut gone, mut kept) = (Vec::new(), Vec::with_capacity(taken.objects.len()));
+        for (object, stale) in taken.objects.into_iter().zip(taken.formatted) {
+            if stale { gone.push(object) } else { kept.push(object) }
         }
+        engine.ail.remove(gone.iter().filter_map(|object| Some((&**object, object.lsn()?))));
+        for object in &gone {
+            object.unpin();
+        }
+        engine.ail.insert(kept, written.start);
         Ok(())
     }
 
-    /// Writes back the oldest until at most half of the journal is in use.
+    /// Writes back the oldest until at most half of the journal is in use, and no more memory than the engine may
+    /// take for what is not in place.
     fn make_room(&mut self, engine: &Engine) -> Result<(), JournalError> {
         if self.writer.free(self.tail(engine)) < self.writer.size() / 2 {
             engine.ail.push(engine, self.writer.lsn_behind_head(self.writer.size() / 4))?;
+        }
+        if let Some(upto) = engine.ail.too_many(engine.objects_max()) {
+            engine.ail.push(engine, upto)?;
         }
         Ok(())
     }
@@ -136,11 +142,19 @@ fn format(geo: &Geometry, listed: &Listed, payload: &mut Payload, lsn: Lsn) -> V
     for icreate in &listed.icreates {
         payload.region(&[icreate.as_bytes()]);
     }
-    let one = |object: &Arc<Object>| format_object(geo, object, payload, lsn);
+    let mut runs = Vec::new();
+    let one = |object: &Arc<Object>| format_object(geo, object, payload, lsn, &mut runs);
     listed.objects.iter().map(one).collect()
 }
 
-fn format_object(geo: &Geometry, object: &Object, payload: &mut Payload, lsn: Lsn) -> bool {
+/// Copies what changed of one object; true where it was cancelled. `runs` is memory to work in.
+fn format_object(
+    geo: &Geometry,
+    object: &Object,
+    payload: &mut Payload,
+    lsn: Lsn,
+    runs: &mut Vec<Range<usize>>,
+) -> bool {
     let mut content = object.lock.write();
     let content = &mut *content;
     content.logged.merge(&std::mem::take(&mut content.dirty));
@@ -156,15 +170,16 @@ fn format_object(geo: &Geometry, object: &Object, payload: &mut Payload, lsn: Ls
         return true;
     }
     let Some(image) = content.bytes.as_ref().map(|buf| &buf.bytes[..]) else { return true };
-    let runs: Vec<_> = content.logged.runs(image.len()).collect();
+    runs.clear();
+    runs.extend(content.logged.runs(image.len()));
     match object.home() {
         Home::Block(_) if content.ordered || runs.is_empty() => {}
         Home::Block(map) => {
             let pieces: Vec<_> = map.iter().collect();
-            encode::buf(payload, geo, image, &pieces, &runs, lsn);
+            encode::buf(payload, geo, image, &pieces, runs, lsn);
         }
         Home::Inode { ino, cluster, offset } => {
-            encode::inode(payload, geo, *ino, (*cluster, *offset), image, &runs);
+            encode::inode(payload, geo, *ino, (*cluster, *offset), image, runs);
             if content.unlinked_logged {
                 let next = bytes::be32(image, NEXT_UNLINKED).filter(|&next| next != u32::MAX);
                 encode::unlinked(payload, *cluster, &[(*offset, next.map(AgIno))]);

@@ -18,23 +18,29 @@ use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use parking_lot::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard};
 use xfskit_block::BlockDevice;
 use xfskit_format::log::item::Icreate;
+use xfskit_format::log::item::buf::CHUNK;
 use xfskit_units::{FsBlock, Geometry};
 
 use crate::ail::Ail;
 use crate::buf::BufCache;
 use crate::busy::BusyExtents;
 use crate::checkpoint::Journal;
+use crate::force::Forcing;
 use crate::icache::InodeCache;
+use crate::lock::{LockRank, LockStats, Ranked, RankedMutex};
 use crate::moved::Moved;
 use crate::object::Object;
 use crate::promises::{Ids, Promise};
 use crate::running::Bell;
+use crate::stats::{Tally, counted};
 use crate::trans::{Delta, Trans, TransError};
 
 /// Shards of gate and list: threads take one each, more threads share.
 const SHARDS: usize = 16;
 /// A list is due at the latest when it reaches this many bytes.
 const CIL_MAX: usize = 32 << 20;
+/// However little memory there is, so many objects may wait to be written in place.
+const OBJECTS_MIN: usize = 4096;
 /// In journals smaller than this, one transaction runs at a time: a few more could overfill it.
 const SMALL_LOG: u64 = 32 << 20;
 
@@ -44,11 +50,18 @@ const SMALL_LOG: u64 = 32 << 20;
 pub struct ShutDown(pub Arc<str>);
 
 /// One shard of the gate and the committed-item list, on cache lines of its own.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct Shard {
     gate: RwLock<()>,
-    list: Mutex<Listed>,
+    /// Rank [`LockRank::Cil`].
+    list: RankedMutex<Listed>,
+}
+
+impl Default for Shard {
+    fn default() -> Self {
+        Self { gate: RwLock::default(), list: RankedMutex::new(LockRank::Cil, Listed::default()) }
+    }
 }
 
 /// What was committed since the last checkpoint, on one shard.
@@ -59,6 +72,7 @@ pub(crate) struct Listed {
     pub promises: Vec<Promise>,
     /// Bytes, roughly, that are not in [`Engine::listed_bytes`] yet.
     pub bytes: usize,
+    pub tally: Tally,
 }
 
 impl Listed {
@@ -68,9 +82,10 @@ impl Listed {
         self.icreates.append(&mut other.icreates);
         self.promises.append(&mut other.promises);
         self.bytes += std::mem::take(&mut other.bytes);
+        self.tally.take(&mut other.tally);
     }
 
-    /// Forgets everything, and keeps the memory.
+    /// Forgets everything that was changed, and keeps the memory.
     pub(crate) fn clear(&mut self) {
         self.objects.clear();
         self.icreates.clear();
@@ -82,6 +97,7 @@ impl Listed {
 /// The gate, held by a transaction.
 #[derive(Debug)]
 pub(crate) struct GateGuard<'e> {
+    _rank: Ranked,
     _shard: RwLockReadGuard<'e, ()>,
     _alone: Option<MutexGuard<'e, ()>>,
 }
@@ -157,6 +173,8 @@ pub struct Engine {
     /// In small journals: held by the one transaction that runs.
     alone: Option<Mutex<()>>,
     listed_bytes: AtomicUsize,
+    /// Objects that may wait to be written in place: they stay in memory.
+    objects_max: usize,
     /// At this many bytes nobody adds to the list any more.
     list_limit: usize,
     /// Wakes the thread that writes checkpoints.
@@ -165,7 +183,12 @@ pub struct Engine {
     number: AtomicU64,
     data: RwLock<Arc<DataInFlight>>,
     pub(crate) promise_ids: Ids,
-    pub(crate) journal: Mutex<Journal>,
+    /// Rank [`LockRank::Journal`].
+    pub(crate) journal: RankedMutex<Journal>,
+    /// Those who wait for a checkpoint to be durable.
+    pub(crate) forcing: Forcing,
+    /// What was done, as of the newest checkpoint; rank [`LockRank::Leaf`].
+    tally: RankedMutex<Tally>,
     /// The newest durable checkpoint.
     durable: AtomicU64,
     pub(crate) ail: Ail,
@@ -174,7 +197,8 @@ pub struct Engine {
 
 impl Engine {
     /// The engine of the volume `geo` in `cache`, with its journal opened for writing. `counters` are
-    /// the superblock's, summed anew after recovery.
+    /// the superblock's, summed anew after recovery. About `inodes` inodes are kept in memory, and so many
+    /// objects that are not in place.
     pub fn new(
         geo: Geometry,
         cache: Arc<BufCache>,
@@ -184,6 +208,8 @@ impl Engine {
     ) -> Self {
         cache.becomes_writable();
         let log_bytes = u64::from(geo.logblocks) << geo.blocklog;
+        let objects_max = inodes.max(OBJECTS_MIN);
+        let list_max = CIL_MAX.min(objects_max.saturating_mul(CHUNK));
         let engine = Self {
             busy: BusyExtents::new(geo.agcount),
             moved: Moved::new(geo.agcount),
@@ -195,12 +221,15 @@ impl Engine {
             alone: (log_bytes < SMALL_LOG).then(|| Mutex::new(())),
             listed_bytes: AtomicUsize::new(0),
             bell: Bell::default(),
-            list_limit: usize::try_from(log_bytes / 8).unwrap_or(CIL_MAX).min(CIL_MAX),
+            objects_max,
+            list_limit: usize::try_from(log_bytes / 8).unwrap_or(CIL_MAX).min(list_max),
             number: AtomicU64::new(1),
             data: RwLock::default(),
             promise_ids: Ids::default(),
             ail: Ail::new(),
-            journal: Mutex::new(journal),
+            journal: RankedMutex::new(LockRank::Journal, journal),
+            forcing: Forcing::default(),
+            tally: RankedMutex::new(LockRank::Leaf, Tally::default()),
             durable: AtomicU64::new(0),
             shut: OnceLock::new(),
         };
@@ -264,9 +293,32 @@ impl Engine {
             })?;
         }
         self.is_up()?;
+        let rank = Ranked::take(LockRank::Gate);
         let alone = self.alone.as_ref().map(Mutex::lock);
-        let shard = self.shards[shard_of_thread()].gate.read();
-        Ok(Trans::new(self, GateGuard { _shard: shard, _alone: alone }))
+        let gate = &self.shards[shard_of_thread()].gate;
+        let mut waited = LockStats::default();
+        let shard = counted(&mut waited, gate.try_read(), || gate.read());
+        Ok(Trans::new(self, GateGuard { _rank: rank, _shard: shard, _alone: alone }, waited))
+    }
+
+    pub(crate) fn objects_max(&self) -> usize {
+        self.objects_max
+    }
+
+    /// What the journal's writer did, and the journal's lock.
+    pub(crate) fn journal_stats(&self) -> (xfskit_log::Stats, LockStats) {
+        let log = self.journal.lock().stats();
+        (log, self.journal.stats())
+    }
+
+    /// What transactions did, and the locks of the list.
+    pub(crate) fn tally(&self) -> (Tally, LockStats) {
+        let mut sum = *self.tally.lock();
+        for shard in &self.shards {
+            let mut of_shard = shard.list.lock().tally;
+            sum.take(&mut of_shard);
+        }
+        (sum, self.shards.iter().map(|shard| shard.list.stats()).sum())
     }
 
     pub(crate) fn checkpoint_number(&self) -> u64 {
@@ -327,10 +379,15 @@ impl Engine {
     /// # Errors
     /// As [`checkpoint`](Self::checkpoint).
     pub fn force(&self, number: u64) -> Result<(), TransError> {
-        if self.durable.load(Ordering::Acquire) >= number {
+        let is_durable = || self.durable.load(Ordering::Acquire) >= number;
+        if is_durable() {
             return Ok(self.is_up()?);
         }
-        self.checkpoint_if(|engine| engine.durable.load(Ordering::Acquire) < number)
+        let is_done = || match self.is_up() {
+            Err(shut) => Some(Err(shut.into())),
+            Ok(()) => is_durable().then_some(Ok(())),
+        };
+        self.forcing.run(is_done, || self.checkpoint_if(|_| !is_durable()))
     }
 
     /// One checkpoint, if `due` still says so when its turn comes.
@@ -347,11 +404,13 @@ impl Engine {
     /// Closes the gate, takes over the list, lets `format` copy what is on it, and opens the gate: what
     /// is committed from then on belongs to the next checkpoint.
     pub(crate) fn take_list<T>(&self, format: impl FnOnce(&Listed) -> T) -> TakenList<T> {
+        let _rank = Ranked::take(LockRank::Gate);
         let _gates: Vec<_> = self.shards.iter().map(|shard| shard.gate.write()).collect();
         let mut all = Listed::default();
         for shard in &self.shards {
             all.append(&mut shard.list.lock());
         }
+        self.tally.lock().take(&mut all.tally);
         self.listed_bytes.store(0, Ordering::Relaxed);
         let formatted = format(&all);
         let number = self.number.fetch_add(1, Ordering::AcqRel);

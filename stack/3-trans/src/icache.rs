@@ -8,7 +8,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use xfskit_units::{Daddr, Ino, Sectors, index};
 
-use crate::lock::{LockRank, RankedMutex};
+use crate::lock::{LockRank, LockStats, RankedMutex};
 use crate::object::{Buf, Content, Home, Object, Shared};
 
 const SHARDS: usize = 64;
@@ -27,14 +27,14 @@ pub struct InodeHome {
 struct Shard {
     inodes: FxHashMap<Ino, Arc<Object>>,
     /// How many there may be before those that nobody needs are dropped. Where most are needed, the next
-    /// time is when there are twice as many: looking at all of them costs.
+    /// time is when there are some more: looking at all of them costs.
     sweep_at: usize,
 }
 
 impl Shard {
     fn sweep(&mut self, limit: usize) {
         self.inodes.retain(|_, object| Arc::strong_count(object) > 1);
-        self.sweep_at = limit.max(self.inodes.len().saturating_mul(2));
+        self.sweep_at = limit.max(self.inodes.len().saturating_add(limit / 2));
     }
 }
 
@@ -57,6 +57,10 @@ impl InodeCache {
 
     fn shard(&self, ino: Ino) -> &RankedMutex<Shard> {
         &self.shards[index(ino.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58)]
+    }
+
+    pub(crate) fn lock_stats(&self) -> LockStats {
+        self.shards.iter().map(RankedMutex::stats).sum()
     }
 
     /// The inode, if it is in memory.

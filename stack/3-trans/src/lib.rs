@@ -11,12 +11,14 @@
 //! | [`icache`] | [`InodeCache`]: inodes that change, one by one |
 //! | [`trans`] | [`Trans`]: lock, edit, then commit or undo |
 //! | [`engine`] | [`Engine`]: the gate, the committed-item list, when a checkpoint is due, shutdown |
+//! | `force` | group commit: many threads in fsync share one checkpoint |
 //! | [`running`] | [`Running`]: an engine with a thread that writes checkpoints beside the transactions |
 //! | [`checkpoint`] | [`Journal`]: what is listed becomes a checkpoint in the journal |
 //! | `promises` | work in several transactions: what the journal says is still to be done |
 //! | `ail` | the active-item list: written back sorted and stamped; the journal's tail |
 //! | [`busy`] | [`BusyExtents`]: freed, and not to be used again yet |
 //! | `moved` | moved, and not to be written in place yet |
+//! | [`stats`] | [`Stats`]: what was done so far, and which locks were waited for |
 //!
 //! ARCHITECTURE.md draws the way of a write; `docs/design/transactions.md` says why it is this way.
 
@@ -25,12 +27,14 @@ pub mod buf;
 pub mod busy;
 pub mod checkpoint;
 pub mod engine;
+mod force;
 pub mod icache;
 pub mod lock;
 mod moved;
 pub mod object;
 mod promises;
 pub mod running;
+pub mod stats;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
@@ -45,4 +49,5 @@ pub use icache::{InodeCache, InodeHome};
 pub use object::{Buf, Home, Object, Shared};
 pub use promises::Promise;
 pub use running::Running;
+pub use stats::Stats;
 pub use trans::{Busy, Delta, Freed, Handle, Held, Place, Trans, TransError};

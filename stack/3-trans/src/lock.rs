@@ -4,8 +4,11 @@
 //! panic when the order is broken, so that a deadlock that could happen is found by a test in
 //! which it does not. ARCHITECTURE.md tells why the order is this one.
 
-use std::ops::{Deref, DerefMut};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::iter::Sum;
+use std::ops::{AddAssign, Deref, DerefMut};
+use std::time::Instant;
+
+use parking_lot::{Mutex, MutexGuard};
 
 /// Every lock of the stack, in the order in which locks are taken. Equal ranks: several inodes by
 /// ascending number, several groups by ascending number, btree buffers from root to leaf.
@@ -15,8 +18,10 @@ pub enum LockRank {
     Io,
     /// MMAPLOCK: page faults of one file.
     Mmap,
-    /// Waiting for log space, holding neither ILOCK nor any buffer.
-    LogSpace,
+    /// The journal: who writes a checkpoint holds it, in no transaction.
+    Journal,
+    /// The gate, shared by transactions; a checkpoint takes it alone.
+    Gate,
     /// ILOCK: metadata of one inode, and its directory, attribute and bmbt buffers.
     Inode,
     /// AGI of one group.
@@ -61,17 +66,90 @@ mod held {
     }
 }
 
-/// A mutex that knows its place in the lock order.
+/// Says that the thread holds a lock of this rank which is no [`RankedMutex`].
+#[derive(Debug)]
+pub(crate) struct Ranked {
+    #[cfg(debug_assertions)]
+    rank: LockRank,
+}
+
+impl Ranked {
+    /// Said before the lock is waited for.
+    #[cfg_attr(not(debug_assertions), allow(unused_variables))]
+    pub(crate) fn take(rank: LockRank) -> Self {
+        #[cfg(debug_assertions)]
+        held::take(rank);
+        Self {
+            #[cfg(debug_assertions)]
+            rank,
+        }
+    }
+}
+
+#[cfg(debug_assertions)]
+impl Drop for Ranked {
+    fn drop(&mut self) {
+        held::release(self.rank);
+    }
+}
+
+/// How often a lock was taken, and what that cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LockStats {
+    /// Acquisitions.
+    pub taken: u64,
+    /// Of these, those that had to wait.
+    pub waits: u64,
+    /// What they waited in all, in nanoseconds.
+    pub wait_nanos: u64,
+}
+
+impl LockStats {
+    /// It was taken, after waiting since `start`.
+    pub(crate) fn waited(&mut self, start: Instant) {
+        self.taken += 1;
+        self.waits += 1;
+        self.wait_nanos += u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    }
+}
+
+impl AddAssign for LockStats {
+    fn add_assign(&mut self, other: Self) {
+        self.taken += other.taken;
+        self.waits += other.waits;
+        self.wait_nanos += other.wait_nanos;
+    }
+}
+
+/// Of several locks of one kind together.
+impl Sum for LockStats {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::default(), |mut sum, one| {
+            sum += one;
+            sum
+        })
+    }
+}
+
+/// A mutex that knows its place in the lock order, and counts: under the lock itself, so that it costs an
+/// addition where nobody waits.
 #[derive(Debug)]
 pub struct RankedMutex<T> {
     rank: LockRank,
-    inner: Mutex<T>,
+    inner: Mutex<Counted<T>>,
+}
+
+#[derive(Debug)]
+struct Counted<T> {
+    stats: LockStats,
+    value: T,
 }
 
 impl<T> RankedMutex<T> {
     /// A mutex of this rank around `value`.
     pub const fn new(rank: LockRank, value: T) -> Self {
-        Self { rank, inner: Mutex::new(value) }
+        let stats = LockStats { taken: 0, waits: 0, wait_nanos: 0 };
+        Self { rank, inner: Mutex::new(Counted { stats, value }) }
     }
 
     /// Takes the lock, waiting for it. A panic of an earlier holder is not passed on: what these
@@ -79,11 +157,43 @@ impl<T> RankedMutex<T> {
     ///
     /// # Panics
     /// In debug builds, when the calling thread holds a lock of a higher rank.
+    #[inline]
     pub fn lock(&self) -> RankedGuard<'_, T> {
         #[cfg(debug_assertions)]
         held::take(self.rank);
-        let guard = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let guard = match self.inner.try_lock() {
+            Some(mut guard) => {
+                guard.stats.taken += 1;
+                guard
+            }
+            None => self.wait(),
+        };
         RankedGuard { rank: self.rank, guard }
+    }
+
+    #[cold]
+    fn wait(&self) -> MutexGuard<'_, Counted<T>> {
+        let start = Instant::now();
+        let mut guard = self.inner.lock();
+        guard.stats.waited(start);
+        guard
+    }
+
+    /// Takes the lock where it is free.
+    ///
+    /// # Panics
+    /// As [`lock`](Self::lock).
+    pub fn try_lock(&self) -> Option<RankedGuard<'_, T>> {
+        let mut guard = self.inner.try_lock()?;
+        #[cfg(debug_assertions)]
+        held::take(self.rank);
+        guard.stats.taken += 1;
+        Some(RankedGuard { rank: self.rank, guard })
+    }
+
+    /// How often it was taken so far.
+    pub fn stats(&self) -> LockStats {
+        self.inner.lock().stats
     }
 }
 
@@ -92,25 +202,25 @@ impl<T> RankedMutex<T> {
 pub struct RankedGuard<'a, T> {
     #[cfg_attr(not(debug_assertions), allow(dead_code))]
     rank: LockRank,
-    guard: MutexGuard<'a, T>,
+    guard: MutexGuard<'a, Counted<T>>,
 }
 
 impl<T> Deref for RankedGuard<'_, T> {
     type Target = T;
     fn deref(&self) -> &T {
-        &self.guard
+        &self.guard.value
     }
 }
 
 impl<T> DerefMut for RankedGuard<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
-        &mut self.guard
+        &mut self.guard.value
     }
 }
 
+#[cfg(debug_assertions)]
 impl<T> Drop for RankedGuard<'_, T> {
     fn drop(&mut self) {
-        #[cfg(debug_assertions)]
         held::release(self.rank);
     }
 }
@@ -128,6 +238,23 @@ mod tests {
             let b = leaf.lock();
             assert_eq!(*a + *b, 3);
         }
+    }
+
+    #[test]
+    fn who_waits_is_counted() {
+        let lock = RankedMutex::new(LockRank::Leaf, 0);
+        std::thread::scope(|scope| {
+            let guard = lock.lock();
+            assert!(lock.try_lock().is_none());
+            scope.spawn(|| *lock.lock() += 1);
+            // The other thread waits, unless it has not come so far yet: then nothing is proved.
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            drop(guard);
+        });
+        let stats = lock.stats();
+        assert_eq!(stats.taken, 2);
+        assert_eq!(stats.waits == 0, stats.wait_nanos == 0);
+        assert_eq!(*lock.lock(), 1);
     }
 
     #[test]

@@ -225,6 +225,11 @@ impl Object {
         self.listed_in.load(Ordering::Acquire)
     }
 
+    /// One checkpoint with a change of it is durable.
+    pub(crate) fn unpin(&self) {
+        self.pins.fetch_sub(1, Ordering::AcqRel);
+    }
+
     pub(crate) fn lsn(&self) -> Option<Lsn> {
         Some(self.ail_lsn.load(Ordering::Acquire)).filter(|&lsn| lsn != 0).map(Lsn)
     }

@@ -24,8 +24,10 @@ use xfskit_units::{AgBlock, AgNumber, ExtLen, FsBlock, Ino};
 use crate::buf::{BufError, BufMap};
 use crate::engine::{DataTicket, Engine, GateGuard, Listed, ShutDown};
 use crate::icache::{self, InodeHome};
+use crate::lock::LockStats;
 use crate::object::{Buf, Chunks, Content, Home, Object};
 use crate::promises::Promise;
+use crate::stats::counted;
 
 /// Why a transaction cannot go on.
 #[derive(Debug, thiserror::Error)]
@@ -124,6 +126,7 @@ pub struct Trans<'e> {
     /// Changes of the superblock's counters, applied at commit.
     pub delta: Delta,
     waits_for_data: bool,
+    is_committed: bool,
 }
 
 /// What a transaction gathers. Kept by its thread for the next one, so that the vectors need not grow again.
@@ -169,11 +172,14 @@ impl std::fmt::Debug for Trans<'_> {
 }
 
 impl<'e> Trans<'e> {
-    pub(crate) fn new(engine: &'e Engine, gate: GateGuard<'e>) -> Self {
+    pub(crate) fn new(engine: &'e Engine, gate: GateGuard<'e>, gate_waits: LockStats) -> Self {
+        let mut work = Work::new();
+        work.listed.tally.gate += gate_waits;
         Self {
             engine,
             _gate: gate,
-            work: Work::new(),
+            work,
+            is_committed: false,
             delta: Delta::default(),
             waits_for_data: false,
         }
@@ -370,11 +376,12 @@ impl<'e> Trans<'e> {
                 .flatten()
                 .all(|held| held.place.is_none_or(|other| other < place))
         });
-        let guard = match object.lock.try_write_arc() {
-            Some(guard) => guard,
-            None if in_order => object.lock.write_arc(),
-            None => return Err(TransError::Busy(Busy(object))),
-        };
+        let attempt = object.lock.try_write_arc();
+        if attempt.is_none() && !in_order {
+            return Err(TransError::Busy(Busy(object)));
+        }
+        let stats = self.work.listed.tally.of_place(place);
+        let guard = counted(stats, attempt, || object.lock.write_arc());
         let handle = Handle(u32::try_from(self.work.joined.len()).unwrap_or(u32::MAX));
         self.work.joined.push(Some(Joined {
             object,
@@ -539,12 +546,16 @@ impl<'e> Trans<'e> {
         let mut added = 0;
         // Before anybody else has the group.
         self.engine.busy().add(&self.work.freed, seq);
+        self.is_committed = true;
         let Work { joined, listed, .. } = &mut self.work;
+        let tally = &mut listed.tally.transactions;
+        let mut changed = 0;
         for mut held in joined.drain(..).flatten() {
             let touched = !held.dirty.is_empty() || held.stale || held.unlinked || held.ordered;
             if !touched {
                 continue;
             }
+            changed += 1;
             let content = &mut *held.guard;
             added += content.dirty.merge(&held.dirty) * 128;
             content.unlinked |= held.unlinked;
@@ -561,6 +572,14 @@ impl<'e> Trans<'e> {
             }
             held.object.listed_in.store(seq, Ordering::Release);
         }
+        let fresh = listed.objects.len() as u64;
+        tally.items += fresh;
+        tally.relogged += changed - fresh;
+        if changed > 0 {
+            tally.committed += 1;
+        } else {
+            tally.empty += 1;
+        }
         listed.bytes = added;
         self.engine.list(listed);
         self.engine.apply(self.delta);
@@ -573,6 +592,7 @@ impl Drop for Trans<'_> {
     /// Undoes what was not committed, the newest change first: blocks taken over as fresh get back what
     /// stood there, then every edit before that is taken back.
     fn drop(&mut self) {
+        self.work.listed.tally.transactions.undone += u64::from(!self.is_committed);
         for held in self.work.joined.iter_mut().flatten() {
             if let Some(Before(before)) = held.before.take() {
                 held.guard.verified = held.guard.verified && before.is_some();

@@ -15,7 +15,7 @@ pub struct OpenOptions {
     pub write: bool,
     /// The device of an external log.
     pub log_dev: Option<Arc<dyn BlockDevice>>,
-    /// Memory for metadata blocks, in bytes.
+    /// Memory for metadata, in bytes: blocks, inodes, and what is not written in place yet.
     pub cache_bytes: usize,
     /// How the journal of a volume that is open for writing is written.
     pub journal: JournalOptions,

@@ -9,7 +9,7 @@ use xfskit_format::agf::Agf;
 use xfskit_format::agi::Agi;
 use xfskit_format::sb::{self, SbError, Superblock};
 use xfskit_format::{Corruption, Ctx, Expected, Location, Verdict, agf, agi};
-use xfskit_trans::{Buf, BufCache, BufMap, Running};
+use xfskit_trans::{Buf, BufCache, BufMap, Running, Stats};
 use xfskit_units::{AgNumber, ByteLen, ByteOffset, Geometry, Lsn};
 
 use crate::dir::room::Rooms;
@@ -133,7 +133,7 @@ impl Volume {
         mut replay: Replay,
     ) -> Result<Self> {
         let sb = read_superblock(&*dev)?;
-        let cache = Arc::new(BufCache::new(dev, options.cache_bytes));
+        let cache = Arc::new(BufCache::new(dev, options.cache_bytes / 4));
         let engine = writable::engine(&sb, Arc::clone(&cache), options, &replay)?;
         let promises = std::mem::take(&mut replay.unfinished);
         replay.finished = promises.len() as u64;
@@ -174,17 +174,36 @@ impl Volume {
     /// # Errors
     /// [`Error::Trans`] where the volume was shut down, or is by this.
     pub fn close(self) -> Result<()> {
-        let Some(engine) = &self.engine else { return Ok(()) };
-        self.flush_contents()?;
-        if self.orphans_left.swap(false, Ordering::Relaxed) {
-            self.inactivate_orphans()?;
+        self.close_counted().map(drop)
+    }
+
+    /// The same, and answers what was done with the volume since it was opened.
+    ///
+    /// # Errors
+    /// As [`close`](Self::close).
+    pub fn close_counted(self) -> Result<Stats> {
+        if let Some(engine) = &self.engine {
+            self.flush_contents()?;
+            if self.orphans_left.swap(false, Ordering::Relaxed) {
+                self.inactivate_orphans()?;
+            }
+            writable::log_counters(&self)?;
+            if self.orphans_left.load(Ordering::Relaxed) {
+                engine.checkpoint()?;
+                engine.write_back()?;
+            } else {
+                engine.unmount()?;
+            }
         }
-        writable::log_counters(&self)?;
-        if self.orphans_left.load(Ordering::Relaxed) {
-            engine.checkpoint()?;
-            return Ok(engine.write_back()?);
+        Ok(self.stats())
+    }
+
+    /// What was done with the volume so far. Of one that is open for reading the buffers only.
+    pub fn stats(&self) -> Stats {
+        match &self.engine {
+            Some(engine) => engine.stats(),
+            None => Stats { buffers: self.cache.stats(), ..Stats::default() },
         }
-        Ok(engine.unmount()?)
     }
 
     /// What was found wrong with the volume as a whole, though it could be opened.

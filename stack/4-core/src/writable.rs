@@ -17,8 +17,8 @@ use crate::options::OpenOptions;
 use crate::recovery::{self, Replay};
 use crate::volume::Volume;
 
-/// Memory that a cached inode takes, in bytes, roughly: a part of the cache's limit goes to inodes.
-const INODE_COST: usize = 4096;
+/// Memory that a cached inode takes, in bytes, roughly.
+const INODE_COST: usize = 1024;
 
 /// Longest label in bytes.
 const LABEL_MAX: usize = 12;
@@ -88,7 +88,9 @@ pub(crate) fn engine(
         LogWriter::behind(&log, log_dev, data)?
     };
     let writer = writer.buffers(options.journal.logbufs);
-    let inodes = options.cache_bytes / INODE_COST;
+    // A quarter is for blocks, an eighth for inodes. What waits to be written in place may take as much besides,
+    // and the rest is the allocator's.
+    let inodes = options.cache_bytes / 8 / INODE_COST;
     Ok(Engine::new(geo.clone(), cache, Journal::new(writer), counters, inodes))
 }
 

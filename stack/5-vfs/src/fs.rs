@@ -101,10 +101,18 @@ impl Fs {
     /// # Errors
     /// As [`sync`](Self::sync).
     pub fn close(self) -> Result<()> {
+        self.close_counted().map(drop)
+    }
+
+    /// The same, and answers what was done with the volume since it was opened.
+    ///
+    /// # Errors
+    /// As [`close`](Self::close).
+    pub fn close_counted(self) -> Result<xfskit_core::Stats> {
         if self.volume.engine().is_ok() {
             self.volume.flush_contents()?;
         }
-        Ok(self.volume.close()?)
+        Ok(self.volume.close_counted()?)
     }
 
     /// The volume below.

@@ -137,12 +137,29 @@ pub struct OpenOptions {
     pub log: Option<String>,
     /// How the journal is written, where changes are wanted: `"logbsize=256k,wsync".parse()`.
     pub journal: JournalOptions,
+    /// Memory for metadata, in bytes. [`quarter_of_memory`] unless said otherwise.
+    pub cache_bytes: usize,
 }
 
 impl Default for OpenOptions {
     fn default() -> Self {
-        Self { recovery: true, write: false, log: None, journal: JournalOptions::default() }
+        Self {
+            recovery: true,
+            write: false,
+            log: None,
+            journal: JournalOptions::default(),
+            cache_bytes: quarter_of_memory(),
+        }
     }
+}
+
+/// A quarter of the machine's memory, in bytes: what metadata may take unless somebody says otherwise. As
+/// much as the floor below takes by itself where the system does not tell.
+pub fn quarter_of_memory() -> usize {
+    let otherwise = core::OpenOptions::default().cache_bytes;
+    let info = rustix::system::sysinfo();
+    let bytes = u128::from(info.totalram) * u128::from(info.mem_unit) / 4;
+    usize::try_from(bytes).ok().filter(|&bytes| bytes > 0).unwrap_or(otherwise)
 }
 
 impl OpenOptions {
@@ -165,7 +182,8 @@ impl OpenOptions {
     pub fn set_uuid(&self, name: &str, uuid: NewUuid) -> Result<(Uuid, Uuid)> {
         let device = target::open(&Target::parse(name)?, OpenMode::ReadWrite)?;
         let log_dev = self.log_device(OpenMode::ReadWrite)?;
-        let options = core::OpenOptions { log_dev, ..Default::default() };
+        let options =
+            core::OpenOptions { log_dev, cache_bytes: self.cache_bytes, ..Default::default() };
         Ok(set_uuid(&device, &options, uuid)?)
     }
 
@@ -185,7 +203,8 @@ impl OpenOptions {
         log_dev: Option<Arc<dyn BlockDevice>>,
     ) -> Result<Volume> {
         let (recovery, write, journal) = (self.recovery, self.write, self.journal);
-        let options = core::OpenOptions { recovery, write, log_dev, journal, ..Default::default() };
+        let cache_bytes = self.cache_bytes;
+        let options = core::OpenOptions { recovery, write, log_dev, cache_bytes, journal };
         Ok(Volume {
             fs: Fs::with_clock(core::Volume::open(device, &options)?, vfs::Clock::new(now)),
         })
@@ -439,6 +458,19 @@ impl Volume {
     /// # Errors
     /// As [`sync`](Self::sync).
     pub fn close(self) -> Result<()> {
-        Ok(self.fs.close()?)
+        self.close_counted().map(drop)
+    }
+
+    /// The same, and answers what was done with the volume since it was opened.
+    ///
+    /// # Errors
+    /// As [`close`](Self::close).
+    pub fn close_counted(self) -> Result<core::Stats> {
+        Ok(self.fs.close_counted()?)
+    }
+
+    /// What was done with the volume so far: transactions, journal, write-back, buffers, locks.
+    pub fn stats(&self) -> core::Stats {
+        self.fs.volume().stats()
     }
 }

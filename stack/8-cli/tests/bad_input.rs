@@ -16,6 +16,7 @@ const READERS: &[(&str, &[&str])] = &[
     ("cat", &["/sf/a"]),
     ("find", &[]),
     ("df", &[]),
+    ("stats", &[]),
     ("bulkstat", &[]),
     ("get", &["/", "/nonexistent/dest"]),
 ];

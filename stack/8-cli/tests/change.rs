@@ -89,6 +89,20 @@ fn mkdir_makes_directories_and_those_on_the_way() {
 }
 
 #[test]
+fn stats_say_what_was_done() {
+    let made = Made::new();
+    let text = made.run(0, "mkdir --stats @ /a /b").stdout;
+    assert!(text.contains("transactions  3 committed"), "{text}");
+    let stats = &json(&["mkdir", "--stats", "--json", &made.image, "/c"])[0]["stats"];
+    // The directory, and the counters of the superblock.
+    assert_eq!(stats["transactions"]["committed"], 2);
+    assert_eq!(stats["log"]["checkpoints"], 1);
+    let locks = stats["locks"].as_array().unwrap();
+    let agi = locks.iter().find(|lock| lock["name"] == "agi").unwrap();
+    assert!(agi["taken"].as_u64().unwrap() > 0 && agi["waits"] == 0);
+}
+
+#[test]
 fn rm_removes_files_and_trees() {
     let v = Made::new();
     v.run(0, "mkdir -p @ /a/b/c /a/d /e");

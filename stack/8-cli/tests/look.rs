@@ -138,6 +138,14 @@ fn df_and_info_agree_with_the_counters() {
         let text = expect(0, &["info", image]).stdout;
         assert!(text.starts_with("meta-data=") && text.contains("journal   clean"), "{text}");
         assert!(expect(0, &["df", "-h", image]).stdout.contains("Use%"));
+        let stats = &json(&["stats", "--json", image])[0];
+        assert_eq!(usage, &stats["volume"]);
+        let of_groups = |field: &str| {
+            let groups = stats["groups"].as_array().unwrap();
+            groups.iter().map(|group| group[field].as_u64().unwrap()).sum::<u64>()
+        };
+        assert_eq!(of_groups("inodes"), usage["inodes"].as_u64().unwrap());
+        assert!(expect(0, &["stats", image]).stdout.contains("buffers"));
     });
 }
 

@@ -20,6 +20,7 @@ mod mkfs;
 mod open;
 mod recover;
 mod stat;
+mod stats;
 mod targets;
 mod tree;
 mod xattr;
@@ -72,6 +73,7 @@ pub(crate) fn looked_at(command: &Command) -> Option<Target> {
         Command::Cat(args) => &args.target,
         Command::Find(args) => &args.target,
         Command::Df(args) => &args.target,
+        Command::Stats(args) => &args.target,
         Command::Get(args) => &args.target,
         Command::Xattr(args) => match &args.what {
             XattrCommand::List { target, .. } | XattrCommand::Get { target, .. } => target,
@@ -92,6 +94,7 @@ pub(crate) fn look(volume: &Volume, command: &Command, out: &Out) -> Outcome {
         Command::Xattr(args) => xattr::run(volume, args, out),
         Command::Find(args) => find::run(volume, args, out),
         Command::Df(args) => df::run(volume, args, out),
+        Command::Stats(args) => stats::run(volume, args, out),
         Command::Get(args) => get::run(volume, args, out),
         Command::Label(_) => identity::label(volume, out),
         Command::Uuid(_) => identity::uuid(volume, out),

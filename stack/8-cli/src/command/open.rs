@@ -99,7 +99,8 @@ pub(crate) fn volume_quietly(target: &grammar::Target, out: &Out) -> Result<Volu
     warn(name, out)?;
     let device = device(name)?;
     let log = target.logdev.as_deref().map(device_whole).transpose()?;
-    let options = OpenOptions { recovery: !target.norecovery, ..OpenOptions::default() };
+    let (recovery, cache_bytes) = (!target.norecovery, target.cache.bytes());
+    let options = OpenOptions { recovery, cache_bytes, ..OpenOptions::default() };
     options.open_device(device, log).map_err(|error| not_opened(name, &error))
 }
 
@@ -119,7 +120,13 @@ pub(crate) fn volume_for_writing(
 /// The same, and nothing is said of its journal.
 pub(crate) fn volume_to_change(target: &grammar::change::Target) -> Result<Volume, Failure> {
     let (log, journal) = (target.logdev.clone(), target.journal);
-    let options = OpenOptions { write: true, log, journal, ..OpenOptions::default() };
+    let options = OpenOptions {
+        write: true,
+        log,
+        journal,
+        cache_bytes: target.cache.bytes(),
+        ..OpenOptions::default()
+    };
     options.open(&target.name).map_err(|error| not_opened(&target.name, &error))
 }
 

@@ -8,7 +8,6 @@ use xfskit::core::recovery::Replay;
 
 use super::open::{self, about};
 use crate::exit::{Answer, Failure, Outcome};
-use crate::grammar;
 use crate::grammar::judge::Recover;
 use crate::out::Out;
 
@@ -97,12 +96,7 @@ impl Report {
 /// `xfskit recover`
 pub(crate) fn run(args: &Recover, out: &Out) -> Outcome {
     let volume = if args.dry_run {
-        let target = grammar::Target {
-            name: args.target.name.clone(),
-            norecovery: false,
-            logdev: args.target.logdev.clone(),
-        };
-        open::volume_quietly(&target, out)?
+        open::volume_quietly(&args.target.to_read(), out)?
     } else {
         open::volume_to_change(&args.target)?
     };

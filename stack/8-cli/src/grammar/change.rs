@@ -31,12 +31,18 @@ pub(crate) struct Target {
         hide_default_value = true
     )]
     pub journal: JournalOptions,
+    #[command(flatten)]
+    pub cache: super::Cache,
+    /// Say at the end what was done: transactions, journal, write-back, buffers, locks
+    #[arg(long)]
+    pub stats: bool,
 }
 
 impl Target {
     /// The same volume, to be read only.
     pub(crate) fn to_read(&self) -> super::Target {
-        super::Target { name: self.name.clone(), norecovery: false, logdev: self.logdev.clone() }
+        let (name, logdev) = (self.name.clone(), self.logdev.clone());
+        super::Target { name, norecovery: false, logdev, cache: self.cache }
     }
 }
 

@@ -263,6 +263,22 @@ pub(crate) struct Find {
     pub print0: bool,
 }
 
+/// Show figures of a volume, and counters of what was done with it
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Counters are a process's own: outside of the shell they say what reading the figures took. --stats, which every
+command that changes a volume has, prints them when the volume is closed; in the shell `stats` does at any time.
+Who knows xfs_stats finds trans as transactions, log as journal, push_ail as write-back, buf as buffers.
+
+Examples:
+  xfskit stats disk.img
+  xfskit put --stats disk.img ./html /srv
+  xfskit stats --json disk.img")]
+pub(crate) struct Stats {
+    #[command(flatten)]
+    pub target: Target,
+}
+
 /// Show how full a volume is
 #[derive(Debug, Args)]
 #[command(after_help = "\

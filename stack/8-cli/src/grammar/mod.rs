@@ -7,7 +7,7 @@
 //! | module | commands |
 //! | --- | --- |
 //! | [`make`] | `mkfs` |
-//! | [`look`] | `info`, `ls`, `tree`, `stat`, `cat`, `xattr`, `find`, `df`, `get`, `bulkstat`, `targets` |
+//! | [`look`] | `info`, `ls`, `tree`, `stat`, `cat`, `xattr`, `find`, `df`, `stats`, `get`, `bulkstat`, `targets` |
 //! | [`change`] | `put`, `mkdir`, `rm`, `mv`, `ln`, `mknod`, `chmod`, `chown`, `touch`, `cp`, `truncate`, `fallocate`, `label`, `uuid`, `shell`, `xattr set`, `xattr rm` |
 //! | [`judge`] | `check`, `inspect`, `log` |
 //! | [`bench`] | `bench`, `fs_mark` |
@@ -106,6 +106,24 @@ pub(crate) struct Target {
     /// The device or file with the journal, for a volume with an external log
     #[arg(long, value_name = "DEVICE")]
     pub logdev: Option<String>,
+    #[command(flatten)]
+    pub cache: Cache,
+}
+
+/// Memory for metadata.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct Cache {
+    /// Memory for metadata; a quarter of the machine's unless said otherwise
+    #[arg(long, value_name = "SIZE", value_parser = crate::show::parse_size)]
+    pub cache: Option<u64>,
+}
+
+impl Cache {
+    /// In bytes.
+    pub(crate) fn bytes(self) -> usize {
+        let told = self.cache.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
+        told.unwrap_or_else(xfskit::quarter_of_memory)
+    }
 }
 
 /// Every command.
@@ -120,6 +138,7 @@ pub(crate) enum Command {
     Xattr(look::Xattr),
     Find(look::Find),
     Df(look::Df),
+    Stats(look::Stats),
     Get(look::Get),
     Put(change::Put),
     Mkdir(change::Mkdir),

@@ -78,11 +78,14 @@ fn in_session(
     let stop = Stop::on_signals()?;
     let volume = open::volume_for_writing(target, out)?;
     let worked = work(&Session { volume: &volume, out, stop: &stop });
-    let closed = volume.close().map_err(|error| match &error {
+    let closed = volume.close_counted().map_err(|error| match &error {
         xfskit::Error::Volume(error) => open::failure(error),
         error => open::not_opened(&target.name, error),
     });
-    worked.and(closed)?;
+    let stats = worked.and(closed)?;
+    if target.stats {
+        super::stats::counted(&stats, out)?;
+    }
     Ok(out.verdict())
 }
 

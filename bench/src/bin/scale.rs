@@ -1,0 +1,423 @@
+//! Many threads at once: what the engine does beside the kernel's own XFS.
+//!
+//! `scale DIR [names|threads|fsync|crc|memory] [COUNT] [TURNS]`, as root: images are made in DIR and removed.
+//!
+//! | part | what | COUNT |
+//! | --- | --- | --- |
+//! | `names` | eight writers in eight directories of a volume with 16 groups: zero-length creates, sync included; look-up and stat of all, cold; unlink of all, sync included | files, 400,000 |
+//! | `threads` | the same creates by one thread and by two | files, 400,000 |
+//! | `fsync` | eight threads that append 100 bytes and fsync, each to its own file | fsyncs, 4,000 |
+//! | `crc` | what checksums take of the creates and of the fsyncs, hardware routine and table | files, 400,000 |
+//! | `memory` | creates below a cache of 256 MiB, peak memory: only where asked for | files, 20,000,000 |
+//!
+//! Both sides have volumes made by mkfs.xfs with the same options, and take turns. Processor time is this process's
+//! own, the kernel's threads not included.
+
+#![allow(clippy::cast_precision_loss)] // of rates
+
+use std::error::Error;
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use xfskit::core::LockStats;
+use xfskit::units::Ino;
+use xfskit::vfs::NewNode;
+use xfskit::{OpenOptions, Volume};
+use xfskit_bench::kernel::{self, Costs, Mounted};
+use xfskit_bench::turns::{spread, time};
+use xfskit_crc::{meter, routines, select};
+
+type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
+
+/// Writers, and directories.
+const WRITERS: usize = 8;
+/// Bytes of one append.
+const APPEND: usize = 100;
+
+fn main() -> Result<()> {
+    let mut args = std::env::args().skip(1);
+    let usage = "scale DIR [names|threads|fsync|crc|memory] [COUNT] [TURNS]";
+    let dir = PathBuf::from(args.next().ok_or(usage)?);
+    let part = args.next();
+    let count = args.next().map(|n| n.parse()).transpose()?;
+    let turns = args.next().map_or(Ok(3), |n| n.parse())?;
+    let image = dir.join(format!("xfskit-bench-scale-{}.img", std::process::id()));
+    let is = |name: &str| part.as_deref().is_none_or(|part| part == name);
+    if is("names") {
+        names(&image, count.unwrap_or(400_000), turns)?;
+    }
+    if is("threads") {
+        threads(&image, count.unwrap_or(400_000), turns)?;
+    }
+    if is("fsync") {
+        fsyncs(&image, count.unwrap_or(4_000), turns)?;
+    }
+    if is("crc") {
+        checksums(&image, count.unwrap_or(400_000))?;
+    }
+    if part.as_deref() == Some("memory") {
+        memory(&image, count.unwrap_or(20_000_000))?;
+    }
+    std::fs::remove_file(&image)?;
+    Ok(())
+}
+
+/// A new volume of `gib` GiB with 16 groups.
+fn fresh(image: &Path, gib: u64) -> Result<()> {
+    File::create(image)?.set_len(gib << 30)?;
+    let image = image.to_string_lossy();
+    kernel::run("mkfs.xfs", &["-q", "-f", "-d", "agcount=16", &image])?;
+    Ok(())
+}
+
+fn open(image: &Path, write: bool) -> Result<Volume> {
+    Ok(OpenOptions { write, ..OpenOptions::default() }.open(&image.to_string_lossy())?)
+}
+
+/// Seconds of processor time that this process has had.
+fn processor_seconds() -> f64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let behind = stat.rsplit(')').next().unwrap_or_default();
+    let ticks: u64 =
+        behind.split_whitespace().skip(11).take(2).filter_map(|t| t.parse::<u64>().ok()).sum();
+    ticks as f64 / 100.0
+}
+
+/// Runs `work` in `count` threads, and answers how long all of them took.
+fn in_threads(count: usize, work: impl Fn(usize) -> Result<()> + Sync) -> Result<Duration> {
+    let (took, done) = time(|| {
+        thread::scope(|scope| {
+            let work = &work;
+            let all: Vec<_> = (0..count).map(|n| scope.spawn(move || work(n))).collect();
+            all.into_iter()
+                .try_for_each(|thread| thread.join().expect("a thread that does not panic"))
+        })
+    });
+    done.map(|()| took)
+}
+
+fn name_of(n: usize) -> String {
+    format!("file{n:08}")
+}
+
+// ---- names ---------------------------------------------------------------------------------------
+
+/// Seconds of the three steps, of all turns.
+#[derive(Default)]
+struct Steps {
+    create: Vec<Duration>,
+    stat: Vec<Duration>,
+    unlink: Vec<Duration>,
+    /// Of the creates.
+    processor: f64,
+    /// The locks, after the creates.
+    locks: Vec<(&'static str, LockStats)>,
+}
+
+fn names(image: &Path, files: usize, turns: usize) -> Result<()> {
+    let (mut kernel, mut ours) = (Steps::default(), Steps::default());
+    for _ in 0..turns {
+        fresh(image, 8)?;
+        names_by_kernel(image, files, &mut kernel)?;
+        fresh(image, 8)?;
+        names_by_us(image, files, &mut ours)?;
+    }
+    println!(
+        "{files} zero-length files, {WRITERS} writers in {WRITERS} directories; operations/s, median (best, worst)"
+    );
+    for (what, theirs, own) in [
+        ("create, sync", &mut kernel.create, &mut ours.create),
+        ("stat, cold", &mut kernel.stat, &mut ours.stat),
+        ("unlink, sync", &mut kernel.unlink, &mut ours.unlink),
+    ] {
+        let (theirs, own) = (spread(theirs), spread(own));
+        let rate = |(median, best, worst): (f64, f64, f64)| {
+            let rate = |seconds: f64| files as f64 / seconds;
+            format!("{:>9.0} ({:.0}, {:.0})", rate(median), rate(best), rate(worst))
+        };
+        println!(
+            "  {what:<13} kernel {:<30} xfskit {:<30} {:.1} times",
+            rate(theirs),
+            rate(own),
+            theirs.0 / own.0
+        );
+    }
+    println!(
+        "  processor time of a create: {:.2} µs",
+        ours.processor * 1e6 / (files * turns) as f64
+    );
+    for (name, lock) in ours.locks.iter().filter(|(_, lock)| lock.waits > 0) {
+        let (taken, waits, ms) = (lock.taken, lock.waits, lock.wait_nanos / 1_000_000);
+        println!("  lock {name:<12} taken {taken:>9} times, {waits:>6} waits, {ms:>5} ms in all");
+    }
+    Ok(())
+}
+
+fn names_by_kernel(image: &Path, files: usize, steps: &mut Steps) -> Result<()> {
+    let path = |root: &Path, dir: usize, n: usize| root.join(format!("d{dir}")).join(name_of(n));
+    let each = files / WRITERS;
+    {
+        let mounted = Mounted::writable(image)?;
+        let root = mounted.path();
+        (0..WRITERS).try_for_each(|dir| std::fs::create_dir(root.join(format!("d{dir}"))))?;
+        let (took, done) = time(|| -> Result<()> {
+            in_threads(WRITERS, |dir| {
+                (0..each).try_for_each(|n| File::create(path(root, dir, n)).map(drop))?;
+                Ok(())
+            })?;
+            Ok(rustix::fs::syncfs(File::open(root)?)?)
+        });
+        done?;
+        steps.create.push(took);
+    }
+    kernel::drop_caches()?;
+    {
+        let mounted = Mounted::new(image)?;
+        let root = mounted.path();
+        steps.stat.push(in_threads(WRITERS, |dir| {
+            (0..each).try_for_each(|n| path(root, dir, n).symlink_metadata().map(drop))?;
+            Ok(())
+        })?);
+    }
+    let mounted = Mounted::writable(image)?;
+    let root = mounted.path();
+    let (took, done) = time(|| -> Result<()> {
+        in_threads(WRITERS, |dir| {
+            Ok((0..each).try_for_each(|n| std::fs::remove_file(path(root, dir, n)))?)
+        })?;
+        Ok(rustix::fs::syncfs(File::open(root)?)?)
+    });
+    done?;
+    steps.unlink.push(took);
+    Ok(())
+}
+
+fn names_by_us(image: &Path, files: usize, steps: &mut Steps) -> Result<()> {
+    let each = files / WRITERS;
+    let volume = open(image, true)?;
+    let dirs = make_dirs(&volume)?;
+    let before = processor_seconds();
+    steps.create.push(create_all(&volume, &dirs, WRITERS, each)?);
+    steps.processor += processor_seconds() - before;
+    steps.locks = volume.close_counted()?.locks;
+
+    kernel::drop_caches()?;
+    let volume = open(image, false)?;
+    let fs = volume.fs();
+    steps.stat.push(in_threads(WRITERS, |dir| {
+        let dir = fs.inode(dirs[dir])?;
+        for n in 0..each {
+            let ino = fs.lookup(&dir, name_of(n).as_bytes())?.ok_or("a file is missing")?;
+            fs.stat(&fs.inode(ino)?);
+        }
+        Ok(())
+    })?);
+    drop(volume);
+
+    let volume = open(image, true)?;
+    let (took, done) = time(|| -> Result<()> {
+        in_threads(WRITERS, |dir| {
+            for n in 0..each {
+                volume.fs().unlink(dirs[dir], name_of(n).as_bytes())?;
+            }
+            Ok(())
+        })?;
+        Ok(volume.sync()?)
+    });
+    done?;
+    steps.unlink.push(took);
+    Ok(volume.close()?)
+}
+
+fn make_dirs(volume: &Volume) -> Result<Vec<Ino>> {
+    let make = |n| volume.make(format!("/d{n}"), &NewNode::directory(0o755));
+    Ok((0..WRITERS).map(make).collect::<std::result::Result<_, _>>()?)
+}
+
+/// `each` files in every directory, the directories shared out among `threads` threads; then a sync.
+fn create_all(volume: &Volume, dirs: &[Ino], threads: usize, each: usize) -> Result<Duration> {
+    let (took, done) = time(|| -> Result<()> {
+        in_threads(threads, |thread| {
+            for n in 0..each {
+                for dir in dirs.iter().skip(thread).step_by(threads) {
+                    volume.fs().make(*dir, name_of(n).as_bytes(), &NewNode::file(0o644))?;
+                }
+            }
+            Ok(())
+        })?;
+        Ok(volume.sync()?)
+    });
+    done.map(|()| took)
+}
+
+// ---- threads -------------------------------------------------------------------------------------
+
+fn threads(image: &Path, files: usize, turns: usize) -> Result<()> {
+    let counts = [1, 2];
+    let mut took = counts.map(|_| Vec::new());
+    let mut processor = counts.map(|_| 0.0);
+    for _ in 0..turns {
+        for (i, &count) in counts.iter().enumerate() {
+            fresh(image, 8)?;
+            let volume = open(image, true)?;
+            let dirs = make_dirs(&volume)?;
+            let before = processor_seconds();
+            took[i].push(create_all(&volume, &dirs, count, files / WRITERS)?);
+            processor[i] += processor_seconds() - before;
+            volume.close()?;
+        }
+    }
+    println!("{files} zero-length files by one thread and by two; files/s, median (best, worst)");
+    let mut medians = Vec::new();
+    for (i, count) in counts.iter().enumerate() {
+        let (median, best, worst) = spread(&mut took[i]);
+        let rate = |seconds: f64| files as f64 / seconds;
+        let each = processor[i] * 1e6 / (files * turns) as f64;
+        println!(
+            "  {count} {:>9.0} ({:.0}, {:.0}); processor time of a create: {each:.2} µs",
+            rate(median),
+            rate(best),
+            rate(worst)
+        );
+        medians.push(median);
+    }
+    println!("  two threads: {:.2} times one", medians[0] / medians[1]);
+    Ok(())
+}
+
+// ---- fsync ---------------------------------------------------------------------------------------
+
+/// What appends with fsync took, and cost.
+#[derive(Default)]
+struct Appends {
+    took: Vec<Duration>,
+    /// Of all turns.
+    costs: Costs,
+    /// Of the log's checksums, where they are counted.
+    sum_cycles: u64,
+}
+
+fn fsyncs(image: &Path, count: usize, turns: usize) -> Result<()> {
+    let (mut kernel, mut ours) = (Appends::default(), Appends::default());
+    for _ in 0..turns {
+        fresh(image, 8)?;
+        fsyncs_by_kernel(image, count / WRITERS, &mut kernel)?;
+        fresh(image, 8)?;
+        fsyncs_by_us(image, count / WRITERS, &mut ours)?;
+    }
+    println!("{count} appends of {APPEND} bytes, each with fsync, {WRITERS} threads");
+    println!("          fsyncs/s, median (best, worst)   flushes, log writes, log bytes of each");
+    for (who, mut appends) in [("kernel", kernel), ("xfskit", ours)] {
+        let (median, best, worst) = spread(&mut appends.took);
+        let rate = |seconds: f64| count as f64 / seconds;
+        let rates = format!("{:.0} ({:.0}, {:.0})", rate(median), rate(best), rate(worst));
+        let Costs { flushes, log_writes, log_bytes } = appends.costs;
+        let each = |cost: u64| cost as f64 / (count * turns) as f64;
+        let (flushes, log_writes, log_bytes) = (each(flushes), each(log_writes), each(log_bytes));
+        println!("  {who}  {rates:<32} {flushes:.2}  {log_writes:.2}  {log_bytes:.0}");
+    }
+    Ok(())
+}
+
+fn fsyncs_by_kernel(image: &Path, each: usize, sum: &mut Appends) -> Result<()> {
+    let mounted = Mounted::writable(image)?;
+    let root = mounted.path();
+    let before = mounted.costs()?;
+    sum.took.push(in_threads(WRITERS, |n| {
+        let mut file = File::create(root.join(name_of(n)))?;
+        for _ in 0..each {
+            file.write_all(&[1; APPEND])?;
+            file.sync_all()?;
+        }
+        Ok(())
+    })?);
+    let after = mounted.costs()?;
+    sum.costs.flushes += after.flushes - before.flushes;
+    sum.costs.log_writes += after.log_writes - before.log_writes;
+    sum.costs.log_bytes += after.log_bytes - before.log_bytes;
+    Ok(())
+}
+
+fn fsyncs_by_us(image: &Path, each: usize, sum: &mut Appends) -> Result<()> {
+    let volume = open(image, true)?;
+    sum.took.push(in_threads(WRITERS, |n| {
+        let ino = volume.make(format!("/{}", name_of(n)), &NewNode::file(0o644))?;
+        let file = volume.fs().open(ino)?;
+        for i in 0..each {
+            file.write((i * APPEND) as u64, &[1; APPEND])?;
+            file.fsync()?;
+        }
+        Ok(())
+    })?);
+    let log = volume.stats().log;
+    sum.costs.flushes += log.flushes + log.data_flushes + log.fua;
+    sum.costs.log_writes += log.writes;
+    sum.costs.log_bytes += log.bytes;
+    sum.sum_cycles += log.sum_cycles;
+    Ok(volume.close()?)
+}
+
+// ---- checksums -----------------------------------------------------------------------------------
+
+fn checksums(image: &Path, files: usize) -> Result<()> {
+    let cycles_per_second = {
+        let start = meter::now();
+        thread::sleep(Duration::from_millis(100));
+        (meter::now() - start) as f64 * 10.0
+    };
+    let cores = thread::available_parallelism()?.get() as f64;
+    println!(
+        "checksums: of busy cycles, ns of each file; the log's, of elapsed time of {cores} processors"
+    );
+    for routine in [routines().iter().find(|r| r.available()).map_or("table", |r| r.name), "table"]
+    {
+        select(routine);
+        meter::turn_on(true);
+        fresh(image, 8)?;
+        let volume = open(image, true)?;
+        let dirs = make_dirs(&volume)?;
+        let (before, busy) = (meter::cost(), processor_seconds());
+        create_all(&volume, &dirs, WRITERS, files / WRITERS)?;
+        let busy = processor_seconds() - busy;
+        let cost = meter::cost();
+        let seconds = (cost.cycles - before.cycles) as f64 / cycles_per_second;
+        let each = |count: u64| count as f64 / files as f64;
+        let (sums, bytes) = (each(cost.sums - before.sums), each(cost.bytes - before.bytes));
+        volume.close()?;
+        println!(
+            "  {routine:<8} create: {:.2} % of busy cycles, {:.0} ns of each file ({sums:.1} sums, {bytes:.0} bytes)",
+            seconds / busy * 100.0,
+            seconds * 1e9 / files as f64
+        );
+        fresh(image, 8)?;
+        let mut appends = Appends::default();
+        fsyncs_by_us(image, 500, &mut appends)?;
+        let elapsed = appends.took[0].as_secs_f64() * cores;
+        let seconds = appends.sum_cycles as f64 / cycles_per_second;
+        println!(
+            "  {routine:<8} fsync: the log's {:.4} % of elapsed time",
+            seconds / elapsed * 100.0
+        );
+        meter::turn_on(false);
+    }
+    Ok(())
+}
+
+// ---- memory --------------------------------------------------------------------------------------
+
+fn memory(image: &Path, files: usize) -> Result<()> {
+    fresh(image, 32)?;
+    let options = OpenOptions { write: true, cache_bytes: 256 << 20, ..OpenOptions::default() };
+    let volume = options.open(&image.to_string_lossy())?;
+    let dirs = make_dirs(&volume)?;
+    let took = create_all(&volume, &dirs, WRITERS, files / WRITERS)?;
+    volume.close()?;
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let peak = status.lines().find(|line| line.starts_with("VmHWM")).unwrap_or("VmHWM: unknown");
+    let rate = files as f64 / took.as_secs_f64();
+    println!("{files} files below a cache of 256 MiB: {rate:.0} files/s; {peak}");
+    Ok(())
+}

@@ -1,0 +1,95 @@
+//! What sums cost: cycles of the processor, counted while somebody asks for it.
+//!
+//! Off, which it is unless [`turn_on`] is called, it costs one look at a flag for each sum.
+#![allow(unsafe_code)] // the time stamp counter
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+static ON: AtomicBool = AtomicBool::new(false);
+static CYCLES: AtomicU64 = AtomicU64::new(0);
+static BYTES: AtomicU64 = AtomicU64::new(0);
+static SUMS: AtomicU64 = AtomicU64::new(0);
+
+thread_local! {
+    static OF_THREAD: Cell<u64> = const { Cell::new(0) };
+}
+
+/// What was counted so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cost {
+    /// Cycles of the time stamp counter ([`now`]), those of reading it included: about 40 for each sum.
+    pub cycles: u64,
+    /// Bytes that were summed.
+    pub bytes: u64,
+    /// Sums.
+    pub sums: u64,
+}
+
+/// Counts from now on, in all threads, or no longer.
+pub fn turn_on(on: bool) {
+    ON.store(on, Ordering::Relaxed);
+}
+
+/// What was counted so far, in all threads.
+pub fn cost() -> Cost {
+    let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+    Cost { cycles: read(&CYCLES), bytes: read(&BYTES), sums: read(&SUMS) }
+}
+
+/// Cycles that were counted so far in this thread.
+pub fn of_thread() -> u64 {
+    OF_THREAD.get()
+}
+
+/// The time stamp counter; nanoseconds where the processor has none.
+#[inline]
+pub fn now() -> u64 {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: every x86-64 has the instruction, and it touches nothing.
+    unsafe {
+        core::arch::x86_64::_rdtsc()
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        use std::time::Instant;
+        static START: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
+        u64::try_from(START.get_or_init(Instant::now).elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+}
+
+/// Takes a sum over `bytes` bytes.
+#[inline]
+pub(crate) fn counted<T>(bytes: usize, sum: impl FnOnce() -> T) -> T {
+    if !ON.load(Ordering::Relaxed) {
+        return sum();
+    }
+    let start = now();
+    let answer = sum();
+    let cycles = now().saturating_sub(start);
+    OF_THREAD.set(OF_THREAD.get() + cycles);
+    CYCLES.fetch_add(cycles, Ordering::Relaxed);
+    BYTES.fetch_add(bytes as u64, Ordering::Relaxed);
+    SUMS.fetch_add(1, Ordering::Relaxed);
+    answer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_are_counted_while_it_is_on() {
+        let block = [7; 4096];
+        let quiet = (crate::crc32c(&block), of_thread());
+        assert_eq!(quiet.1, 0);
+        turn_on(true);
+        let before = cost();
+        let sums = [crate::crc32c(&block), !crate::append(0, &block)];
+        turn_on(false);
+        assert_eq!(sums, [quiet.0, !quiet.0]);
+        // Other tests sum at the same time.
+        assert!(of_thread() > 0 && cost().cycles >= of_thread());
+        assert!(cost().sums >= before.sums + 2 && cost().bytes >= before.bytes + 8192);
+    }
+}
