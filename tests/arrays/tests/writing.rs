@@ -124,10 +124,8 @@ fn a_member_that_fails_is_stale_for_everybody_from_then_on() {
 
 #[test]
 fn what_cannot_be_kept_is_refused_by_name() {
-    for (name, why) in [("raid1-badblocks", "bad blocks"), ("raid5-reshape", "reshape")] {
-        let refused = assembly(&Fixture::open(name)).refuses_writing().expect(name);
-        assert!(refused.contains(why), "{name}: {refused}");
-    }
+    let refused = assembly(&Fixture::open("raid5-reshape")).refuses_writing().unwrap();
+    assert!(refused.contains("reshape"), "{refused}");
 }
 
 #[test]

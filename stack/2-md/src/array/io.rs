@@ -72,8 +72,9 @@ impl Array {
         failed
     }
 
-    /// Carries out the writes, each member's in one batch; roles without a member are passed over. A
-    /// member that fails is taken out of use; answers an error where the level does not bear that.
+    /// Carries out the writes, each member's in one batch; roles without a member are passed over. Where a
+    /// member fails that place is bad, or the member is taken out of use; answers an error where the
+    /// level does not bear that.
     pub(super) fn store(&self, jobs: &[WriteJob<'_>]) -> Result<()> {
         let mut order: Vec<&WriteJob<'_>> = jobs.iter().collect();
         order.sort_by_key(|job| (job.role, job.at));
@@ -84,10 +85,9 @@ impl Array {
             };
             for (job, answer) in jobs.iter().zip(answers) {
                 match answer {
-                    Ok(()) => member.forget_bad(job.at, job.buf.len() as u64),
+                    Ok(()) => self.written(job.role, job.at, job.buf.len() as u64)?,
                     Err(error) => {
-                        self.fail_member(job.role, error)?;
-                        break;
+                        self.write_failed(job.role, job.at, job.buf.len() as u64, error)?;
                     }
                 }
             }

@@ -25,10 +25,11 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use xfskit_block::{BlockDevice, Error, Result};
-use xfskit_units::{ByteOffset, Daddr, Sectors, index};
+use xfskit_units::{ByteOffset, Daddr, MemberSector, Sectors, index};
 
+use crate::bad_blocks;
 use crate::bitmap::{Bitmap, HEAD_BYTES};
-use crate::superblock::Superblock;
+use crate::superblock::{Place, Superblock};
 
 /// An idle region's bit is cleared at this flush after its last write (md: two rounds of its daemon).
 const IDLE_FLUSHES: u32 = 2;
@@ -200,6 +201,28 @@ impl Ledger {
         state.may_go_back = false;
         state.events += 2;
         state.write_superblocks()
+    }
+
+    /// A member's list of bad places has changed. What was written to those that left it is on the disk
+    /// first. `None` where the member has no room for such a list.
+    pub(super) fn bad_blocks(
+        &self,
+        role: usize,
+        ranges: &[Range<MemberSector>],
+    ) -> Option<Failures> {
+        let mut state = self.state();
+        let member = state.members.iter_mut().find(|member| member.role == role)?;
+        let Superblock::V1(sb) = &member.superblock else { return None };
+        let Place { at, len } = sb.bad_blocks()?;
+        let log = bad_blocks::encode(ranges, sb.bblog_shift, index(len.byte_len().0))?;
+        member.superblock.set_has_bad_blocks(!ranges.is_empty());
+        let superblock = member.superblock.own_bytes();
+        let work = || {
+            member.device.flush()?;
+            member.device.write_fua(at.byte_offset(), &log)?;
+            member.device.write_fua(member.superblock.at().byte_offset(), &superblock)
+        };
+        Some(work().err().map(|error| (role, error)).into_iter().collect())
     }
 
     /// All writes are done and flushed: the array is clean again.

@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use std::sync::{PoisonError, RwLock};
 
 use xfskit_block::{BlockDevice, IoRead, Result};
-use xfskit_units::ByteOffset;
+use xfskit_units::{ByteOffset, MemberSector};
 
 use crate::geometry::{Replacement, Slot};
 
@@ -163,16 +163,33 @@ impl Member {
         self.serving().readable_until.fetch_max(until, Ordering::AcqRel);
     }
 
-    /// The range was written: what was listed as bad within it is good again.
-    pub(super) fn forget_bad(&self, at: u64, len: u64) {
+    /// The range was written: what was listed as bad within it is good again. True where anything was.
+    pub(super) fn forget_bad(&self, at: u64, len: u64) -> bool {
         let end = at + len;
         let this = self.serving();
-        if this.bad.read().unwrap_or_else(PoisonError::into_inner).is_empty() {
-            return;
+        let touches = |bad: &Range<u64>| bad.start < end && at < bad.end;
+        if !this.bad.read().unwrap_or_else(PoisonError::into_inner).iter().any(touches) {
+            return false;
         }
         let mut bad = this.bad.write().unwrap_or_else(PoisonError::into_inner);
         let rest = bad.iter().flat_map(|r| [r.start..r.end.min(at), r.start.max(end)..r.end]);
         *bad = rest.filter(|r| !r.is_empty()).collect();
+        true
+    }
+
+    /// The range could not be written, in whole sectors: it is not to be read.
+    pub(super) fn add_bad(&self, at: u64, len: u64) {
+        self.forget_bad(at, len);
+        let mut bad = self.serving().bad.write().unwrap_or_else(PoisonError::into_inner);
+        bad.push(at / 512 * 512..(at + len).next_multiple_of(512));
+        bad.sort_unstable_by_key(|range| range.start);
+    }
+
+    /// What is listed as bad.
+    pub(super) fn bad_sectors(&self) -> Vec<Range<MemberSector>> {
+        let bad = self.serving().bad.read().unwrap_or_else(PoisonError::into_inner);
+        let sector = |byte: u64| MemberSector(byte.div_ceil(512));
+        bad.iter().map(|range| MemberSector(range.start / 512)..sector(range.end)).collect()
     }
 
     /// Takes the member out of use. True for the first who does.

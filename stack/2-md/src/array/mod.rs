@@ -16,6 +16,7 @@
 //! | --- | --- |
 //! | `member` | one member: where it is readable, what became of it |
 //! | `io` | reads and writes of several members at once |
+//! | `blemish` | places of a member that cannot be written |
 //! | `concat` | linear and RAID0 |
 //! | `mirror` | RAID1 and RAID10: reading and writing copies |
 //! | `rows` | RAID4, 5, 6: a row with holes, and what fills them |
@@ -48,6 +49,7 @@ use crate::layout::concat::Concat;
 use crate::layout::mirror::Raid10;
 use crate::layout::{Layout, Level};
 
+mod blemish;
 pub mod cache;
 mod concat;
 mod io;

@@ -9,7 +9,7 @@ use std::sync::{PoisonError, RwLockReadGuard, RwLockWriteGuard};
 use xfskit_block::Result;
 use xfskit_units::index;
 
-use super::io::{ReadJob, lost};
+use super::io::{ReadJob, WriteJob, lost};
 use super::mirror::PAGE;
 use super::{Array, ROW_LOCKS};
 use crate::layout::parity::Row;
@@ -201,10 +201,8 @@ impl Array {
         if self.read_only {
             return;
         }
-        let answers = self.members[role].write_batch(std::iter::once((at, content)));
-        if let Some(error) = answers.into_iter().flatten().find_map(Result::err) {
-            let _ = self.fail_member(role, error); // or it stays as bad as it is
-        }
+        // Where neither is borne it stays as bad as it is.
+        let _ = self.store(&[WriteJob { role, at, buf: content }]);
     }
 }
 

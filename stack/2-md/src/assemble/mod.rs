@@ -233,7 +233,6 @@ impl Assembly {
 
     /// What this version does not keep, or not restore, and so must not change.
     fn lacks_for_writing(&self) -> Option<&'static str> {
-        let superblocks = || self.members.iter().map(|member| &member.superblock);
         let reference = self.superblock();
         if reference.has_journal() && self.journal().is_none() {
             Some(
@@ -241,8 +240,6 @@ impl Assembly {
             )
         } else if reference.bitmap().is_some() && self.bitmap.is_none() {
             Some("its write-intent bitmap cannot be believed; let md resync it")
-        } else if superblocks().any(|sb| sb.bad_blocks().is_some()) {
-            Some("a member has bad blocks listed; such arrays are only read by this version")
         } else {
             None
         }

@@ -1,0 +1,185 @@
+//! Members with bad places: answered from the others, rewritten, listed, healed; and a member that keeps
+//! failing is taken out of use.
+
+#![allow(missing_docs)]
+
+use std::io;
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
+
+use xfskit_block::{BlockDevice, Error, Result};
+use xfskit_md::array::{Array, MemberState};
+use xfskit_md::assemble::{Assembly, Member, Standing, assemble};
+use xfskit_md::bad_blocks;
+use xfskit_test_arrays::{Fixture, Random};
+use xfskit_units::{ByteLen, ByteOffset, MemberSector, index};
+
+const NOW: u64 = 1_800_000_000;
+
+/// A disk with a bad place.
+#[derive(Debug)]
+struct Spotted {
+    base: Arc<dyn BlockDevice>,
+    /// Bytes that cannot be read.
+    spot: Mutex<Range<u64>>,
+    /// Nor written. Otherwise a write mends them.
+    stuck: bool,
+}
+
+impl Spotted {
+    fn meets(&self, offset: ByteOffset, len: usize) -> bool {
+        let spot = self.spot.lock().unwrap();
+        offset.0 < spot.end && spot.start < offset.0 + len as u64
+    }
+
+    fn failed(op: &'static str, offset: ByteOffset, len: usize) -> Error {
+        let source = io::Error::other("a bad place");
+        Error::Io { op, offset, len: ByteLen(len as u64), source }
+    }
+}
+
+impl BlockDevice for Spotted {
+    fn size(&self) -> ByteLen {
+        self.base.size()
+    }
+    fn read_at(&self, offset: ByteOffset, buf: &mut [u8]) -> Result<()> {
+        if self.meets(offset, buf.len()) {
+            return Err(Self::failed("read", offset, buf.len()));
+        }
+        self.base.read_at(offset, buf)
+    }
+    fn write_at(&self, offset: ByteOffset, buf: &[u8]) -> Result<()> {
+        if self.meets(offset, buf.len()) {
+            if self.stuck {
+                return Err(Self::failed("write", offset, buf.len()));
+            }
+            *self.spot.lock().unwrap() = 0..0;
+        }
+        self.base.write_at(offset, buf)
+    }
+    fn flush(&self) -> Result<()> {
+        self.base.flush()
+    }
+}
+
+fn assembly(devices: &[Arc<dyn BlockDevice>]) -> Assembly {
+    let member = |(i, device): (usize, &Arc<dyn BlockDevice>)| Member {
+        name: format!("m{i}"),
+        device: Arc::clone(device),
+    };
+    assemble(devices.iter().enumerate().map(member).collect()).unwrap()
+}
+
+fn content(device: &dyn BlockDevice) -> Vec<u8> {
+    let mut all = vec![0; index(device.size().0)];
+    device.read_at(ByteOffset(0), &mut all).unwrap();
+    all
+}
+
+/// The members of an array; 8 KiB of the second, 64 KiB behind its start, are bad.
+fn spotted(name: &str, stuck: bool) -> (Vec<Arc<dyn BlockDevice>>, Arc<Spotted>) {
+    let mut devices: Vec<_> = Fixture::open(name).named().into_iter().map(|(_, d)| d).collect();
+    let start = assembly(&devices).members[1].superblock.data_offset().byte_len().0 + 65_536;
+    let spot = Mutex::new(start..start + 8192);
+    let second = Arc::new(Spotted { base: Arc::clone(&devices[1]), spot, stuck });
+    devices[1] = second.clone();
+    (devices, second)
+}
+
+fn listed(devices: &[Arc<dyn BlockDevice>]) -> Vec<Range<MemberSector>> {
+    bad_blocks::read(&devices[1], &assembly(devices).members[1].superblock).unwrap()
+}
+
+const REDUNDANT: [&str; 4] =
+    ["raid1-1.1-bitmap", "raid4", "raid5-right-symmetric", "raid6-left-asymmetric"];
+
+#[test]
+fn what_cannot_be_read_comes_from_the_others_and_is_rewritten() {
+    for name in REDUNDANT.into_iter().chain(["raid10-n2-4"]) {
+        let (devices, second) = spotted(name, false);
+        let whole = Fixture::open(name);
+        let plain: Vec<_> = whole.named().into_iter().map(|(_, device)| device).collect();
+        let expected = content(&assembly(&plain).open_array().unwrap());
+        let array = assembly(&devices).open_writable(NOW).unwrap();
+        assert!(content(&array) == expected, "{name}");
+        // Parity, and copies that are not asked, are met by a resync.
+        for row in 0..array.scrub_rows() {
+            array.resync_row(row).unwrap();
+        }
+        assert!(array.read_errors(1) > 0 && second.spot.lock().unwrap().is_empty(), "{name}");
+        assert!(content(&array) == expected, "{name}");
+        assert_eq!(array.states()[1], MemberState::InSync, "{name}");
+    }
+}
+
+#[test]
+fn what_cannot_be_written_is_listed_and_leaves_the_list_when_it_can() {
+    for name in REDUNDANT {
+        let (devices, second) = spotted(name, true);
+        let array = assembly(&devices).open_writable(NOW).unwrap();
+        let mut expected = vec![0; index(array.size().0)];
+        Random(1).fill(&mut expected);
+        array.write_at(ByteOffset(0), &expected).unwrap();
+        assert!(array.states().iter().all(|state| *state == MemberState::InSync), "{name}");
+        assert!(content(&array) == expected, "{name}");
+        array.close().unwrap();
+        let ranges = listed(&devices);
+        assert!(!ranges.is_empty(), "{name}");
+        assert!(
+            ranges.iter().any(|range| range.start.0 <= 128 && 144 <= range.end.0),
+            "{ranges:?}"
+        );
+        // The list is minded by whoever opens the array next.
+        let again = assembly(&devices);
+        assert_eq!(again.refuses_writing(), None, "{name}");
+        let array: Array = again.open_writable(NOW).unwrap();
+        assert!(content(&array) == expected, "{name}");
+        *second.spot.lock().unwrap() = 0..0;
+        array.write_at(ByteOffset(0), &expected).unwrap();
+        array.close().unwrap();
+        assert_eq!(listed(&devices), [], "{name}");
+        for role in 0..devices.len() {
+            let mut fewer = assembly(&devices);
+            fewer.roles[role] = None;
+            assert!(content(&fewer.open_array().unwrap()) == expected, "{name} without {role}");
+        }
+    }
+}
+
+#[test]
+fn a_member_without_room_for_a_list_fails_when_it_cannot_be_written() {
+    for name in ["raid1-0.90", "raid5-0.90"] {
+        let (devices, _) = spotted(name, true);
+        let array = assembly(&devices).open_writable(NOW).unwrap();
+        let expected = vec![0x77; index(array.size().0)];
+        array.write_at(ByteOffset(0), &expected).unwrap();
+        assert_eq!(array.states()[1], MemberState::Faulty, "{name}");
+        assert!(content(&array) == expected, "{name}");
+        array.close().unwrap();
+        let after = assembly(&devices);
+        assert!(matches!(after.members[1].standing, Standing::Stale { .. }), "{name}");
+    }
+}
+
+#[test]
+fn a_member_that_keeps_failing_is_taken_out_of_use() {
+    let (devices, second) = spotted("raid5-left-symmetric", true);
+    let array = assembly(&devices).open_writable(NOW).unwrap();
+    *second.spot.lock().unwrap() = 65_536..u64::MAX;
+    let _ = content(&array);
+    assert_eq!(array.states()[1], MemberState::Faulty);
+    drop(array);
+    *second.spot.lock().unwrap() = 0..0;
+    assert_eq!(assembly(&devices).missing(), [1]);
+}
+
+#[test]
+fn the_kernels_list_is_minded_and_emptied_by_writing() {
+    let fixture = Fixture::open("raid1-badblocks");
+    let devices: Vec<_> = fixture.named().into_iter().map(|(_, device)| device).collect();
+    assert_eq!(listed(&devices).len(), 2);
+    let array = assembly(&devices).open_writable(NOW).unwrap();
+    array.write_at(ByteOffset(300 * 512), &[9; 8 * 512]).unwrap();
+    array.close().unwrap();
+    assert_eq!(listed(&devices), [MemberSector(1000)..MemberSector(1024)]);
+}
