@@ -13,6 +13,7 @@
 //! | [`memory`] | a sparse device in memory |
 //! | [`window`] | a byte range of another device: a partition |
 //! | [`overlay`] | copy-on-write in memory over a device that is never written |
+//! | [`cow`] | the same in a file, to be gone on with |
 //! | [`nobarrier`] | a device that is never flushed |
 //! | [`count`] | counts reads, writes, bytes and flushes |
 //! | [`record`] | keeps every write with its flush barriers, and replays them |
@@ -20,6 +21,7 @@
 //! | [`fault`] | fails, delays, tears, misplaces and rots, all from one seed |
 
 pub mod count;
+pub mod cow;
 pub mod device;
 pub mod direct;
 pub mod fault;
@@ -35,6 +37,7 @@ pub mod record;
 pub mod window;
 
 pub use count::{CountingDevice, Counts};
+pub use cow::CowDevice;
 pub use device::{BlockDevice, Error, Holder, IoRead, Result};
 pub use direct::AlignedBuf;
 pub use fault::{FaultDevice, FaultPlan, Silent};

@@ -41,6 +41,6 @@ pub mod reshape;
 pub mod superblock;
 
 pub use array::Array;
-pub use assemble::{Assembly, Member, assemble};
+pub use assemble::{Assembly, Member, assemble, assemble_by_force};
 pub use geometry::{Geometry, GeometryError, Replacement, Slot};
 pub use layout::{Layout, Level, Raid0Layout, Raid5Layout, Raid6Layout, Raid10Layout};

@@ -6,6 +6,8 @@
 //! md:[md:a,b],[md:c,d]            arrays of arrays; brackets around a target make it one member
 //! md:disk0.img#p2,disk1.img#p2    members on partitions
 //! md:a.img,b.img#p1               the array's partition 1
+//! md:overlay=changes:a,b,c        writes go to the file `changes`, members are not touched
+//! md:force:a,b,c                  stale members where there are not enough others
 //! md:level=6,layout=left-symmetric,chunk=512K,offset=1M:a,missing,c,d
 //!                                 no superblocks: members in role order
 //! ```
@@ -14,6 +16,7 @@
 //! `[md:a,b]#p1` and `md:a,[b#p1]` say it exactly. Brackets also hold names with commas.
 
 use std::fmt;
+use std::path::PathBuf;
 
 use xfskit_md::{Layout, Level, assemble::Bare};
 use xfskit_units::{ByteLen, Sectors};
@@ -24,6 +27,9 @@ use crate::size;
 
 /// Arrays within arrays, at most.
 const DEPTH_MAX: usize = 8;
+/// Options before the members.
+const FORCE: &str = "force";
+const OVERLAY: &str = "overlay=";
 /// In place of a member that is not there.
 const MISSING: &str = "missing";
 
@@ -32,21 +38,36 @@ const MISSING: &str = "missing";
 pub struct ArrayName {
     /// What the superblocks would say, where they are not to be asked.
     pub bare: Option<Bare>,
+    /// Stale members are taken where there are not enough others, and doubtful parity is believed.
+    pub force: bool,
+    /// Writes go to this file; members are not touched.
+    pub overlay: Option<PathBuf>,
     /// The members, `None` for one that is missing.
     pub members: Vec<Option<Target>>,
 }
 
 impl ArrayName {
+    /// The array of these members, without options.
+    pub fn new(bare: Option<Bare>, members: Vec<Option<Target>>) -> Self {
+        Self { bare, force: false, overlay: None, members }
+    }
+
     /// Reads what follows `md:`. The second value is the part of the array that is meant.
     pub(crate) fn parse(text: &str, depth: usize) -> Result<(Self, Option<Part>)> {
         if depth >= DEPTH_MAX {
             return Err(bad(text, "more than eight arrays within each other"));
         }
-        let (bare, list) = match text.split_once(':') {
+        let (options, rest) = match text.split_once(':') {
+            Some((options, rest)) if options.split(',').all(is_option) => (options, rest),
+            _ => ("", text),
+        };
+        let overlay = options.split(',').find_map(|option| option.strip_prefix(OVERLAY));
+        let force = options.split(',').any(|option| option == FORCE);
+        let (bare, list) = match rest.split_once(':') {
             Some((numbers, list)) if numbers.starts_with("level=") => {
                 (Some(parse_bare(numbers)?), list)
             }
-            _ => (None, text),
+            _ => (None, rest),
         };
         let mut members = split(list).ok_or_else(|| bad(text, "its brackets do not match"))?;
         let part = members.split_last_mut().and_then(|(last, others)| take_part(last, others));
@@ -58,8 +79,13 @@ impl ArrayName {
         if members.iter().all(Option::is_none) {
             return Err(bad(text, "it has no member"));
         }
-        Ok((Self { bare, members }, part))
+        let overlay = overlay.map(PathBuf::from);
+        Ok((Self { bare, force, overlay, members }, part))
     }
+}
+
+fn is_option(text: &str) -> bool {
+    text == FORCE || text.strip_prefix(OVERLAY).is_some_and(|path| !path.is_empty())
 }
 
 /// Takes the part off the last member where it belongs to the array.
@@ -152,6 +178,12 @@ impl fmt::Display for Shown {
 impl fmt::Display for ArrayName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("md:")?;
+        let overlay = self.overlay.as_ref().map(|path| format!("{OVERLAY}{}", path.display()));
+        let options: Vec<String> =
+            self.force.then(|| FORCE.to_owned()).into_iter().chain(overlay).collect();
+        if !options.is_empty() {
+            write!(f, "{}:", options.join(","))?;
+        }
         if let Some(Bare { layout, chunk, offset, size }) = &self.bare {
             write!(f, "level={}", layout.level())?;
             if let Some(name) = layout.name() {
@@ -211,6 +243,10 @@ mod tests {
             "md:level=raid6,layout=left-symmetric,chunk=512K,offset=1024K:a,missing,c,d",
             "md:level=raid10,layout=near=2,chunk=64K,offset=0K,size=1000K:a,b",
             "md:level=linear,chunk=0K,offset=512:a,b",
+            "md:force:a,b",
+            "md:overlay=/tmp/changes:a,missing",
+            "md:force,overlay=changes:level=raid1,chunk=0K,offset=0K:a,b",
+            "md:forced,b",
         ] {
             let target = Target::parse(name).unwrap();
             assert_eq!(target.to_string(), name);

@@ -155,8 +155,13 @@ fn array(name: &ArrayName, mode: OpenMode) -> Result<Arc<dyn BlockDevice>> {
 /// # Errors
 /// Where a member cannot be opened, or they make no array.
 pub fn assemble(name: &ArrayName, mode: OpenMode) -> Result<Assembly> {
-    let members = members(name, mode)?;
-    Ok(xfskit_md::assemble(members.into_iter().flatten().collect())?)
+    let members = members(name, mode)?.into_iter().flatten().collect();
+    let assembled = if name.force {
+        xfskit_md::assemble_by_force(members)
+    } else {
+        xfskit_md::assemble(members)
+    };
+    Ok(assembled?)
 }
 
 /// Opens the members of an array, patterns expanded; `None` for one that is missing.
@@ -164,6 +169,7 @@ pub fn assemble(name: &ArrayName, mode: OpenMode) -> Result<Assembly> {
 /// # Errors
 /// Where a member cannot be opened.
 pub fn members(name: &ArrayName, mode: OpenMode) -> Result<Vec<Option<Member>>> {
+    let below = if name.overlay.is_some() { OpenMode::ReadOnly } else { mode };
     let mut members = Vec::new();
     for member in &name.members {
         let Some(target) = member else {
@@ -171,8 +177,18 @@ pub fn members(name: &ArrayName, mode: OpenMode) -> Result<Vec<Option<Member>>> 
             continue;
         };
         for target in expand(target)? {
-            let device = open_unchecked(&target, mode)?;
+            let device = open_unchecked(&target, below)?;
             members.push(Some(Member { name: target.to_string(), device }));
+        }
+    }
+    if let Some(path) = &name.overlay
+        && (mode != OpenMode::ReadOnly || path.exists())
+    {
+        let devices: Vec<_> =
+            members.iter().flatten().map(|member| Arc::clone(&member.device)).collect();
+        let views = xfskit_block::cow::open(path, &devices)?;
+        for (member, view) in members.iter_mut().flatten().zip(views) {
+            member.device = Arc::new(view);
         }
     }
     Ok(members)

@@ -13,6 +13,7 @@
 //! | --- | --- |
 //! | `error` | why members make no array, and what to do |
 //! | [`standing`] | what each member is to the array |
+//! | `force` | stale members where there are not enough others |
 //! | `open` | from an assembly to a device |
 //! | `admit` | devices that come to an array |
 //! | `replay` | what logs hold is brought to the members |
@@ -20,6 +21,7 @@
 
 mod admit;
 mod error;
+mod force;
 mod open;
 mod replay;
 
@@ -33,6 +35,7 @@ use xfskit_units::Sectors;
 
 pub use bare::Bare;
 pub use error::Error;
+pub use force::assemble_by_force;
 pub use standing::Standing;
 
 use crate::array::survives;
@@ -85,6 +88,8 @@ pub struct Assembly {
     bitmap_is_stale: bool,
     /// The partial parity log was replayed: parity is right although the array was not shut down cleanly.
     is_replayed: bool,
+    /// What cannot be trusted is believed all the same.
+    is_forced: bool,
     /// What whoever reads the array ought to know.
     pub warnings: Vec<String>,
 }
@@ -221,9 +226,10 @@ impl Assembly {
         let why = if let Some(reshaped) = &self.reshaped {
             let at = reshaped.reshape.position;
             format!("a reshape is under way, at sector {at} of the array; let md finish it")
-        } else if self.is_doubtful() {
+        } else if self.is_doubtful() && !self.is_forced {
             "it was not shut down cleanly and members are missing, so that its parity cannot be \
-             trusted; copy off what is readable, or bring the missing members back"
+             trusted; copy off what is readable, or bring the missing members back (or believe \
+             it by force)"
                 .into()
         } else {
             self.lacks_for_writing()?.into()

@@ -76,7 +76,7 @@ impl Assembly {
 
     /// Where a resync of an array that was not shut down cleanly has to go on.
     fn unsynced(&self) -> Option<Sectors> {
-        if self.is_replayed {
+        if self.is_replayed || (self.is_forced && self.is_doubtful()) {
             return None;
         }
         let all = self.bitmap_is_stale.then_some(Sectors(0));

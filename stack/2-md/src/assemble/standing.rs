@@ -94,6 +94,7 @@ pub(super) fn tell_apart(mut members: Vec<Judged>, reference: usize) -> Result<A
         bitmap,
         bitmap_is_stale,
         is_replayed: false,
+        is_forced: false,
         warnings,
     };
     if assembly.can_run() {

@@ -57,6 +57,25 @@ impl Superblock {
         }
     }
 
+    /// Device `dev_number` serves this role, and is in sync.
+    pub fn set_active(&mut self, dev_number: u32, role: u32) {
+        let number = index(u64::from(dev_number));
+        match self {
+            Self::V1(sb) => {
+                if let (Some(entry), Ok(role)) = (sb.dev_roles.get_mut(number), u16::try_from(role))
+                {
+                    entry.set(role);
+                }
+            }
+            Self::V090(sb) => {
+                let Some(disk) = sb.fields.disks.get_mut(number) else { return };
+                disk.number.set(dev_number);
+                disk.raid_disk.set(role);
+                disk.state.set(v090::disk::ACTIVE | v090::disk::SYNC);
+            }
+        }
+    }
+
     /// Whether the bad-block log has entries. 0.90 has no such log.
     pub fn set_has_bad_blocks(&mut self, has: bool) {
         if let Self::V1(sb) = self {

@@ -19,6 +19,9 @@ every command takes it. A member is itself a target: a file, a block device, a p
   md:a.img,b.img#p1                partition 1 of the array; [md:a.img,b.img]#p1 is the same
   md:level=6,layout=left-symmetric,chunk=512K,offset=1M:a,missing,c,d
                                    no superblocks: members in role order
+  md:overlay=FILE:a.img,b.img      writes go to FILE, made where it does not exist; members are not touched
+  md:force:a.img,b.img             stale members where there are not enough others, and doubtful parity
+                                   believed: what was written since is wrong where it stands there
 
 Examples:
   xfskit md assemble /images/m*.img       what the members make, and the target to use

@@ -34,7 +34,7 @@ pub(crate) fn run(args: &Create, out: &Out) -> Outcome {
         made.iter().for_each(|path| drop(fs::remove_file(path)));
         create_failure(&e)
     })?;
-    let target = ArrayName { bare: None, members: roles }.to_string();
+    let target = ArrayName::new(None, roles).to_string();
     let answer = json!({
         "target": target,
         "set_uuid": superblock::hex(recipe.uuid),

@@ -58,7 +58,7 @@ fn target_of(assembly: &Assembly) -> String {
     let journal = |member: &&Judged| member.standing == Standing::Journal;
     let journals = assembly.members.iter().filter(journal);
     members.extend(journals.filter_map(|member| Target::parse(&member.name).ok()).map(Some));
-    ArrayName { bare: None, members }.to_string()
+    ArrayName::new(None, members).to_string()
 }
 
 /// What the array does: clean, degraded, …

@@ -44,5 +44,5 @@ fn target(guess: &Guess, members: &[Option<Member>]) -> Result<String, Failure> 
     };
     let members: Result<Vec<_>, _> = guess.order.iter().map(named).collect();
     let members = members.map_err(|e| Failure::cannot(e.to_string()))?;
-    Ok(ArrayName { bare: Some(guess.bare), members }.to_string())
+    Ok(ArrayName::new(Some(guess.bare), members).to_string())
 }
