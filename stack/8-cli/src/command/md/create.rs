@@ -31,7 +31,9 @@ pub(crate) fn run(args: &Create, out: &Out) -> Outcome {
     let spare_members: Vec<NewMember> = members.collect();
     let geometry = recipe.create(&taken, &spare_members).map_err(|e| {
         // What was made for an array that is none goes again.
-        made.iter().for_each(|path| drop(fs::remove_file(path)));
+        for path in &made {
+            let _ = fs::remove_file(path);
+        }
         create_failure(&e)
     })?;
     let target = ArrayName::new(None, roles).to_string();
