@@ -18,6 +18,13 @@ pub struct Wear {
     pub torn_one_in: usize,
 }
 
+impl Wear {
+    /// No write arrives in part.
+    pub fn is_all_or_nothing(&self) -> bool {
+        [0, usize::MAX].contains(&self.lost_one_in) && self.torn_one_in == 0
+    }
+}
+
 /// Ways in which writes may arrive: none, all, and some of them; whole blocks, sectors, torn ones.
 pub const WEARS: [Wear; 5] = [
     Wear { sector: 4096, lost_one_in: 0, torn_one_in: 0 },

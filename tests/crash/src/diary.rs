@@ -133,7 +133,10 @@ impl Diary {
         if !self.names[first..=last].contains(&seen.names) {
             let when = self.names.iter().rposition(|names| *names == seen.names);
             let when = when.map_or("was never so".into(), |op| format!("was so after {op}"));
-            return Err(format!("the tree {when}, not after any of operations {first}..={last}"));
+            return Err(format!(
+                "the tree {when}, not after any of operations {first}..={last}; lately {}",
+                self.lately(first, last)
+            ));
         }
         for (key, content) in &seen.files {
             let Some(file) = self.files.get(key) else {

@@ -22,6 +22,8 @@ pub struct Recovered {
     events: Vec<Event>,
     /// The device.
     dev: Arc<dyn BlockDevice>,
+    /// Length of its blocks, in bytes.
+    blocksize: usize,
 }
 
 /// Asks the first three questions of the crate.
@@ -54,9 +56,10 @@ fn recovered(run: &Run, dev: Arc<dyn BlockDevice>, seen: Vec<Seen>) -> Result<Re
     if !again.replay().is_none_or(|replay| replay.clean) {
         return Err("the journal is not clean after closing".into());
     }
+    let blocksize = 1 << again.geo().blocklog;
     same(&seen, run.seen(&Fs::new(again)), "closed")?;
     let events = recorder.events();
-    Ok(Recovered { seen, events, dev })
+    Ok(Recovered { seen, events, dev, blocksize })
 }
 
 fn same<E: std::fmt::Display>(
@@ -102,13 +105,14 @@ pub fn again(
 }
 
 /// Asks the others: `xfs_repair -n` finds nothing in what we recovered, and the kernel shows the tree that we do. Where
-/// no block is there in part, which the kernel does not bear, it also recovers the device itself, to that tree.
+/// no block can be there in part, which the kernel does not bear, it also recovers the device itself, to that tree.
 ///
 /// # Errors
 /// What is wrong.
 pub fn kernels(crash: &Crash, recovered: &Recovered) -> Result<(), String> {
     judge::device(&*recovered.dev).map_err(|why| format!("as we recovered it: {why}"))?;
-    if crash.wear.sector < 4096 {
+    let whole = crash.wear.is_all_or_nothing() || crash.wear.sector == recovered.blocksize;
+    if !whole {
         return Ok(());
     }
     let scratch = Scratch::new("crash");
