@@ -118,7 +118,8 @@ fn arrive(dev: &dyn BlockDevice, offset: ByteOffset, data: &[u8], wear: Wear, ra
             1 => random.one_in(2),
             n => random.one_in(n),
         };
-        let torn = wear.torn_one_in > 0 && random.one_in(wear.torn_one_in);
+        // The first sector says where the journal is: XFS relies on disks that write it whole.
+        let torn = here > 0 && wear.torn_one_in > 0 && random.one_in(wear.torn_one_in);
         let upto = if torn { at + random.below(end - at) } else { end };
         if !lost {
             dev.write_at(ByteOffset(here as u64), &data[at..upto]).expect("in memory");
