@@ -4,17 +4,17 @@ use std::io;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use xfskit_block::BlockDevice;
 use xfskit_core::attr::change::SetMode;
 use xfskit_core::chunks::Entry;
-use xfskit_core::{OpenOptions, Volume};
+use xfskit_core::{LockStats, OpenOptions, Volume};
 use xfskit_format::inode::FileType;
 use xfskit_units::Ino;
 use xfskit_vfs::{Clock, Error, Fs, Handle, NewNode, Timestamp};
 
-use super::{Driver, Kind, Space, Stat};
+use super::{Counters, Driver, Kind, Lock, Space, Stat};
 
 /// A volume that is open for writing.
 #[derive(Debug)]
@@ -233,6 +233,21 @@ impl Driver for Engine {
         };
         self.fs().volume().bulkstat(threads, count).map_err(|error| told(error.into()))?;
         Ok(found.into_inner())
+    }
+
+    fn counters(&self) -> Option<Counters> {
+        let stats = self.fs().volume().stats();
+        let lock = |&(name, counted): &(&str, LockStats)| Lock {
+            name: name.into(),
+            taken: counted.taken,
+            waits: counted.waits,
+            wait: Duration::from_nanos(counted.wait_nanos),
+        };
+        Some(Counters {
+            commits: stats.transactions.committed,
+            log_bytes: stats.log.bytes,
+            locks: stats.locks.iter().map(lock).collect(),
+        })
     }
 
     fn sync(&self) -> io::Result<()> {

@@ -217,6 +217,17 @@ mod tests {
     }
 
     #[test]
+    fn the_engine_counts_commits_and_bytes_of_the_journal() {
+        let options = Options { shapes: vec![Shape::Shared], ..OPTIONS };
+        let mut heard = Heard::default();
+        run(&options, &settings(), &mut heard).expect("a study");
+        let create = &heard.0[0]["inodes"];
+        let count = |what: &str| create[what].as_u64().expect("a count");
+        assert!(count("commits") >= 160, "a transaction for each file: {create}");
+        assert!(count("log_bytes") > 160 * 128, "at least a chunk of each inode: {create}");
+    }
+
+    #[test]
     fn removal_that_races_creation_leaves_nothing() {
         let rows = told(Shape::Racing, 0);
         // The root, its two companions, one directory.

@@ -6,7 +6,6 @@ use std::time::Duration;
 use xfskit::core::OpenOptions;
 use xfskit::mkfs::options::Quantity;
 use xfskit::units::ByteLen;
-use xfskit_workload::Circumstances;
 use xfskit_workload::report::Section;
 use xfskit_workload::side::Bed;
 use xfskit_workload::suite::{Audience, Settings, crc_update, inodes, xattrs};
@@ -107,11 +106,6 @@ fn shape_of(shape: Shape) -> inodes::shape::Shape {
     }
 }
 
-/// What metadata may take, in bytes: the kernel takes what it wants.
-fn quarter_of_memory() -> usize {
-    usize::try_from(Circumstances::now().memory / 4).unwrap_or(usize::MAX)
-}
-
 /// What every suite takes; its disks have `size` unless the user says otherwise.
 fn settings(how: &How, size: ByteLen) -> Settings {
     let against_kernel = how.against == Some(Against::Kernel);
@@ -119,7 +113,7 @@ fn settings(how: &How, size: ByteLen) -> Settings {
         dir: how.dir.clone(),
         size: how.size.map_or(size, ByteLen),
         mkfs: xfskit::mkfs::Options::default(),
-        open: OpenOptions { cache_bytes: quarter_of_memory(), ..OpenOptions::default() },
+        open: OpenOptions { cache_bytes: xfskit::quarter_of_memory(), ..OpenOptions::default() },
     };
     Settings {
         bed: bed.shared(against_kernel),
