@@ -48,12 +48,12 @@ impl Mounted {
         Self::mount(image, &["--read-only", "--direct-io=on"], "ro")
     }
 
-    /// Mounts `image` for writing.
+    /// Mounts `image` for writing, past the cache of its own pages.
     ///
     /// # Errors
     /// As [`new`](Self::new).
     pub fn writable(image: &Path) -> io::Result<Self> {
-        Self::mount(image, &[], "rw")
+        Self::mount(image, &["--direct-io=on"], "rw")
     }
 
     fn mount(image: &Path, loop_options: &[&str], how: &str) -> io::Result<Self> {

@@ -83,6 +83,24 @@ impl Crash {
         mount.unmount().expect("unmount");
         Some(image)
     }
+
+    /// The same, of a journal that Linux can recover, and the image as Linux recovered it. Now and then it leaves one
+    /// that it cannot recover itself: the tree of an orphan's fork is gone before the orphan is (seen with
+    /// 6.18, "xfs_inactive_ifree returned error -117"). Then another is made, at most three.
+    pub fn leave_recoverable<'scratch>(
+        &self,
+        scratch: &'scratch Scratch,
+    ) -> Option<(Image<'scratch>, Image<'scratch>)> {
+        for _ in 0..3 {
+            let image = self.leave(scratch)?;
+            let recovered = image.copy("recovered.img");
+            match Mount::recover(&recovered, scratch) {
+                Ok(()) => return Some((image, recovered)),
+                Err(why) => eprintln!("{}: Linux does not recover what it left: {why}", self.name),
+            }
+        }
+        panic!("{}: Linux recovered none of three", self.name);
+    }
 }
 
 /// All of them.

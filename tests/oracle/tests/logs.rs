@@ -54,19 +54,7 @@ fn recover(name: &str) {
     }
     let scratch = Scratch::new("logs");
     let crash = CRASHES.iter().find(|crash| crash.name == name).expect("a known crash");
-    // Now and then Linux leaves a journal that it cannot recover itself: the tree of an orphan's fork is gone
-    // before the orphan is (seen with 6.18, "xfs_inactive_ifree returned error -117").
-    let mut tries = 3;
-    let (image, recovered) = loop {
-        let Some(image) = crash.leave(&scratch) else { return };
-        let recovered = image.copy("recovered.img");
-        match Mount::recover(&recovered, &scratch) {
-            Ok(()) => break (image, recovered),
-            Err(why) => eprintln!("{name}: Linux does not recover what it left: {why}"),
-        }
-        tries -= 1;
-        assert!(tries > 0, "{name}: Linux recovered none of three");
-    };
+    let Some((image, recovered)) = crash.leave_recoverable(&scratch) else { return };
     let mount = Mount::read_only(&recovered, &scratch).expect("mount");
     let linux = kernel::manifest(mount.path());
     mount.unmount().expect("unmount");
