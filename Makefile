@@ -1,5 +1,5 @@
 # make test: everything CI runs.   make demo: the stack at work.   make bench: claims about speed.
-# make torture: a hundred thousand crashes, an hour or so (POINTS=, SEED=).
+# make torture: a hundred thousand crashes, some twenty minutes (POINTS=, SEED=).
 # make tsan: threads under ThreadSanitizer.
 CARGO ?= cargo
 .PHONY: all test torture tsan demo bench fmt lint doc unit tools clean

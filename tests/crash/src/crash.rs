@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use xfskit_block::{BlockDevice, Event, MemDevice, OverlayDevice};
-use xfskit_units::{ByteLen, ByteOffset, index};
+use xfskit_block::{BlockDevice, Event, OverlayDevice};
+use xfskit_units::{ByteOffset, index};
 
 use crate::random::Random;
 
@@ -52,19 +52,17 @@ pub struct Crash {
 pub struct Crashes<'r> {
     events: &'r [Event],
     /// What no crash takes back any more.
-    durable: Arc<MemDevice>,
+    durable: Arc<OverlayDevice>,
     /// Events that no flush has followed yet.
     pending: Vec<usize>,
     next: usize,
 }
 
 impl<'r> Crashes<'r> {
-    /// From the start of `events`, which were written to `base`.
-    ///
-    /// # Panics
-    /// Where the base cannot be read.
-    pub fn new(base: &dyn BlockDevice, events: &'r [Event]) -> Self {
-        Self { events, durable: copy(base), pending: Vec::new(), next: 0 }
+    /// From the start of `events`, which were written to `base`; that one stays as it is.
+    pub fn new(base: Arc<dyn BlockDevice>, events: &'r [Event]) -> Self {
+        let durable = Arc::new(OverlayDevice::new(base));
+        Self { events, durable, pending: Vec::new(), next: 0 }
     }
 
     /// Events left.
@@ -126,20 +124,4 @@ fn arrive(dev: &dyn BlockDevice, offset: ByteOffset, data: &[u8], wear: Wear, ra
         }
         at = end;
     }
-}
-
-/// A copy in memory, as sparse as the original.
-fn copy(dev: &dyn BlockDevice) -> Arc<MemDevice> {
-    let size = dev.size();
-    let copy = MemDevice::new(size);
-    let mut piece = vec![0; 1 << 20];
-    for start in (0..size.0).step_by(piece.len()) {
-        let len = index(size.0 - start).min(piece.len());
-        dev.read_at(ByteOffset(start), &mut piece[..len]).expect("readable");
-        if piece[..len].iter().any(|&byte| byte != 0) {
-            copy.write_at(ByteOffset(start), &piece[..len]).expect("in memory");
-        }
-    }
-    debug_assert_eq!(copy.size(), ByteLen(size.0));
-    Arc::new(copy)
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use xfskit_block::{BlockDevice, Event, OverlayDevice, RecordingDevice};
 use xfskit_check::{Options, check};
 use xfskit_core::{OpenOptions, Volume};
-use xfskit_test_oracle::{Image, Mount, Scratch, judge, kernel, ours};
+use xfskit_test_oracle::{Image, Mount, Scratch, judge, kernel};
 use xfskit_vfs::Fs;
 
 use crate::crash::{Crash, Crashes, WEARS};
@@ -92,7 +92,7 @@ pub fn again(
     first: &Recovered,
     random: &mut Random,
 ) -> Result<usize, String> {
-    let mut cuts = Crashes::new(&*crash.dev, &first.events);
+    let mut cuts = Crashes::new(crash.dev.clone(), &first.events);
     let mut count = 0;
     while cuts.left() > 0 {
         cuts.advance();
@@ -104,26 +104,54 @@ pub fn again(
     Ok(count)
 }
 
-/// Asks the others: `xfs_repair -n` finds nothing in what we recovered, and the kernel shows the tree that we do. Where
-/// no block can be there in part, which the kernel does not bear, it also recovers the device itself, to that tree.
-///
-/// # Errors
-/// What is wrong.
-pub fn kernels(crash: &Crash, recovered: &Recovered) -> Result<(), String> {
-    judge::device(&*recovered.dev).map_err(|why| format!("as we recovered it: {why}"))?;
-    let whole = crash.wear.is_all_or_nothing() || crash.wear.sector == recovered.blocksize;
-    if !whole {
-        return Ok(());
+/// The image as we recovered it, and as the crash left it.
+const FILES: [&str; 2] = ["recovered.img", "crashed.img"];
+
+/// A crash for the kernel and `xfs_repair -n` to judge, in files of its own.
+#[derive(Debug)]
+pub struct Case {
+    scratch: Scratch,
+    /// The kernel can be asked to recover it, too.
+    both: bool,
+}
+
+impl Case {
+    /// Writes the files.
+    ///
+    /// # Panics
+    /// Where there is no room.
+    pub fn new(crash: &Crash, recovered: &Recovered) -> Self {
+        let scratch = Scratch::new("crash");
+        Image::of_device(&scratch, FILES[0], &*recovered.dev);
+        let both = crash.wear.is_all_or_nothing() || crash.wear.sector == recovered.blocksize;
+        if both {
+            Image::of_device(&scratch, FILES[1], &*crash.dev);
+        }
+        Self { scratch, both }
     }
-    let scratch = Scratch::new("crash");
-    let image = Image::of_device(&scratch, "crashed.img", &*crash.dev);
-    let theirs = image.copy("kernels.img");
-    let mount = Mount::read_write(&theirs, &scratch)?;
-    let linux = kernel::manifest(mount.path());
-    mount.unmount()?;
-    let differences = ours::differences(&image, &linux);
-    if !differences.is_empty() {
-        return Err(format!("the kernel recovers another tree: {}", differences.join("\n")));
+
+    /// Asks: `xfs_repair -n` finds nothing in what we recovered, and the kernel shows the tree that we do. Where no
+    /// block can be there in part, which the kernel does not bear, it also recovers the device itself, to that
+    /// tree. All this is waiting, mostly.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub fn judge(self) -> Result<(), String> {
+        let [ours, theirs] = FILES.map(|name| Image::existing(&self.scratch, name));
+        let by_us = |why| format!("as we recovered it: {why}");
+        judge::repair(&ours).map_err(by_us)?;
+        let shown = judge::shown(&ours, &self.scratch).map_err(by_us)?;
+        if !self.both {
+            return Ok(());
+        }
+        let mount = Mount::read_write_with(&theirs, &self.scratch, "noatime")?;
+        let linux = kernel::manifest(mount.path());
+        mount.unmount()?;
+        let differences = linux.differences(&shown, 10);
+        if !differences.is_empty() {
+            let differences = differences.join("\n");
+            return Err(format!("the kernel recovers another tree: {differences}"));
+        }
+        judge::repair(&theirs).map_err(|why| format!("as the kernel recovered it: {why}"))
     }
-    judge::repair(&theirs).map_err(|why| format!("as the kernel recovered it: {why}"))
 }

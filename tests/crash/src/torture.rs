@@ -1,7 +1,11 @@
 //! Crash after crash, until there were enough.
 
+use std::collections::VecDeque;
+use std::panic::resume_unwind;
+use std::thread::ScopedJoinHandle;
+
 use crate::crash::{Crashes, WEARS};
-use crate::judge;
+use crate::judge::{self, Case};
 use crate::random::Random;
 use crate::run::Run;
 use crate::workload::Workload;
@@ -45,6 +49,9 @@ impl std::fmt::Display for Tally {
     }
 }
 
+/// Cases that the kernel has before it at a time: it lets wait.
+const CASES: usize = 6;
+
 /// Does the work, and cuts it off everywhere.
 ///
 /// # Errors
@@ -52,32 +59,43 @@ impl std::fmt::Display for Tally {
 pub fn torture(workload: &Workload, seed: u64, zeal: Zeal) -> Result<Tally, String> {
     let run = Run::record(workload, seed);
     let mut random = Random::new(seed ^ 0xc4a5_0000_0000_0000);
-    let mut crashes = Crashes::new(&*run.base, &run.events);
+    let mut crashes = Crashes::new(run.base.clone(), &run.events);
     let mut tally = Tally::default();
-    while crashes.left() > 0 {
-        crashes.advance();
-        for wear in WEARS {
-            if !random.one_in(zeal.crash_one_in) {
-                continue;
-            }
-            let crash = crashes.crash(wear, &mut random);
-            let at = |why: String| {
-                let total = run.events.len();
-                format!(
-                    "{}, seed {seed}, {} of {total} events, {wear:?}: {why}",
-                    workload.name, crash.begun
-                )
-            };
-            let recovered = judge::ours(&run, &crash).map_err(at)?;
-            tally.crashes += 1;
-            if random.one_in(zeal.again_one_in) {
-                tally.again += judge::again(&run, &crash, &recovered, &mut random).map_err(at)?;
-            }
-            if zeal.kernel_one_in > 0 && random.one_in(zeal.kernel_one_in) {
-                judge::kernels(&crash, &recovered).map_err(at)?;
-                tally.kernel += 1;
+    std::thread::scope(|scope| {
+        let mut cases = VecDeque::new();
+        while crashes.left() > 0 {
+            crashes.advance();
+            for wear in WEARS {
+                if !random.one_in(zeal.crash_one_in) {
+                    continue;
+                }
+                let crash = crashes.crash(wear, &mut random);
+                let (name, begun, total) = (workload.name, crash.begun, run.events.len());
+                let at = move |why| {
+                    format!("{name}, seed {seed}, {begun} of {total} events, {wear:?}: {why}")
+                };
+                let recovered = judge::ours(&run, &crash).map_err(at)?;
+                tally.crashes += 1;
+                if random.one_in(zeal.again_one_in) {
+                    tally.again +=
+                        judge::again(&run, &crash, &recovered, &mut random).map_err(at)?;
+                }
+                if zeal.kernel_one_in > 0 && random.one_in(zeal.kernel_one_in) {
+                    let case = Case::new(&crash, &recovered);
+                    cases.push_back(scope.spawn(move || case.judge().map_err(at)));
+                    tally.kernel += 1;
+                }
+                if cases.len() > CASES {
+                    judged(cases.pop_front())?;
+                }
             }
         }
-    }
-    Ok(tally)
+        cases.into_iter().try_for_each(|case| judged(Some(case)))?;
+        Ok(tally)
+    })
+}
+
+/// Waits for the answer about a case.
+fn judged(case: Option<ScopedJoinHandle<'_, Result<(), String>>>) -> Result<(), String> {
+    case.map_or(Ok(()), |case| case.join().unwrap_or_else(|panic| resume_unwind(panic)))
 }

@@ -52,7 +52,7 @@ fn survives(name: &str) {
     let workload = WORKLOADS.iter().find(|workload| workload.name == name).expect("known");
     let ask_kernel = needs(&[Need::Mount, Need::Xfsprogs]);
     let zeal =
-        Zeal { crash_one_in: 8, kernel_one_in: if ask_kernel { 20 } else { 0 }, again_one_in: 40 };
+        Zeal { crash_one_in: 3, kernel_one_in: if ask_kernel { 20 } else { 0 }, again_one_in: 40 };
     let tally: Tally = torture(workload, 1, zeal).unwrap_or_else(|why| panic!("{why}"));
     eprintln!("{name}: {tally}");
 }

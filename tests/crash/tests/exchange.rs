@@ -99,7 +99,7 @@ fn ordeal(options: &[(&str, &str)], whole: bool) {
     let pieces = if long() { 1000 } else { 200 };
     let (run, both) = exchange(base(options, pieces), whole);
     let mut random = Random::new(pieces ^ 0x5eed);
-    let mut crashes = Crashes::new(&*run.base, &run.events);
+    let mut crashes = Crashes::new(run.base.clone(), &run.events);
     let (mut cut, mut asked, mut seen) = (0, 0, [0; 2]);
     while crashes.left() > 0 {
         crashes.advance();

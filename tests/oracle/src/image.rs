@@ -89,15 +89,20 @@ impl<'scratch> Image<'scratch> {
         Self { path, scratch, log: None }
     }
 
+    /// The file of that name that is in `scratch` already.
+    pub fn existing(scratch: &'scratch Scratch, name: &str) -> Self {
+        Self { path: scratch.path().join(name), scratch, log: None }
+    }
+
     /// A file that holds what a device does, holes kept.
     pub fn of_device(scratch: &'scratch Scratch, name: &str, device: &dyn BlockDevice) -> Self {
         let image = Self::sparse(scratch, name, device.size().0);
         let file = File::options().write(true).open(&image.path).expect("the image");
-        let mut piece = vec![0; 1 << 16];
+        let (mut piece, zeroes) = (vec![0; 1 << 16], vec![0; 1 << 16]);
         for start in (0..device.size().0).step_by(piece.len()) {
             let len = index(device.size().0 - start).min(piece.len());
             device.read_at(ByteOffset(start), &mut piece[..len]).expect("readable");
-            if piece[..len].iter().any(|&byte| byte != 0) {
+            if piece[..len] != zeroes[..len] {
                 file.write_all_at(&piece[..len], start).expect("written");
             }
         }
@@ -227,8 +232,8 @@ impl Mount {
         }
         let path = std::mem::take(&mut self.path);
         let mut refusal = String::new();
-        // Somebody (a desktop's indexer, a dying child) may hold it for a moment.
-        for _ in 0..50 {
+        // Somebody (a desktop's indexer, a child that is being born or dying) may hold it for a moment.
+        for n in 0..12 {
             match run(Command::new("umount").arg(&path)) {
                 Ok(_) => {
                     let _ = fs::remove_dir(&path);
@@ -236,7 +241,7 @@ impl Mount {
                 }
                 Err(why) => refusal = why,
             }
-            std::thread::sleep(Duration::from_millis(100));
+            std::thread::sleep(Duration::from_millis(2 << n));
         }
         let _ = Command::new("umount").arg("--lazy").arg(&path).status();
         Err(refusal)
