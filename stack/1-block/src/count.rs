@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use xfskit_units::{ByteLen, ByteOffset};
 
 use crate::device::{BlockDevice, IoRead, Result};
+use crate::forward::forward;
 
 /// What was asked of a device so far, failures included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -85,18 +86,9 @@ impl CountingDevice {
 }
 
 impl BlockDevice for CountingDevice {
-    fn size(&self) -> ByteLen {
-        self.base.size()
-    }
-    fn logical_block_size(&self) -> u32 {
-        self.base.logical_block_size()
-    }
-    fn physical_block_size(&self) -> u32 {
-        self.base.physical_block_size()
-    }
-    fn is_read_only(&self) -> bool {
-        self.base.is_read_only()
-    }
+    forward!(this => this.base;
+        size, logical_block_size, physical_block_size, is_read_only, will_need, alternatives
+    );
     fn read_at(&self, offset: ByteOffset, buf: &mut [u8]) -> Result<()> {
         self.count_read(buf.len());
         self.base.read_at(offset, buf)
@@ -134,12 +126,6 @@ impl BlockDevice for CountingDevice {
     fn write_zeroes(&self, offset: ByteOffset, len: ByteLen) -> Result<()> {
         self.count_write(len.0);
         self.base.write_zeroes(offset, len)
-    }
-    fn will_need(&self, offset: ByteOffset, len: ByteLen) {
-        self.base.will_need(offset, len);
-    }
-    fn alternatives(&self, offset: ByteOffset, len: ByteLen) -> usize {
-        self.base.alternatives(offset, len)
     }
     fn read_alternative(&self, offset: ByteOffset, buf: &mut [u8], k: usize) -> Result<()> {
         self.count_read(buf.len());

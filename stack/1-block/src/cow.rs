@@ -18,6 +18,7 @@ use xfskit_units::{ByteLen, ByteOffset, index};
 
 use crate::device::{BlockDevice, Error, Result, check_range};
 use crate::file::{FileDevice, OpenMode};
+use crate::forward::forward;
 
 const PAGE: u64 = 4096;
 const MAGIC: &[u8; 16] = b"xfskit overlay 1";
@@ -115,15 +116,7 @@ impl CowDevice {
 }
 
 impl BlockDevice for CowDevice {
-    fn size(&self) -> ByteLen {
-        self.base.size()
-    }
-    fn logical_block_size(&self) -> u32 {
-        self.base.logical_block_size()
-    }
-    fn physical_block_size(&self) -> u32 {
-        self.base.physical_block_size()
-    }
+    forward!(this => this.base; size, logical_block_size, physical_block_size, will_need);
     fn read_at(&self, offset: ByteOffset, buf: &mut [u8]) -> Result<()> {
         check_range("read", self.size(), offset, buf.len())?;
         let bits = self.bits.read().unwrap_or_else(PoisonError::into_inner);
@@ -169,9 +162,6 @@ impl BlockDevice for CowDevice {
             }
         }
         self.file.flush()
-    }
-    fn will_need(&self, offset: ByteOffset, len: ByteLen) {
-        self.base.will_need(offset, len);
     }
 }
 

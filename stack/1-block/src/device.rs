@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use xfskit_units::{ByteLen, ByteOffset};
 
+use crate::forward::forward;
+
 /// What can go wrong with a device.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -204,49 +206,9 @@ pub fn check_span(op: &'static str, size: ByteLen, offset: ByteOffset, len: Byte
 }
 
 impl<D: BlockDevice + ?Sized> BlockDevice for Arc<D> {
-    fn size(&self) -> ByteLen {
-        (**self).size()
-    }
-    fn logical_block_size(&self) -> u32 {
-        (**self).logical_block_size()
-    }
-    fn physical_block_size(&self) -> u32 {
-        (**self).physical_block_size()
-    }
-    fn is_read_only(&self) -> bool {
-        (**self).is_read_only()
-    }
-    fn read_at(&self, offset: ByteOffset, buf: &mut [u8]) -> Result<()> {
-        (**self).read_at(offset, buf)
-    }
-    fn read_batch(&self, batch: &mut [IoRead<'_>]) -> Vec<Result<()>> {
-        (**self).read_batch(batch)
-    }
-    fn write_at(&self, offset: ByteOffset, buf: &[u8]) -> Result<()> {
-        (**self).write_at(offset, buf)
-    }
-    fn write_batch(&self, batch: &[(ByteOffset, &[u8])]) -> Vec<Result<()>> {
-        (**self).write_batch(batch)
-    }
-    fn flush(&self) -> Result<()> {
-        (**self).flush()
-    }
-    fn write_fua(&self, offset: ByteOffset, buf: &[u8]) -> Result<()> {
-        (**self).write_fua(offset, buf)
-    }
-    fn discard(&self, offset: ByteOffset, len: ByteLen) -> Result<()> {
-        (**self).discard(offset, len)
-    }
-    fn write_zeroes(&self, offset: ByteOffset, len: ByteLen) -> Result<()> {
-        (**self).write_zeroes(offset, len)
-    }
-    fn will_need(&self, offset: ByteOffset, len: ByteLen) {
-        (**self).will_need(offset, len);
-    }
-    fn alternatives(&self, offset: ByteOffset, len: ByteLen) -> usize {
-        (**self).alternatives(offset, len)
-    }
-    fn read_alternative(&self, offset: ByteOffset, buf: &mut [u8], k: usize) -> Result<()> {
-        (**self).read_alternative(offset, buf, k)
-    }
+    forward!(this => **this;
+        size, logical_block_size, physical_block_size, is_read_only, read_at, read_batch, write_at,
+        write_batch, flush, write_fua, discard, write_zeroes, will_need, alternatives,
+        read_alternative
+    );
 }

@@ -12,6 +12,7 @@ use xfskit_units::number::BASIC_BLOCK;
 use xfskit_units::{ByteLen, ByteOffset, index};
 
 use crate::device::{BlockDevice, Error, Result};
+use crate::forward::forward;
 
 /// What becomes of a write though the device says that all is well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,18 +139,9 @@ impl FaultDevice {
 }
 
 impl BlockDevice for FaultDevice {
-    fn size(&self) -> ByteLen {
-        self.base.size()
-    }
-    fn logical_block_size(&self) -> u32 {
-        self.base.logical_block_size()
-    }
-    fn physical_block_size(&self) -> u32 {
-        self.base.physical_block_size()
-    }
-    fn is_read_only(&self) -> bool {
-        self.base.is_read_only()
-    }
+    forward!(this => this.base;
+        size, logical_block_size, physical_block_size, is_read_only, discard, alternatives
+    );
     fn read_at(&self, offset: ByteOffset, buf: &mut [u8]) -> Result<()> {
         self.begin("read", offset, buf.len())?;
         self.base.read_at(offset, buf)?;
@@ -184,15 +176,9 @@ impl BlockDevice for FaultDevice {
         self.begin("flush", ByteOffset(0), 0)?;
         self.base.flush()
     }
-    fn discard(&self, offset: ByteOffset, len: ByteLen) -> Result<()> {
-        self.base.discard(offset, len)
-    }
     fn write_zeroes(&self, offset: ByteOffset, len: ByteLen) -> Result<()> {
         self.begin("write zeroes", offset, usize::try_from(len.0).unwrap_or(usize::MAX))?;
         self.base.write_zeroes(offset, len)
-    }
-    fn alternatives(&self, offset: ByteOffset, len: ByteLen) -> usize {
-        self.base.alternatives(offset, len)
     }
     fn read_alternative(&self, offset: ByteOffset, buf: &mut [u8], k: usize) -> Result<()> {
         self.begin("read", offset, buf.len())?;

@@ -26,6 +26,7 @@ pub mod device;
 pub mod direct;
 pub mod fault;
 pub mod file;
+mod forward;
 mod ioctl;
 pub mod limited;
 mod loops;

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use xfskit_units::{ByteLen, ByteOffset};
 
 use crate::device::{BlockDevice, IoRead, Result};
+use crate::forward::forward;
 
 /// Announcements that a disk remembers.
 const ANNOUNCED_MAX: usize = 4096;
@@ -97,18 +98,9 @@ impl LimitedDevice {
 }
 
 impl BlockDevice for LimitedDevice {
-    fn size(&self) -> ByteLen {
-        self.base.size()
-    }
-    fn logical_block_size(&self) -> u32 {
-        self.base.logical_block_size()
-    }
-    fn physical_block_size(&self) -> u32 {
-        self.base.physical_block_size()
-    }
-    fn is_read_only(&self) -> bool {
-        self.base.is_read_only()
-    }
+    forward!(this => this.base;
+        size, logical_block_size, physical_block_size, is_read_only, alternatives
+    );
     fn read_at(&self, offset: ByteOffset, buf: &mut [u8]) -> Result<()> {
         Self::wait_until(self.done_at(offset.0, buf.len() as u64));
         self.base.read_at(offset, buf)
@@ -143,9 +135,6 @@ impl BlockDevice for LimitedDevice {
             let range = offset.0..offset.0.saturating_add(len.0);
             timeline.announced.push(Announced { range, start });
         }
-    }
-    fn alternatives(&self, offset: ByteOffset, len: ByteLen) -> usize {
-        self.base.alternatives(offset, len)
     }
     fn read_alternative(&self, offset: ByteOffset, buf: &mut [u8], k: usize) -> Result<()> {
         Self::wait_until(self.done_at(offset.0, buf.len() as u64));

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use xfskit_units::{ByteLen, ByteOffset};
+use xfskit_units::ByteOffset;
 
-use crate::device::{BlockDevice, IoRead, Result};
+use crate::device::{BlockDevice, Result};
+use crate::forward::forward;
 
 /// A device whose flushes and FUA writes are passed on as nothing, and as plain writes: what `nobarrier` asks
 /// for. After a crash of the machine, whatever its caches held is lost in any order. For devices whose caches
@@ -20,56 +21,22 @@ impl NoBarrierDevice {
 }
 
 impl BlockDevice for NoBarrierDevice {
+    forward!(this => this.0;
+        size, logical_block_size, physical_block_size, is_read_only, read_at, read_batch, write_at,
+        write_batch, discard, write_zeroes, will_need, alternatives, read_alternative
+    );
     fn flush(&self) -> Result<()> {
         Ok(())
     }
     fn write_fua(&self, offset: ByteOffset, buf: &[u8]) -> Result<()> {
         self.0.write_at(offset, buf)
     }
-
-    fn size(&self) -> ByteLen {
-        self.0.size()
-    }
-    fn logical_block_size(&self) -> u32 {
-        self.0.logical_block_size()
-    }
-    fn physical_block_size(&self) -> u32 {
-        self.0.physical_block_size()
-    }
-    fn is_read_only(&self) -> bool {
-        self.0.is_read_only()
-    }
-    fn read_at(&self, offset: ByteOffset, buf: &mut [u8]) -> Result<()> {
-        self.0.read_at(offset, buf)
-    }
-    fn read_batch(&self, batch: &mut [IoRead<'_>]) -> Vec<Result<()>> {
-        self.0.read_batch(batch)
-    }
-    fn write_at(&self, offset: ByteOffset, buf: &[u8]) -> Result<()> {
-        self.0.write_at(offset, buf)
-    }
-    fn write_batch(&self, batch: &[(ByteOffset, &[u8])]) -> Vec<Result<()>> {
-        self.0.write_batch(batch)
-    }
-    fn discard(&self, offset: ByteOffset, len: ByteLen) -> Result<()> {
-        self.0.discard(offset, len)
-    }
-    fn write_zeroes(&self, offset: ByteOffset, len: ByteLen) -> Result<()> {
-        self.0.write_zeroes(offset, len)
-    }
-    fn will_need(&self, offset: ByteOffset, len: ByteLen) {
-        self.0.will_need(offset, len);
-    }
-    fn alternatives(&self, offset: ByteOffset, len: ByteLen) -> usize {
-        self.0.alternatives(offset, len)
-    }
-    fn read_alternative(&self, offset: ByteOffset, buf: &mut [u8], k: usize) -> Result<()> {
-        self.0.read_alternative(offset, buf, k)
-    }
 }
 
 #[cfg(test)]
 mod tests {
+    use xfskit_units::ByteLen;
+
     use super::*;
     use crate::{CountingDevice, MemDevice};
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use xfskit_units::{ByteLen, ByteOffset, index};
 
 use crate::device::{BlockDevice, Error, IoRead, Result, check_range};
+use crate::forward::forward;
 use crate::pages::Pages;
 
 /// Bytes of one page, the unit in which the device below is copied.
@@ -60,15 +61,7 @@ impl OverlayDevice {
 }
 
 impl BlockDevice for OverlayDevice {
-    fn size(&self) -> ByteLen {
-        self.base.size()
-    }
-    fn logical_block_size(&self) -> u32 {
-        self.base.logical_block_size()
-    }
-    fn physical_block_size(&self) -> u32 {
-        self.base.physical_block_size()
-    }
+    forward!(this => this.base; size, logical_block_size, physical_block_size, will_need);
     fn read_at(&self, offset: ByteOffset, buf: &mut [u8]) -> Result<()> {
         self.base.read_at(offset, buf)?;
         self.changed.read_over(offset, buf);
@@ -87,9 +80,6 @@ impl BlockDevice for OverlayDevice {
     }
     fn flush(&self) -> Result<()> {
         Ok(())
-    }
-    fn will_need(&self, offset: ByteOffset, len: ByteLen) {
-        self.base.will_need(offset, len);
     }
     fn alternatives(&self, offset: ByteOffset, len: ByteLen) -> usize {
         if self.changed.touches(offset, len) { 1 } else { self.base.alternatives(offset, len) }

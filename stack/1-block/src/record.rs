@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use xfskit_units::{ByteLen, ByteOffset};
 
-use crate::device::{BlockDevice, IoRead, Result};
+use crate::device::{BlockDevice, Result};
+use crate::forward::forward;
 
 /// One change that a device was asked to make, and did.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,24 +103,10 @@ impl RecordingDevice {
 }
 
 impl BlockDevice for RecordingDevice {
-    fn size(&self) -> ByteLen {
-        self.base.size()
-    }
-    fn logical_block_size(&self) -> u32 {
-        self.base.logical_block_size()
-    }
-    fn physical_block_size(&self) -> u32 {
-        self.base.physical_block_size()
-    }
-    fn is_read_only(&self) -> bool {
-        self.base.is_read_only()
-    }
-    fn read_at(&self, offset: ByteOffset, buf: &mut [u8]) -> Result<()> {
-        self.base.read_at(offset, buf)
-    }
-    fn read_batch(&self, batch: &mut [IoRead<'_>]) -> Vec<Result<()>> {
-        self.base.read_batch(batch)
-    }
+    forward!(this => this.base;
+        size, logical_block_size, physical_block_size, is_read_only, read_at, read_batch, will_need,
+        alternatives, read_alternative
+    );
     fn write_at(&self, offset: ByteOffset, buf: &[u8]) -> Result<()> {
         let event = Event::Write { offset, data: buf.into(), fua: false };
         self.record(event, || self.base.write_at(offset, buf))
@@ -136,15 +123,6 @@ impl BlockDevice for RecordingDevice {
     }
     fn write_zeroes(&self, offset: ByteOffset, len: ByteLen) -> Result<()> {
         self.record(Event::WriteZeroes { offset, len }, || self.base.write_zeroes(offset, len))
-    }
-    fn will_need(&self, offset: ByteOffset, len: ByteLen) {
-        self.base.will_need(offset, len);
-    }
-    fn alternatives(&self, offset: ByteOffset, len: ByteLen) -> usize {
-        self.base.alternatives(offset, len)
-    }
-    fn read_alternative(&self, offset: ByteOffset, buf: &mut [u8], k: usize) -> Result<()> {
-        self.base.read_alternative(offset, buf, k)
     }
 }
 

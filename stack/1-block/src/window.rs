@@ -5,6 +5,7 @@ use std::sync::Arc;
 use xfskit_units::{ByteLen, ByteOffset};
 
 use crate::device::{BlockDevice, IoRead, Result, check_range, check_span};
+use crate::forward::forward;
 
 /// The bytes `[start, start + size)` of a device, as a device. Errors speak of the window's offsets
 /// where the window refuses and of the device's offsets where the device below fails.
@@ -33,17 +34,9 @@ impl WindowDevice {
 }
 
 impl BlockDevice for WindowDevice {
+    forward!(this => this.base; logical_block_size, physical_block_size, is_read_only, flush);
     fn size(&self) -> ByteLen {
         self.size
-    }
-    fn logical_block_size(&self) -> u32 {
-        self.base.logical_block_size()
-    }
-    fn physical_block_size(&self) -> u32 {
-        self.base.physical_block_size()
-    }
-    fn is_read_only(&self) -> bool {
-        self.base.is_read_only()
     }
     fn read_at(&self, offset: ByteOffset, buf: &mut [u8]) -> Result<()> {
         check_range("read", self.size, offset, buf.len())?;
@@ -67,9 +60,6 @@ impl BlockDevice for WindowDevice {
     fn write_at(&self, offset: ByteOffset, buf: &[u8]) -> Result<()> {
         check_range("write", self.size, offset, buf.len())?;
         self.base.write_at(self.below(offset), buf)
-    }
-    fn flush(&self) -> Result<()> {
-        self.base.flush()
     }
     fn write_fua(&self, offset: ByteOffset, buf: &[u8]) -> Result<()> {
         check_range("write", self.size, offset, buf.len())?;
