@@ -36,6 +36,14 @@ pub(crate) struct Md {
     pub what: MdCommand,
 }
 
+/// The array that a command is about.
+#[derive(Debug, Args)]
+pub(crate) struct Named {
+    /// The array: md:MEMBER,MEMBER,…
+    #[arg(value_name = "TARGET")]
+    pub target: String,
+}
+
 /// What to do with an array.
 #[derive(Debug, Subcommand)]
 pub(crate) enum MdCommand {
@@ -60,9 +68,8 @@ pub(crate) enum MdCommand {
     },
     /// Describe an array, as mdadm --detail does
     Detail {
-        /// The array: md:MEMBER,MEMBER,…
-        #[arg(value_name = "TARGET")]
-        target: String,
+        #[command(flatten)]
+        array: Named,
     },
     /// Find order, level, layout, chunk and offset of members whose superblocks are gone, by the XFS
     /// volume on them
@@ -76,9 +83,8 @@ pub(crate) enum MdCommand {
     },
     /// Write an array's content to standard output
     Dump {
-        /// The array: md:MEMBER,MEMBER,…
-        #[arg(value_name = "TARGET")]
-        target: String,
+        #[command(flatten)]
+        array: Named,
         /// Where to begin, in bytes
         #[arg(long, value_name = "SIZE", default_value = "0", value_parser = crate::show::parse_size)]
         offset: u64,
@@ -88,9 +94,8 @@ pub(crate) enum MdCommand {
     },
     /// Write a file, or standard input, into an array
     Load {
-        /// The array: md:MEMBER,MEMBER,…
-        #[arg(value_name = "TARGET")]
-        target: String,
+        #[command(flatten)]
+        array: Named,
         /// What to write; - is standard input
         #[arg(value_name = "FILE", default_value = "-")]
         file: PathBuf,

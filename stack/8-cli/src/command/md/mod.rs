@@ -43,11 +43,13 @@ pub(crate) fn run(args: &Md, out: &Out) -> Outcome {
         MdCommand::Scrub(args) => scrub::run(args, out),
         MdCommand::Examine { members } => examine::run(members, out),
         MdCommand::Assemble { members } => detail::assemble(members, out),
-        MdCommand::Detail { target } => detail::detail(target, out),
+        MdCommand::Detail { array } => detail::detail(&array.target, out),
         MdCommand::Guess { members, scan } => guess::run(members, *scan, out),
-        MdCommand::Dump { target, offset, length } => copy::dump(target, *offset, *length, out),
-        MdCommand::Load { target, file, offset, write } => {
-            copy::load(target, file, *offset, *write, out)
+        MdCommand::Dump { array, offset, length } => {
+            copy::dump(&array.target, *offset, *length, out)
+        }
+        MdCommand::Load { array, file, offset, write } => {
+            copy::load(&array.target, file, *offset, *write, out)
         }
         MdCommand::Bench { members, block } => bench::run(*members, *block, out),
     }

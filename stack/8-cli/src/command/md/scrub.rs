@@ -33,7 +33,7 @@ struct Count {
 /// `xfskit md scrub`
 pub(crate) fn run(args: &Scrub, out: &Out) -> Outcome {
     let mode = if args.repair { OpenMode::ReadWrite } else { OpenMode::ReadOnly };
-    let tended = Tended::open(&args.target, mode)?;
+    let tended = Tended::open(&args.array.target, mode)?;
     let array = if args.repair { tended.array()? } else { tended.to_read()? };
     whole(&tended)?;
     let stop = Stop::on_signals()?;
@@ -42,7 +42,7 @@ pub(crate) fn run(args: &Scrub, out: &Out) -> Outcome {
     array.close().map_err(|e| failed(args, &e))?;
     let finished = ended == Ended::Finished;
     let answer = json!({
-        "target": args.target,
+        "target": args.array.target,
         "finished": finished,
         "next": count.next,
         "mismatch_cnt": count.mismatches,
@@ -70,7 +70,7 @@ fn whole(tended: &Tended) -> Result<(), Failure> {
 }
 
 fn failed(args: &Scrub, error: &xfskit::block::Error) -> Failure {
-    device_hint(Failure::cannot(format!("{}: {}", args.target, chain(error))), error)
+    device_hint(Failure::cannot(format!("{}: {}", args.array.target, chain(error))), error)
 }
 
 fn scrub(

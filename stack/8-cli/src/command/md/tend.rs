@@ -96,7 +96,7 @@ fn failed(name: &ArrayName, error: &block::Error) -> Failure {
 
 /// `xfskit md fail`
 pub(crate) fn fail(args: &Fail, out: &Out) -> Outcome {
-    let tended = Tended::open(&args.target, OpenMode::ReadWrite)?;
+    let tended = Tended::open(&args.array.target, OpenMode::ReadWrite)?;
     let role = tended.role(&args.member)?;
     let array = tended.array()?;
     array.fail(role).map_err(|_| {
@@ -115,7 +115,7 @@ pub(crate) fn fail(args: &Fail, out: &Out) -> Outcome {
 
 /// `xfskit md remove`
 pub(crate) fn remove(args: &Remove, out: &Out) -> Outcome {
-    let tended = Tended::open(&args.target, OpenMode::ReadWrite)?;
+    let tended = Tended::open(&args.array.target, OpenMode::ReadWrite)?;
     let member = tended.member(&args.member)?;
     match member.standing {
         Standing::Spare => {
@@ -141,7 +141,7 @@ pub(crate) fn remove(args: &Remove, out: &Out) -> Outcome {
 
 /// `xfskit md add`
 pub(crate) fn add(args: &Add, out: &Out) -> Outcome {
-    let mut name = Tended::open(&args.target, OpenMode::ReadWrite)?.name;
+    let mut name = Tended::open(&args.array.target, OpenMode::ReadWrite)?.name;
     let mut returned = Vec::new();
     for word in &args.devices {
         // Members are locked while they are open: each device begins with a look of its own.
@@ -216,7 +216,7 @@ fn device(target: &Target, args: &Add) -> Result<Arc<dyn BlockDevice>, Failure> 
 
 /// `xfskit md replace`
 pub(crate) fn replace(args: &Replace, out: &Out) -> Outcome {
-    let tended = Tended::open(&args.target, OpenMode::ReadWrite)?;
+    let tended = Tended::open(&args.array.target, OpenMode::ReadWrite)?;
     let role = tended.role(&args.member)?;
     let with = args.with.as_deref().map(|word| tended.member(word)).transpose()?;
     let with = with.map(|member| member.name.as_str());
@@ -232,7 +232,7 @@ pub(crate) fn replace(args: &Replace, out: &Out) -> Outcome {
 
 /// `xfskit md rebuild`. The answer is no where a role is left that nobody serves.
 pub(crate) fn rebuild(args: &Rebuild, out: &Out) -> Outcome {
-    let tended = Tended::open(&args.target, OpenMode::ReadWrite)?;
+    let tended = Tended::open(&args.array.target, OpenMode::ReadWrite)?;
     let array = tended.array()?;
     let missing = bring_up(&tended.name, &array, false, &args.pace, out)?;
     Ok(Answer::of(missing.is_empty()))

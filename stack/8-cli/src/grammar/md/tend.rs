@@ -2,6 +2,7 @@
 
 use clap::Args;
 
+use super::Named;
 use crate::show::parse_size;
 
 /// How jobs that take long go about it.
@@ -21,9 +22,8 @@ Examples:
   xfskit md fail md:a.img,b.img,c.img,d.img b.img
   xfskit md fail --later md:a.img,b.img,c.img,spare.img b.img")]
 pub(crate) struct Fail {
-    /// The array: md:MEMBER,MEMBER,…
-    #[arg(value_name = "TARGET")]
-    pub target: String,
+    #[command(flatten)]
+    pub array: Named,
     /// The member, as the target names it
     #[arg(value_name = "MEMBER")]
     pub member: String,
@@ -40,9 +40,8 @@ pub(crate) struct Fail {
 Examples:
   xfskit md remove md:a.img,b.img,c.img,d.img b.img")]
 pub(crate) struct Remove {
-    /// The array: md:MEMBER,MEMBER,…
-    #[arg(value_name = "TARGET")]
-    pub target: String,
+    #[command(flatten)]
+    pub array: Named,
     /// The member, as the target names it
     #[arg(value_name = "MEMBER")]
     pub member: String,
@@ -59,9 +58,8 @@ Examples:
   xfskit md add --member-size 1G md:a.img,b.img,c.img spare.img   in a new file
   xfskit md add md:a.img,c.img,d.img b.img                        it was away, and comes back")]
 pub(crate) struct Add {
-    /// The array: md:MEMBER,MEMBER,…
-    #[arg(value_name = "TARGET")]
-    pub target: String,
+    #[command(flatten)]
+    pub array: Named,
     /// The devices
     #[arg(value_name = "DEVICE", required = true)]
     pub devices: Vec<String>,
@@ -87,9 +85,8 @@ Examples:
   xfskit md replace md:a.img,b.img,c.img,spare.img b.img
   xfskit md replace --with s2.img md:a.img,b.img,c.img,s1.img,s2.img b.img")]
 pub(crate) struct Replace {
-    /// The array: md:MEMBER,MEMBER,…
-    #[arg(value_name = "TARGET")]
-    pub target: String,
+    #[command(flatten)]
+    pub array: Named,
     /// The member, as the target names it
     #[arg(value_name = "MEMBER")]
     pub member: String,
@@ -112,9 +109,8 @@ Examples:
   xfskit md rebuild md:a.img,b.img,c.img,spare.img
   xfskit md rebuild --rate 50M 'md:/images/m*.img'")]
 pub(crate) struct Rebuild {
-    /// The array: md:MEMBER,MEMBER,…
-    #[arg(value_name = "TARGET")]
-    pub target: String,
+    #[command(flatten)]
+    pub array: Named,
     #[command(flatten)]
     pub pace: Pace,
 }
@@ -131,9 +127,8 @@ Examples:
   xfskit md scrub --repair --rate 100M md:a.img,b.img,c.img,d.img
   xfskit md scrub --from 4096 md:a.img,b.img,c.img,d.img     go on where one was stopped")]
 pub(crate) struct Scrub {
-    /// The array: md:MEMBER,MEMBER,…
-    #[arg(value_name = "TARGET")]
-    pub target: String,
+    #[command(flatten)]
+    pub array: Named,
     /// Mend what can be named
     #[arg(long)]
     pub repair: bool,
