@@ -15,19 +15,15 @@
 //! Members are in memory. "Disks" are simulated (`LimitedDevice`). MB are 10^6 bytes.
 
 use std::fmt::Write;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use xfskit_block::{BlockDevice, LimitedDevice, MemDevice};
+use xfskit_bench::array::{CHUNK, MEMBERS, Members, ROW, number, processor};
+use xfskit_block::BlockDevice;
+use xfskit_md::Slot;
 use xfskit_md::array::{Array, Options, Touched};
-use xfskit_md::{Geometry, Layout, Level, Slot};
 use xfskit_units::{ByteLen, ByteOffset, Sectors};
 
-const MEMBERS: u32 = 24;
-const DATA: u64 = MEMBERS as u64 - 2;
-const CHUNK: u64 = 512 << 10;
-const ROW: u64 = DATA * CHUNK;
 const READERS: u64 = 50;
 /// Rows of each reader's file: 22 MB.
 const FILE_ROWS: u64 = 2;
@@ -61,68 +57,27 @@ impl Outcome {
     }
 }
 
-#[allow(clippy::cast_precision_loss)] // for printing
-fn number(n: u64) -> f64 {
-    n as f64
-}
-
-/// User and system time of this process.
-fn processor() -> Duration {
-    let stat = std::fs::read_to_string("/proc/self/stat").expect("Linux");
-    let behind_name = stat.rsplit(')').next().expect("a name in parentheses");
-    let fields: Vec<&str> = behind_name.split_whitespace().collect();
-    let ticks: u64 = fields[11..13].iter().map(|n| n.parse::<u64>().expect("a number")).sum();
-    Duration::from_millis(ticks * 10)
-}
-
 struct Bench {
-    members: Vec<Arc<dyn BlockDevice>>,
-    geometry: Geometry,
+    members: Members,
     seconds: f64,
 }
 
 impl Bench {
     fn new(seconds: f64) -> Self {
         let sectors = Sectors(READERS * FILE_ROWS * CHUNK / 512);
-        let layout = Layout::default_of(Level::Raid6);
-        let geometry =
-            Geometry::new(layout, Sectors(CHUNK / 512), MEMBERS, sectors, &[]).expect("numbers");
-        let members: Vec<Arc<dyn BlockDevice>> =
-            (0..MEMBERS).map(|_| Arc::new(MemDevice::new(sectors.byte_len())) as _).collect();
-        let bench = Self { members, geometry, seconds };
-        let array = bench.array(None, 0, ByteLen(0));
-        let mut row = vec![0; usize::try_from(ROW).expect("fits")];
-        for at in (0..array.size().0).step_by(row.len()) {
-            fill(at, &mut row);
-            array.write_at(ByteOffset(at), &row).expect("memory");
-        }
-        bench
+        Self { members: Members::new(sectors), seconds }
     }
 
-    fn array(&self, speed: Option<u64>, missing: usize, row_cache: ByteLen) -> Array {
-        let size = self.geometry.component_size();
-        let slot = |(role, member): (usize, &Arc<dyn BlockDevice>)| {
-            let member = Arc::clone(member);
-            let device = match speed {
-                None => member,
-                Some(speed) => {
-                    let latency = Duration::from_micros(100);
-                    Arc::new(LimitedDevice::new(member, speed, latency)) as Arc<dyn BlockDevice>
-                }
-            };
-            Slot::new(device, format!("m{role}"), Sectors(0), size)
-        };
-        let mut slots: Vec<Slot> = self.members.iter().enumerate().map(slot).collect();
-        for role in [5, 14].into_iter().take(missing) {
-            slots[role] = Slot::missing();
-        }
-        let options = Options { row_cache, ..Options::default() };
-        Array::open_with(self.geometry.clone(), slots, options).expect("an array that runs")
+    fn array(&self, setup: Setup) -> Array {
+        let gone = |role| [5, 14].into_iter().take(setup.missing).any(|gone| gone == role);
+        let options = Options { row_cache: setup.row_cache, ..Options::default() };
+        let slot = |role, slot| if gone(role) { Slot::missing() } else { slot };
+        self.members.array(setup.speed, options, slot)
     }
 
     fn run(&self, setup: Setup) -> Outcome {
-        let Setup { speed, missing, readers, request, row_cache } = setup;
-        let array = self.array(speed, missing, row_cache);
+        let Setup { readers, request, .. } = setup;
+        let array = self.array(setup);
         let (bytes, stop) = (AtomicU64::new(0), AtomicBool::new(false));
         let counts = || (bytes.load(Ordering::Relaxed), array.touched(), processor());
         std::thread::scope(|scope| {
@@ -158,15 +113,6 @@ impl Bench {
             write!(line, " {degraded:>9.0} {fraction:>8.3}").expect("a string");
         }
         line
-    }
-}
-
-/// Content that is different in every sector.
-fn fill(at: u64, buf: &mut [u8]) {
-    let mut x = at | 1;
-    for bytes in buf.chunks_exact_mut(8) {
-        x = x.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
-        bytes.copy_from_slice(&x.to_le_bytes());
     }
 }
 
