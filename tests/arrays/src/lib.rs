@@ -1,5 +1,6 @@
 //! Arrays that the kernel made, kept in `tests/images/md` (its README says which), as devices in
-//! memory; and a [`tape`] for what a crash leaves of them. The tests that assemble them live in `tests/`.
+//! memory; arrays made here, on a [`shelf`]; and a [`tape`] for what a crash leaves of them. The tests that
+//! assemble them live in `tests/`.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -11,10 +12,14 @@ use xfskit_block::{BlockDevice, MemDevice};
 use xfskit_units::{ByteLen, ByteOffset};
 
 pub mod random;
+pub mod shelf;
 pub mod tape;
+pub mod whole;
 
 pub use random::Random;
+pub use shelf::Shelf;
 pub use tape::{Crash, Story, Tape};
+pub use whole::{NOW, assembly, content, is_consistent, sha256};
 
 /// Bytes that are looked at together when zeroes are left out.
 const PIECE: usize = 64 * 1024;
@@ -89,6 +94,11 @@ impl Fixture {
     /// What a tool said: `m0.examine`, `m0.bitmap`, `detail.txt`.
     pub fn text(&self, name: &str) -> Option<&str> {
         self.texts.get(name).map(String::as_str)
+    }
+
+    /// The members as devices.
+    pub fn devices(&self) -> Vec<Arc<dyn BlockDevice>> {
+        self.members.iter().map(|member| Arc::clone(member) as _).collect()
     }
 
     /// The members as devices, with their names.

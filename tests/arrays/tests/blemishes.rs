@@ -9,12 +9,10 @@ use std::sync::{Arc, Mutex};
 
 use xfskit_block::{BlockDevice, Error, Result};
 use xfskit_md::array::{Array, MemberState};
-use xfskit_md::assemble::{Assembly, Member, Standing, assemble};
+use xfskit_md::assemble::Standing;
 use xfskit_md::bad_blocks;
-use xfskit_test_arrays::{Fixture, Random};
+use xfskit_test_arrays::{Fixture, NOW, Random, assembly, content};
 use xfskit_units::{ByteLen, ByteOffset, MemberSector, index};
-
-const NOW: u64 = 1_800_000_000;
 
 /// A disk with a bad place.
 #[derive(Debug)]
@@ -62,23 +60,9 @@ impl BlockDevice for Spotted {
     }
 }
 
-fn assembly(devices: &[Arc<dyn BlockDevice>]) -> Assembly {
-    let member = |(i, device): (usize, &Arc<dyn BlockDevice>)| Member {
-        name: format!("m{i}"),
-        device: Arc::clone(device),
-    };
-    assemble(devices.iter().enumerate().map(member).collect()).unwrap()
-}
-
-fn content(device: &dyn BlockDevice) -> Vec<u8> {
-    let mut all = vec![0; index(device.size().0)];
-    device.read_at(ByteOffset(0), &mut all).unwrap();
-    all
-}
-
 /// The members of an array; 8 KiB of the second, 64 KiB behind its start, are bad.
 fn spotted(name: &str, stuck: bool) -> (Vec<Arc<dyn BlockDevice>>, Arc<Spotted>) {
-    let mut devices: Vec<_> = Fixture::open(name).named().into_iter().map(|(_, d)| d).collect();
+    let mut devices = Fixture::open(name).devices();
     let start = assembly(&devices).members[1].superblock.data_offset().byte_len().0 + 65_536;
     let spot = Mutex::new(start..start + 8192);
     let second = Arc::new(Spotted { base: Arc::clone(&devices[1]), spot, stuck });
@@ -97,8 +81,7 @@ const REDUNDANT: [&str; 4] =
 fn what_cannot_be_read_comes_from_the_others_and_is_rewritten() {
     for name in REDUNDANT.into_iter().chain(["raid10-n2-4"]) {
         let (devices, second) = spotted(name, false);
-        let whole = Fixture::open(name);
-        let plain: Vec<_> = whole.named().into_iter().map(|(_, device)| device).collect();
+        let plain = Fixture::open(name).devices();
         let expected = content(&assembly(&plain).open_array().unwrap());
         let array = assembly(&devices).open_writable(NOW).unwrap();
         assert!(content(&array) == expected, "{name}");
@@ -175,8 +158,7 @@ fn a_member_that_keeps_failing_is_taken_out_of_use() {
 
 #[test]
 fn the_kernels_list_is_minded_and_emptied_by_writing() {
-    let fixture = Fixture::open("raid1-badblocks");
-    let devices: Vec<_> = fixture.named().into_iter().map(|(_, device)| device).collect();
+    let devices = Fixture::open("raid1-badblocks").devices();
     assert_eq!(listed(&devices).len(), 2);
     let array = assembly(&devices).open_writable(NOW).unwrap();
     array.write_at(ByteOffset(300 * 512), &[9; 8 * 512]).unwrap();

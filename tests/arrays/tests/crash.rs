@@ -7,20 +7,11 @@ use std::sync::Arc;
 
 use xfskit_block::BlockDevice;
 use xfskit_md::array::Array;
-use xfskit_md::assemble::{Assembly, Member, assemble};
 use xfskit_test_arrays::tape::storm;
-use xfskit_test_arrays::{Crash, Fixture, Random, Story, Tape};
-use xfskit_units::{ByteOffset, index};
-
-const NOW: u64 = 1_800_000_000;
-
-fn assembly(devices: &[Arc<dyn BlockDevice>]) -> Assembly {
-    let member = |(i, device): (usize, &Arc<dyn BlockDevice>)| Member {
-        name: format!("m{i}"),
-        device: Arc::clone(device),
-    };
-    assemble(devices.iter().enumerate().map(member).collect()).unwrap()
-}
+use xfskit_test_arrays::{
+    Crash, Fixture, NOW, Random, Story, Tape, assembly, content, is_consistent,
+};
+use xfskit_units::index;
 
 fn open(devices: &[Arc<dyn BlockDevice>]) -> Array {
     let assembly = assembly(devices);
@@ -30,20 +21,10 @@ fn open(devices: &[Arc<dyn BlockDevice>]) -> Array {
     array
 }
 
-fn content(device: &dyn BlockDevice) -> Vec<u8> {
-    let mut all = vec![0; index(device.size().0)];
-    device.read_at(ByteOffset(0), &mut all).unwrap();
-    all
-}
-
-fn is_consistent(array: &Array) -> bool {
-    (0..array.scrub_rows()).all(|row| array.scrub_row(row, false).unwrap().is_empty())
-}
-
 /// Writes the array, and crashes it at so many places.
 fn crashes(name: &str, seed: u64, places: usize) {
     let mut random = Random(seed);
-    let before = Fixture::open(name).named().into_iter().map(|(_, device)| device).collect();
+    let before = Fixture::open(name).devices();
     let tape = Tape::new(before);
     let array = open(&tape.devices());
     let mut story = Story::new(content(&array));
@@ -110,7 +91,7 @@ fn arrays_without_a_bitmap_come_back_from_a_crash_anywhere() {
 #[test]
 fn a_partial_parity_log_closes_the_write_hole() {
     let mut random = Random(7);
-    let before = Fixture::open("raid5-ppl").named().into_iter().map(|(_, device)| device).collect();
+    let before = Fixture::open("raid5-ppl").devices();
     let tape = Tape::new(before);
     let array = open(&tape.devices());
     let mut story = Story::new(content(&array));

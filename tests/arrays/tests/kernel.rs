@@ -3,21 +3,17 @@
 
 #![allow(missing_docs)]
 
-use std::fmt::Write;
 use std::sync::Arc;
 
-use sha2::{Digest, Sha256};
 use xfskit_block::{BlockDevice, MemDevice};
 use xfskit_md::array::{Array, MemberState};
 use xfskit_md::assemble::{Member, assemble};
 use xfskit_md::layout::Layout;
 use xfskit_md::layout::mirror::Raid10;
 use xfskit_md::layout::parity::Row;
-use xfskit_test_arrays::Fixture;
+use xfskit_test_arrays::{Fixture, NOW, content, sha256};
 use xfskit_test_guest::{Answer, Guest};
-use xfskit_units::{ByteLen, ByteOffset, index};
-
-const NOW: u64 = 1_800_000_000;
+use xfskit_units::{ByteLen, ByteOffset};
 
 /// What happens to an array before the kernel has it.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -85,19 +81,6 @@ fn name(fixture: &str, fate: Fate) -> String {
         Without(role) => format!("{fixture}-without-{role}"),
         Crashed => format!("{fixture}-crashed"),
     }
-}
-
-fn content(device: &dyn BlockDevice) -> Vec<u8> {
-    let mut all = vec![0; index(device.size().0)];
-    device.read_at(ByteOffset(0), &mut all).unwrap();
-    all
-}
-
-fn sha256(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().fold(String::new(), |mut text, byte| {
-        write!(text, "{byte:02x}").unwrap();
-        text
-    })
 }
 
 /// Writes the array and packs its members for the guest. Its content is the answer.

@@ -4,18 +4,15 @@
 
 #![allow(missing_docs)]
 
-mod shelf;
-
-use std::fmt::Write;
 use std::ops::ControlFlow;
 
-use sha2::{Digest, Sha256};
-use shelf::{MIB, NOW, Shelf, content, fill, layout, made, recipe, to_the_end};
 use xfskit_block::BlockDevice;
 use xfskit_md::Level;
 use xfskit_md::array::Array;
 use xfskit_md::array::tend::Ended;
 use xfskit_md::create::{NewMember, Recipe};
+use xfskit_test_arrays::shelf::{MIB, Shelf, fill, layout, made, recipe, to_the_end};
+use xfskit_test_arrays::{NOW, content, sha256};
 use xfskit_test_guest::Guest;
 use xfskit_units::{ByteOffset, Sectors};
 
@@ -33,13 +30,6 @@ ask() {
     for m in $members; do losetup -d $m; done
 }
 "#;
-
-fn sha256(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().fold(String::new(), |mut text, byte| {
-        write!(text, "{byte:02x}").unwrap();
-        text
-    })
-}
 
 /// An array whose members held something before, and were not said to agree.
 fn new(level: Level, members: usize) -> Shelf {

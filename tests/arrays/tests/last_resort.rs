@@ -8,10 +8,8 @@ use std::sync::Arc;
 use xfskit_block::{BlockDevice, OpenMode};
 use xfskit_md::assemble::{Assembly, Error, Member, assemble, assemble_by_force};
 use xfskit_target::Target;
-use xfskit_test_arrays::Fixture;
-use xfskit_units::{ByteOffset, index};
-
-const NOW: u64 = 1_800_000_000;
+use xfskit_test_arrays::{Fixture, NOW, content};
+use xfskit_units::ByteOffset;
 
 fn members(fixture: &Fixture) -> Vec<Member> {
     fixture.named().into_iter().map(|(name, device)| Member { name, device }).collect()
@@ -19,12 +17,6 @@ fn members(fixture: &Fixture) -> Vec<Member> {
 
 fn assembly(fixture: &Fixture) -> Assembly {
     assemble(members(fixture)).unwrap()
-}
-
-fn content(device: &dyn BlockDevice) -> Vec<u8> {
-    let mut all = vec![0; index(device.size().0)];
-    device.read_at(ByteOffset(0), &mut all).unwrap();
-    all
 }
 
 /// An array of which one more member than it bears has failed, nothing written in between.

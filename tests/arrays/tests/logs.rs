@@ -3,20 +3,14 @@
 
 #![allow(missing_docs)]
 
-use std::fmt::Write;
 use std::sync::Arc;
 
-use sha2::{Digest, Sha256};
 use xfskit_block::{BlockDevice, OverlayDevice};
-use xfskit_md::array::Array;
-use xfskit_md::assemble::{Assembly, Member, assemble};
 use xfskit_md::journal::{Journal, Kind};
 use xfskit_md::layout::parity::Row;
 use xfskit_md::superblock::{self, Superblock};
-use xfskit_test_arrays::Fixture;
+use xfskit_test_arrays::{Fixture, NOW, assembly, content, is_consistent, sha256};
 use xfskit_units::{ByteLen, ByteOffset, index};
-
-const NOW: u64 = 1_800_000_000;
 
 /// A device that refuses writes.
 #[derive(Debug)]
@@ -40,24 +34,6 @@ impl BlockDevice for Sealed {
     }
 }
 
-fn assembly(devices: &[Arc<dyn BlockDevice>]) -> Assembly {
-    let member = |(i, device): (usize, &Arc<dyn BlockDevice>)| Member {
-        name: format!("m{i}"),
-        device: Arc::clone(device),
-    };
-    assemble(devices.iter().enumerate().map(member).collect()).unwrap()
-}
-
-fn content(device: &dyn BlockDevice) -> Vec<u8> {
-    let mut all = vec![0; index(device.size().0)];
-    device.read_at(ByteOffset(0), &mut all).unwrap();
-    all
-}
-
-fn is_consistent(array: &Array) -> bool {
-    (0..array.scrub_rows()).all(|row| array.scrub_row(row, false).unwrap().is_empty())
-}
-
 /// The members of the array with a journal, as if nothing of what the journal holds had reached them.
 fn unwritten() -> (Fixture, Vec<Arc<dyn BlockDevice>>) {
     let fixture = Fixture::open("raid5-journal");
@@ -67,9 +43,8 @@ fn unwritten() -> (Fixture, Vec<Arc<dyn BlockDevice>>) {
     let data_offset =
         superblock::read(&fixture.members[0]).unwrap().unwrap().superblock.data_offset();
     let chunk = u64::from(sb.chunksize.get());
-    let layout =
-        assembly(&fixture.named().into_iter().map(|(_, device)| device).collect::<Vec<_>>());
-    let row = |stripe| Row::new(layout.layout(), 3, stripe).unwrap();
+    let layout = assembly(&fixture.devices()).layout();
+    let row = |stripe| Row::new(layout, 3, stripe).unwrap();
     let mut holes = 0;
     for payload in entries.iter().flat_map(|entry| &entry.payloads) {
         let location = payload.location;
@@ -86,7 +61,7 @@ fn unwritten() -> (Fixture, Vec<Arc<dyn BlockDevice>>) {
         holes += 1;
     }
     assert!(holes > 100);
-    let devices = fixture.named().into_iter().map(|(_, device)| device).collect();
+    let devices = fixture.devices();
     (fixture, devices)
 }
 
@@ -133,18 +108,11 @@ fn a_journal_is_replayed_on_members_that_are_written_and_only_once() {
 fn a_partial_parity_log_is_replayed_in_memory_where_members_are_read_only() {
     let fixture = Fixture::open("raid5-ppl");
     let devices: Vec<Arc<dyn BlockDevice>> = fixture
-        .named()
+        .devices()
         .into_iter()
-        .map(|(_, device)| Arc::new(Sealed(Arc::new(OverlayDevice::new(device)))) as _)
+        .map(|device| Arc::new(Sealed(Arc::new(OverlayDevice::new(device)))) as _)
         .collect();
     let array = assembly(&devices).open_array().unwrap();
     assert!(is_consistent(&array));
     assert_eq!(sha256(&content(&array)), fixture.entry.sha256);
-}
-
-fn sha256(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().fold(String::new(), |mut text, byte| {
-        write!(text, "{byte:02x}").unwrap();
-        text
-    })
 }

@@ -3,15 +3,13 @@
 
 #![allow(missing_docs)]
 
-use std::fmt::Write;
 use std::sync::Arc;
 
-use sha2::{Digest, Sha256};
 use xfskit_block::{BlockDevice, FaultDevice, FaultPlan};
 use xfskit_md::array::{Array, MemberState};
 use xfskit_md::superblock::{self, Role, Superblock};
 use xfskit_md::{Geometry, Layout, Level, Slot, bad_blocks};
-use xfskit_test_arrays::{Fixture, manifest, pattern};
+use xfskit_test_arrays::{Fixture, manifest, pattern, sha256};
 use xfskit_units::{ByteLen, ByteOffset, MemberSector, Sectors, index};
 
 /// Level, numbers and freshest members of an array, without asking what may be assembled.
@@ -44,13 +42,6 @@ fn assemble(fixture: &Fixture) -> (Geometry, Vec<Slot>) {
     let layout = Layout::from_numbers(best.level(), best.layout()).unwrap();
     let (chunk, disks) = (best.chunk(), best.raid_disks());
     (Geometry::new(layout, chunk, disks, best.size(), &sizes).unwrap(), slots)
-}
-
-fn sha256(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().fold(String::new(), |mut text, byte| {
-        write!(text, "{byte:02x}").unwrap();
-        text
-    })
 }
 
 /// The whole array, read in pieces of `step` bytes.

@@ -2,15 +2,12 @@
 
 #![allow(missing_docs)]
 
-use std::fmt::Write;
-
-use sha2::{Digest, Sha256};
 use xfskit_block::BlockDevice;
 use xfskit_md::array::Array;
 use xfskit_md::array::scrub::Mismatch;
 use xfskit_md::assemble::{Member, assemble};
-use xfskit_test_arrays::{Fixture, manifest};
-use xfskit_units::{ByteOffset, MemberSector, index};
+use xfskit_test_arrays::{Fixture, content, manifest, sha256};
+use xfskit_units::{ByteOffset, MemberSector};
 
 fn open(fixture: &Fixture) -> Array {
     let members = fixture.named().into_iter().map(|(name, device)| Member { name, device });
@@ -19,15 +16,6 @@ fn open(fixture: &Fixture) -> Array {
 
 fn scrub(array: &Array, mend: bool) -> Vec<Mismatch> {
     (0..array.scrub_rows()).flat_map(|row| array.scrub_row(row, mend).unwrap()).collect()
-}
-
-fn sha256(array: &Array) -> String {
-    let mut all = vec![0; index(array.size().0)];
-    array.read_at(ByteOffset(0), &mut all).unwrap();
-    Sha256::digest(&all).iter().fold(String::new(), |mut text, byte| {
-        write!(text, "{byte:02x}").unwrap();
-        text
-    })
 }
 
 #[test]
@@ -45,10 +33,10 @@ fn wrong_data_and_wrong_parity_are_located_and_mended() {
     assert_eq!(found.len(), 2, "{found:?}");
     assert_eq!(found[0], wrong(99, 0));
     assert_eq!(found[1].role, Some(2));
-    assert_ne!(sha256(&array), fixture.entry.sha256);
+    assert_ne!(sha256(&content(&array)), fixture.entry.sha256);
     assert!(scrub(&array, true).iter().all(|mismatch| mismatch.mended));
     assert_eq!(scrub(&array, false), []);
-    assert_eq!(sha256(&array), fixture.entry.sha256);
+    assert_eq!(sha256(&content(&array)), fixture.entry.sha256);
 }
 
 #[test]

@@ -3,12 +3,9 @@
 
 #![allow(missing_docs)]
 
-mod shelf;
-
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use shelf::{MIB, NOW, Shelf, content, fill, layout, made, recipe, to_the_end};
 use xfskit_block::{BlockDevice, MemDevice};
 use xfskit_md::Level;
 use xfskit_md::array::MemberState;
@@ -16,7 +13,8 @@ use xfskit_md::array::tend::{Ended, Step};
 use xfskit_md::assemble::{Member, Standing, assemble};
 use xfskit_md::bitmap::Bitmap;
 use xfskit_md::create::{NewMember, Recipe};
-use xfskit_test_arrays::Fixture;
+use xfskit_test_arrays::shelf::{MIB, Shelf, fill, layout, made, recipe, to_the_end};
+use xfskit_test_arrays::{Fixture, NOW, content};
 use xfskit_units::{ByteLen, ByteOffset, Sectors, index};
 
 /// The array is whole, clean, and holds this, without any one of its members as well.

@@ -10,25 +10,17 @@ use std::sync::Arc;
 use xfskit_block::BlockDevice;
 use xfskit_md::assemble::{Assembly, Member, Standing, assemble};
 use xfskit_md::bitmap::Bitmap;
-use xfskit_test_arrays::Fixture;
-use xfskit_units::{ByteOffset, index};
+use xfskit_test_arrays::{Fixture, NOW, content};
+use xfskit_units::ByteOffset;
 
 fn assembly(fixture: &Fixture) -> Assembly {
     let members = fixture.named().into_iter().map(|(name, device)| Member { name, device });
     assemble(members.collect()).unwrap()
 }
 
-fn content(device: &dyn BlockDevice) -> Vec<u8> {
-    let mut all = vec![0; index(device.size().0)];
-    device.read_at(ByteOffset(0), &mut all).unwrap();
-    all
-}
-
 fn events(fixture: &Fixture) -> Vec<u64> {
     assembly(fixture).members.iter().map(|member| member.superblock.events()).collect()
 }
-
-const NOW: u64 = 1_800_000_000;
 
 /// Arrays that may be written: clean and whole, of every level, with and without a bitmap.
 const WRITABLE: [&str; 11] = [

@@ -1,7 +1,5 @@
 //! Arrays made in memory, for tests that tend them.
 
-#![allow(dead_code, unreachable_pub)] // each test uses its part
-
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -14,35 +12,48 @@ use xfskit_md::superblock::Version;
 use xfskit_md::{Layout, Level};
 use xfskit_units::{ByteLen, ByteOffset, Sectors, index};
 
-pub const NOW: u64 = 1_800_000_000;
+use crate::whole::NOW;
+
+/// Bytes of a mebibyte.
 pub const MIB: u64 = 1 << 20;
 
 /// Members in memory, by name.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct Shelf(pub Vec<(String, Arc<MemDevice>)>);
 
 impl Shelf {
+    /// So many members of 3 MiB.
     pub fn new(count: usize) -> Self {
         let mut shelf = Self::default();
         (0..count).for_each(|_| shelf.put(3 * MIB));
         shelf
     }
 
+    /// Puts another member of this size there.
     pub fn put(&mut self, bytes: u64) {
         let name = format!("m{}", self.0.len());
         self.0.push((name, Arc::new(MemDevice::new(ByteLen(bytes)))));
     }
 
+    /// A member as one that an array is made of.
+    ///
+    /// # Panics
+    /// Where there is none of this number.
     pub fn new_member(&self, i: usize) -> NewMember {
         let (name, device) = &self.0[i];
         let uuid = [u8::try_from(i + 1).unwrap(); 16];
         NewMember { name: name.clone(), device: Arc::clone(device) as _, uuid }
     }
 
+    /// What all members make.
     pub fn assembly(&self) -> Assembly {
         self.without(usize::MAX)
     }
 
+    /// What they make without one.
+    ///
+    /// # Panics
+    /// Where they make no array.
     pub fn without(&self, gone: usize) -> Assembly {
         let there = self.0.iter().enumerate().filter(|(i, _)| *i != gone);
         let member = |(name, device): &(String, Arc<MemDevice>)| Member {
@@ -52,6 +63,10 @@ impl Shelf {
         assemble(there.map(|(_, member_)| member(member_)).collect()).unwrap()
     }
 
+    /// The array, to be written.
+    ///
+    /// # Panics
+    /// Where it is refused.
     pub fn open(&self) -> Array {
         let assembly = self.assembly();
         assert_eq!(assembly.refuses_writing(), None);
@@ -59,10 +74,12 @@ impl Shelf {
     }
 }
 
+/// The layout of this name, or the level's own.
 pub fn layout(level: Level, name: &str) -> Layout {
     Layout::from_name(level, name).unwrap_or_else(|| Layout::default_of(level))
 }
 
+/// A small array with chunks of 16 KiB.
 pub fn recipe(layout: Layout, bitmap: bool) -> Recipe {
     Recipe {
         layout,
@@ -79,6 +96,9 @@ pub fn recipe(layout: Layout, bitmap: bool) -> Recipe {
 }
 
 /// An array of the first members of a new shelf; the others are spares.
+///
+/// # Panics
+/// Where it cannot be made.
 pub fn made(layout: Layout, members: usize, spares: usize, bitmap: bool) -> Shelf {
     let shelf = Shelf::new(members + spares);
     let roles: Vec<_> = (0..members).map(|i| Some(shelf.new_member(i))).collect();
@@ -87,13 +107,10 @@ pub fn made(layout: Layout, members: usize, spares: usize, bitmap: bool) -> Shel
     shelf
 }
 
-pub fn content(device: &dyn BlockDevice) -> Vec<u8> {
-    let mut all = vec![0; index(device.size().0)];
-    device.read_at(ByteOffset(0), &mut all).unwrap();
-    all
-}
-
 /// Fills the array; answers what it holds.
+///
+/// # Panics
+/// Where it cannot be written.
 pub fn fill(array: &Array, seed: u64) -> Vec<u8> {
     let mut x = seed | 1;
     let bytes = std::iter::repeat_with(|| {
@@ -105,6 +122,7 @@ pub fn fill(array: &Array, seed: u64) -> Vec<u8> {
     all
 }
 
+/// Watches a job and lets it go on.
 pub fn to_the_end(_: Step) -> ControlFlow<()> {
     ControlFlow::Continue(())
 }

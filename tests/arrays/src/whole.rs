@@ -1,0 +1,52 @@
+//! What tests ask of whole arrays.
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use sha2::{Digest, Sha256};
+use xfskit_block::BlockDevice;
+use xfskit_md::array::Array;
+use xfskit_md::assemble::{Assembly, Member, assemble};
+use xfskit_units::{ByteOffset, index};
+
+/// When it is in these tests, in seconds since 1970.
+pub const NOW: u64 = 1_800_000_000;
+
+/// What these devices make, called `m0`, `m1`, …
+///
+/// # Panics
+/// Where they make no array.
+pub fn assembly(devices: &[Arc<dyn BlockDevice>]) -> Assembly {
+    let member = |(i, device): (usize, &Arc<dyn BlockDevice>)| Member {
+        name: format!("m{i}"),
+        device: Arc::clone(device),
+    };
+    assemble(devices.iter().enumerate().map(member).collect()).expect("an array")
+}
+
+/// All that a device holds.
+///
+/// # Panics
+/// Where it cannot be read.
+pub fn content(device: &dyn BlockDevice) -> Vec<u8> {
+    let mut all = vec![0; index(device.size().0)];
+    device.read_at(ByteOffset(0), &mut all).expect("all of the device");
+    all
+}
+
+/// Whether members agree everywhere.
+///
+/// # Panics
+/// Where they cannot be compared.
+pub fn is_consistent(array: &Array) -> bool {
+    (0..array.scrub_rows())
+        .all(|row| array.scrub_row(row, false).expect("members to compare").is_empty())
+}
+
+/// SHA-256, in hexadecimal.
+pub fn sha256(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().fold(String::new(), |mut text, byte| {
+        write!(text, "{byte:02x}").expect("a string");
+        text
+    })
+}
