@@ -1,6 +1,7 @@
 //! Members on one tape: every write and flush of all of them, in order; and what a crash at any place of
 //! the tape would leave of each.
 
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use xfskit_block::{BlockDevice, Event, OverlayDevice, Result};
@@ -70,11 +71,14 @@ impl Tape {
             for (at, event) in own.into_iter().enumerate() {
                 match (&mut crash, event) {
                     (Crash::Power(random), Event::Write { offset, data, .. }) if at > flushed => {
-                        for (i, sector) in data.chunks(SECTOR).enumerate() {
+                        let (mut at, mut rest) = (offset.0, &data[..]);
+                        while !rest.is_empty() {
+                            let left = SECTOR - index(at % SECTOR as u64);
+                            let (sector, behind) = rest.split_at(left.min(rest.len()));
                             if random.below(2) == 0 {
-                                let at = ByteOffset(offset.0 + (i * SECTOR) as u64);
-                                device.write_at(at, sector).expect("memory");
+                                device.write_at(ByteOffset(at), sector).expect("memory");
                             }
+                            (at, rest) = (at + sector.len() as u64, behind);
                         }
                     }
                     _ => event.play(&device).expect("memory"),
@@ -164,16 +168,34 @@ impl Story {
     /// # Errors
     /// The first sector that holds anything else.
     pub fn judge(&self, cut: usize, power: bool, found: &[u8]) -> std::result::Result<(), usize> {
+        self.judge_rows(cut, power, found, None)
+    }
+
+    /// [`judge`](Self::judge) of an array whose parity is not to be trusted: where something of a row, of
+    /// so many bytes, was written since, all of that row is in doubt.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn judge_rows(
+        &self,
+        cut: usize,
+        power: bool,
+        found: &[u8],
+        row: Option<u64>,
+    ) -> std::result::Result<(), usize> {
         let (sure, maybe) = self.at(cut, power);
+        let row = row.map_or(1, index);
         for start in (0..found.len()).step_by(SECTOR) {
             let here = start..(start + SECTOR).min(found.len());
-            // Whole sectors are written here, so a write covers the sector or does not touch it.
-            let written = maybe.iter().filter_map(|(at, data)| {
-                let from = here.start.checked_sub(*at)?;
-                data.get(from..from + here.len())
-            });
-            let mut values = written.chain([&sure[here.clone()]]);
-            if !values.any(|value| value == &found[here.clone()]) {
+            let row = here.start / row * row..here.end.next_multiple_of(row);
+            let meets = |range: &Range<usize>, (at, data): &(usize, Vec<u8>)| {
+                *at < range.end && range.start < at + data.len()
+            };
+            if row.len() > SECTOR && maybe.iter().any(|written| meets(&row, written)) {
+                continue;
+            }
+            let written: Vec<_> = maybe.iter().filter(|written| meets(&here, written)).collect();
+            if !may_hold(&here, &sure, &written, found) {
                 return Err(start);
             }
         }
@@ -214,6 +236,28 @@ impl Story {
     pub fn is_empty(&self) -> bool {
         self.start.is_empty()
     }
+}
+
+/// Whether a sector may hold what was found there: what is sure, or one of the writes; where one of them
+/// is not of whole sectors, any mixture.
+fn may_hold(
+    here: &Range<usize>,
+    sure: &[u8],
+    written: &[&&(usize, Vec<u8>)],
+    found: &[u8],
+) -> bool {
+    let byte = |i: usize, (at, data): &(usize, Vec<u8>)| {
+        i.checked_sub(*at).and_then(|i| data.get(i)).copied()
+    };
+    let aligned = |at: usize, len: usize| at.is_multiple_of(SECTOR) && len.is_multiple_of(SECTOR);
+    let whole = written.iter().all(|(at, data)| aligned(*at, data.len()));
+    sure[here.clone()] == found[here.clone()]
+        || if whole {
+            written.iter().any(|one| here.clone().all(|i| byte(i, one) == Some(found[i])))
+        } else {
+            let any = |i: usize| written.iter().any(|one| byte(i, one) == Some(found[i]));
+            here.clone().all(|i| sure[i] == found[i] || any(i))
+        }
 }
 
 /// Random writes of whole sectors, small and large, and flushes.

@@ -199,8 +199,13 @@ impl Ledger {
         }
         state.degraded = true;
         state.may_go_back = false;
-        state.events += 2;
-        state.write_superblocks()
+        // Two steps, not one of two: whoever a crash lets miss the last of them is not stale.
+        let mut failures = Failures::new();
+        for _ in 0..2 {
+            state.events += 1;
+            failures.extend(state.write_superblocks());
+        }
+        failures
     }
 
     /// A member's list of bad places has changed. What was written to those that left it is on the disk

@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use std::sync::{PoisonError, RwLock};
 
 use xfskit_block::{BlockDevice, IoRead, Result};
-use xfskit_units::{ByteOffset, MemberSector};
+use xfskit_units::{ByteOffset, MemberSector, Sectors};
 
 use crate::geometry::{Replacement, Slot};
 
@@ -113,6 +113,15 @@ impl Member {
     /// This is to replace it.
     pub(super) fn set_shadow(&self, replacement: Replacement) {
         let _ = self.serving().shadow.set(Shadow::new(replacement));
+    }
+
+    /// What was to replace it is complete, and serves the role from now on. False where it failed.
+    pub(super) fn promote_shadow(&self) -> bool {
+        let Some(shadow) = self.shadow().filter(|shadow| !shadow.is_faulty()) else { return false };
+        let Replacement { device, name, data_offset, .. } = shadow.replacement.clone();
+        let size = Sectors(device.size().0 / 512);
+        self.succeed(Self::new(Slot::new(device, name, data_offset, size)));
+        true
     }
 
     /// True where only what the bitmap names is missing from it.

@@ -93,10 +93,12 @@ impl Assembly {
         (knows && free && gone).then(|| Returning { spare: spare(member), role })
     }
 
-    /// What is to replace the member of `role`.
+    /// What is to replace the member of `role`. After a crash it may lack what the member has, wherever
+    /// something was written: it is filled again from the start.
     pub(super) fn replacement(&self, role: usize) -> Option<Replacement> {
         let member = self.replacing().find(|kept| kept.0 == role)?.1;
         let filled = member.superblock.recovery_offset().map_or(u64::MAX, |at| at.0);
+        let filled = if self.is_dirty() { 0 } else { filled };
         Some(Replacement {
             device: Arc::clone(&member.device),
             name: member.name.clone(),
@@ -107,10 +109,14 @@ impl Assembly {
 
     /// The superblocks of what is to replace members.
     pub(super) fn replacements(&self) -> Vec<Kept> {
-        let kept = |(role, member): (usize, &Judged)| Kept {
-            role,
-            device: Arc::clone(&member.device),
-            superblock: member.superblock.clone(),
+        let kept = |(role, member): (usize, &Judged)| {
+            let mut superblock = member.superblock.clone();
+            if let Superblock::V1(own) = &mut superblock
+                && self.is_dirty()
+            {
+                own.recovery_offset.set(0);
+            }
+            Kept { role, device: Arc::clone(&member.device), superblock }
         };
         self.replacing().map(kept).collect()
     }

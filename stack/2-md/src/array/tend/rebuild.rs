@@ -308,7 +308,8 @@ impl Array {
     fn finish(&self, target: &Target) -> Result<()> {
         let member = &self.members[target.role];
         if target.replacement {
-            return self.note(|ledger| ledger.replace(target.role));
+            let served = member.promote_shadow();
+            return if served { self.note(|ledger| ledger.replace(target.role)) } else { Ok(()) };
         }
         if member.device().is_some() {
             member.set_readable_until(u64::MAX);
