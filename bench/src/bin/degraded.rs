@@ -85,8 +85,9 @@ impl Bench {
                 let (array, bytes, stop) = (&array, &bytes, &stop);
                 scope.spawn(move || read_file(array, reader, request, bytes, stop));
             }
-            // The first moments are not counted: everybody starts at the same member.
-            std::thread::sleep(Duration::from_millis(700));
+            // The first moments are not counted: everybody starts at the same member, and the memory of
+            // rows is touched for the first time.
+            std::thread::sleep(Duration::from_millis(1500));
             let (start, before) = (Instant::now(), counts());
             std::thread::sleep(Duration::from_secs_f64(self.seconds));
             let (elapsed, after) = (start.elapsed(), counts());
@@ -101,20 +102,27 @@ impl Bench {
         })
     }
 
-    /// Throughput with 0, 1 and 2 missing members, and the fraction of what healthy gives times the
-    /// members that are left.
+    /// Throughput with 0, 1 and 2 missing members: beside what healthy gives times the members that are
+    /// left, bytes read of members per byte delivered, and nanoseconds of processor per byte.
     fn against_the_ceiling(&self, setup: Setup) -> String {
-        let healthy = self.run(Setup { missing: 0, ..setup }).megabytes_per_second();
-        let mut line = format!("{healthy:>9.0}");
+        let healthy = self.run(Setup { missing: 0, ..setup });
+        let speed = healthy.megabytes_per_second();
+        let mut line = format!("{speed:>7.0} {:>5.3}", healthy.nanoseconds_per_byte());
         for missing in 1..=2 {
-            let degraded = self.run(Setup { missing, ..setup }).megabytes_per_second();
+            let degraded = self.run(Setup { missing, ..setup });
             let left = number(u64::from(MEMBERS) - missing as u64) / f64::from(MEMBERS);
-            let fraction = degraded / (healthy * left);
-            write!(line, " {degraded:>9.0} {fraction:>8.3}").expect("a string");
+            let fraction = degraded.megabytes_per_second() / (speed * left);
+            let read = number(degraded.touched.read) / number(degraded.bytes);
+            let (speed, time) = (degraded.megabytes_per_second(), degraded.nanoseconds_per_byte());
+            write!(line, " | {speed:>7.0} {fraction:>8.3} {read:>5.2} {time:>5.3}")
+                .expect("a string");
         }
         line
     }
 }
+
+const CEILING_HEAD: &str =
+    "healthy ns/by | one gone fraction  read ns/by | two gone fraction  read ns/by";
 
 /// Reads a file from start to end until somebody says stop; readers start at different places.
 fn read_file(array: &Array, reader: u64, request: u64, bytes: &AtomicU64, stop: &AtomicBool) {
@@ -133,19 +141,13 @@ type Table = fn(&Bench, Setup);
 
 fn disks(bench: &Bench, setup: Setup) {
     println!("\nmembers of 100 MB/s, requests of a row; fractions of (members left) x (healthy)");
-    println!(
-        "{:>9} {:>9} {:>8} {:>9} {:>8}",
-        "healthy", "one gone", "fraction", "two gone", "fraction"
-    );
+    println!("{CEILING_HEAD}");
     println!("{}", bench.against_the_ceiling(Setup { speed: Some(100_000_000), ..setup }));
 }
 
 fn speed(bench: &Bench, setup: Setup) {
     println!("\nthe same by the speed of a member");
-    println!(
-        "{:>9} {:>9} {:>9} {:>8} {:>9} {:>8}",
-        "MB/s each", "healthy", "one gone", "fraction", "two gone", "fraction"
-    );
+    println!("{:>9} {CEILING_HEAD}", "MB/s each");
     for speed in [50, 100, 200, 300, 400, 600] {
         let line = bench.against_the_ceiling(Setup { speed: Some(speed * 1_000_000), ..setup });
         println!("{speed:>9} {line}");
@@ -200,10 +202,7 @@ fn cache(bench: &Bench, setup: Setup) {
     println!(
         "\nmembers of 100 MB/s, requests of 1 MiB, by row cache (md's stripes of 4 KiB x members)"
     );
-    println!(
-        "{:>9} {:>9} {:>9} {:>9} {:>8} {:>9} {:>8}",
-        "stripes", "MiB", "healthy", "one gone", "fraction", "two gone", "fraction"
-    );
+    println!("{:>9} {:>9} {CEILING_HEAD}", "stripes", "MiB");
     for stripes in [256, 1024, 2048, 4096, 8192, 16384, 32768] {
         let row_cache = ByteLen(stripes * 4096 * u64::from(MEMBERS));
         let setup = Setup { speed: Some(100_000_000), request: 1 << 20, row_cache, ..setup };

@@ -41,7 +41,7 @@ impl Drop for Memory {
 #[derive(Debug)]
 struct Entry {
     content: RwLock<Option<Memory>>,
-    /// Bytes that were handed out.
+    /// Bytes that were handed out, or lie before where its first reader began: nobody waits for them.
     delivered: AtomicU64,
     /// When it was last asked for, in lookups.
     used_at: AtomicU64,
@@ -108,7 +108,7 @@ impl RowCache {
         let found = self.shard(row).get(&row).map(Arc::clone);
         let entry = match found {
             Some(entry) => entry,
-            None if may_fill => self.filled(row, now, fill)?,
+            None if may_fill => self.filled(row, start, now, fill)?,
             None => return None,
         };
         entry.used_at.store(now, Ordering::Relaxed);
@@ -128,13 +128,14 @@ impl RowCache {
     fn filled(
         &self,
         row: u64,
+        start: u64,
         now: u64,
         fill: impl FnOnce(&mut [u8]) -> Result<()>,
     ) -> Option<Arc<Entry>> {
         let mut memory = self.room(now)?;
         let entry = Arc::new(Entry {
             content: RwLock::new(None),
-            delivered: AtomicU64::new(0),
+            delivered: AtomicU64::new(start),
             used_at: AtomicU64::new(now),
         });
         let mut content = entry.content.write().unwrap_or_else(PoisonError::into_inner);
