@@ -1,0 +1,72 @@
+//! A directory block that power cut in two while it was written in place: the first sectors are new, and say so with
+//! their LSN, the others old.
+//!
+//! Linux believes the LSN, passes the block's log items over, and refuses the block and the volume. Its own volumes can
+//! come to that wherever a metadata block is longer than what the disk writes at once. We believe the checksum.
+
+use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
+
+use xfskit_block::{BlockDevice, OpenMode};
+use xfskit_format::bmbt::records;
+use xfskit_format::inode::Dinode;
+use xfskit_test_oracle::need::Need;
+use xfskit_test_oracle::{Image, Mount, Scratch, Xfsprogs, kernel, needs, ours};
+use xfskit_test_recovery::{ByHand, complaints, open, recover, shown};
+use xfskit_units::Ino;
+
+/// What arrived of the block, in bytes.
+const SECTOR: usize = 512;
+
+#[test]
+fn a_directory_block_torn_in_place_is_recovered_where_linux_refuses_the_volume() {
+    if !needs(&[Need::Mount, Need::Xfsprogs]) {
+        return;
+    }
+    let scratch = Scratch::new("torn");
+    let image = Image::sparse(&scratch, "image", 160 << 20);
+    let tools = Xfsprogs::installed().expect("xfsprogs");
+    tools.mkfs(&image, &["-b", "size=1024", "-d", "agcount=2"]).expect("mkfs");
+    let mount = Mount::read_write_with(&image, &scratch, "noatime").expect("mount");
+    let path = mount.path().join("dir");
+    fs::create_dir(&path).expect("a directory");
+    let dir = Ino(fs::metadata(&path).expect("a directory").ino());
+    for n in 0..30 {
+        File::create(path.join(format!("old{n}"))).expect("a file");
+    }
+    // The block goes in place, and is not needed in the journal any more.
+    mount.unmount().expect("unmount");
+    let mount = Mount::read_write_with(&image, &scratch, "noatime").expect("mount");
+    for n in 0..30 {
+        let [old, new] = ["old", "new"].map(|kind| mount.path().join(format!("dir/{kind}{n}")));
+        fs::rename(old, new).expect("renamed");
+    }
+    let expected = kernel::manifest(mount.path());
+    mount.shutdown(true).expect("shutdown");
+    mount.unmount().expect("unmount");
+
+    // The journal makes this of it, of which a part arrives.
+    let theirs = image.copy("theirs.img");
+    Mount::recover(&theirs, &scratch).expect("a whole one is recovered");
+    let recovered = ByHand::open(&theirs, 32 * 1024);
+    let inode = recovered.inode(dir);
+    let inode = Dinode::parse(&inode, &recovered.geo).expect("an inode");
+    let first = records(inode.data_fork(), 1)[0].decode().startblock;
+    let daddr = recovered.geo.fsb_to_daddr(first).expect("on the volume");
+    let mut sector = [0; SECTOR];
+    open(theirs.path(), OpenMode::ReadOnly)
+        .read_at(daddr.byte_offset(), &mut sector)
+        .expect("readable");
+    let torn = open(image.path(), OpenMode::ReadWrite);
+    torn.write_at(daddr.byte_offset(), &sector).expect("written");
+    drop(torn);
+
+    let refused = Mount::recover(&image.copy("torn.img"), &scratch).is_err();
+    eprintln!("the kernel refused: {refused}");
+    let in_memory = ours::differences(&image, &expected);
+    assert!(in_memory.is_empty(), "{}", in_memory.join("\n"));
+    recover(&image).expect("recovered");
+    assert_eq!(complaints(&tools, &image), "");
+    let differences = expected.differences(&shown(&image, &scratch), 20);
+    assert!(differences.is_empty(), "{}", differences.join("\n"));
+}
