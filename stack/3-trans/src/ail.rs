@@ -11,10 +11,10 @@
 //! 3. Inodes are written with their whole cluster, in one go with their neighbours.
 //! 4. All of this runs under the journal's lock; only the list itself has a lock of its own.
 
+use crate::sync::atomic::{AtomicU64, Ordering};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use xfskit_block::Error as DeviceError;
 use xfskit_format::inode::{self, Dinode};

@@ -13,8 +13,8 @@
 //! Where a block fails its verifier, the device is asked for its alternatives (mirrors, parity);
 //! the first that passes is used, and counted in [`Stats::healed`].
 
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rustc_hash::FxHashMap;
 use xfskit_block::{BlockDevice, IoRead};

@@ -11,11 +11,11 @@
 //!    pinned by the next checkpoint; so the next one always finds room.
 //! 3. After the first error inside a committed change nothing is written any more.
 
+use crate::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::Arc;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 
-use parking_lot::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard};
+use crate::sync::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, thread_number};
 use xfskit_block::BlockDevice;
 use xfskit_format::log::item::Icreate;
 use xfskit_format::log::item::buf::CHUNK;
@@ -484,9 +484,5 @@ pub(crate) struct TakenList<T> {
 
 /// Threads take the shards in turn.
 fn shard_of_thread() -> usize {
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
-    thread_local! {
-        static SHARD: usize = NEXT.fetch_add(1, Ordering::Relaxed) % SHARDS;
-    }
-    SHARD.with(|shard| *shard)
+    thread_number() % SHARDS
 }

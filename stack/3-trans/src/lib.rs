@@ -33,8 +33,11 @@ pub mod lock;
 mod moved;
 pub mod object;
 mod promises;
+#[cfg(all(test, shuttle))]
+mod protocols;
 pub mod running;
 pub mod stats;
+mod sync;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::iter::Sum;
 use std::ops::{AddAssign, Deref, DerefMut};
 use std::time::Instant;
 
-use parking_lot::{Mutex, MutexGuard};
+use crate::sync::{Mutex, MutexGuard};
 
 /// Every lock of the stack, in the order in which locks are taken. Equal ranks: several inodes by
 /// ascending number, several groups by ascending number, btree buffers from root to leaf.
@@ -43,12 +43,13 @@ mod held {
     use super::LockRank;
     use std::cell::RefCell;
 
-    thread_local! {
+    crate::sync::thread_local! {
         static HELD: RefCell<Vec<LockRank>> = const { RefCell::new(Vec::new()) };
     }
 
     pub(super) fn take(rank: LockRank) {
-        HELD.with_borrow_mut(|held| {
+        HELD.with(|held| {
+            let mut held = held.borrow_mut();
             if let Some(&top) = held.iter().max() {
                 let in_order = top < rank || (top == rank && rank != LockRank::Leaf);
                 assert!(in_order, "lock order: {rank:?} taken while {top:?} is held");
@@ -58,7 +59,8 @@ mod held {
     }
 
     pub(super) fn release(rank: LockRank) {
-        HELD.with_borrow_mut(|held| {
+        HELD.with(|held| {
+            let mut held = held.borrow_mut();
             if let Some(i) = held.iter().rposition(|&r| r == rank) {
                 held.remove(i);
             }

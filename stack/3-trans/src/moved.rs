@@ -4,7 +4,7 @@
 //! and the place where they were. File data is written in place without the journal, so written too soon it would
 //! turn up there. Whoever writes in place asks first, and waits for that checkpoint.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicU64, Ordering};
 
 use xfskit_units::AgNumber;
 

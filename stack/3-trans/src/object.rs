@@ -15,12 +15,12 @@
 //! 3. A listed, pinned or AIL object stays in memory: the lists hold references, and the caches keep
 //!    what others refer to.
 
+use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::fmt;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use parking_lot::{ArcRwLockReadGuard, RawRwLock, RwLock};
+use crate::sync::{ArcRwLockReadGuard, RawRwLock, RwLock};
 use xfskit_format::log::item::buf::CHUNK;
 use xfskit_units::{Daddr, Ino, Lsn, Sectors};
 

@@ -9,8 +9,8 @@
 //! 3. A promise that grows old without being kept is made again: the next checkpoint answers it and
 //!    writes it anew, under another id. Whoever made it need not know.
 
+use crate::sync::atomic::{AtomicU64, Ordering};
 use std::collections::{BTreeMap, HashSet};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use xfskit_format::log::item::{Done, Family, Intent, encode};
 use xfskit_log::Payload;

@@ -1,11 +1,11 @@
 //! An engine with a thread of its own that writes checkpoints, so that transactions go on while the journal is
 //! written.
 
+use crate::sync::thread::{self, JoinHandle};
 use std::ops::Deref;
 use std::sync::Arc;
-use std::thread::{self, JoinHandle};
 
-use parking_lot::{Condvar, Mutex};
+use crate::sync::{Condvar, Mutex};
 
 use crate::engine::Engine;
 

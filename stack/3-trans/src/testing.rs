@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use xfskit_block::{BlockDevice, MemDevice};
+use xfskit_format::log::item::{Item, split};
 use xfskit_format::log::seed_record;
+use xfskit_format::{Ctx, Location};
 use xfskit_log::{Log, LogWriter};
-use xfskit_units::{ByteLen, ByteOffset, Daddr, Features, Geometry, RfsBlock, example};
+use xfskit_units::{ByteLen, ByteOffset, Daddr, Features, Geometry, RfsBlock, Sectors, example};
 
-use crate::{BufCache, Delta, Engine, Journal};
+use crate::{BufCache, BufMap, Delta, Engine, Handle, Journal, Place, Trans, TransError};
 
 /// One group of 16 MiB.
 pub(crate) fn geo() -> Geometry {
@@ -39,4 +41,39 @@ pub(crate) fn engine_and_log() -> (Engine, Arc<dyn BlockDevice>) {
     let cache = Arc::new(BufCache::new(dev, 1 << 20));
     let counters = Delta { fdblocks: 1000, ..Delta::default() };
     (Engine::new(geo, cache, Journal::new(writer), counters, 100), log_dev)
+}
+
+/// Block `block` of 4 KiB.
+pub(crate) fn map(block: u64) -> BufMap {
+    BufMap::single(Daddr(block * 8), Sectors(8))
+}
+
+/// Takes block `block` into a transaction; whatever it says is fine.
+pub(crate) fn read(
+    tx: &mut Trans<'_>,
+    block: u64,
+    place: Option<Place>,
+) -> Result<Handle, TransError> {
+    let geo = geo();
+    tx.read(&map(block), place, &Ctx::new(&geo, Location::of("test")), &|_, _| Ok(()))
+}
+
+/// What the journal says of the block `block` from its tail on, laid over what is in place.
+pub(crate) fn recovered(engine: &Engine, log_dev: &dyn BlockDevice, block: u64) -> Vec<u8> {
+    let geo = geo();
+    let mut bytes = vec![0; 4096];
+    engine.device().read_at(ByteOffset(block * 4096), &mut bytes).unwrap();
+    let log = Log::open(log_dev, Daddr(0), &geo).unwrap();
+    let ctx = Ctx::new(&geo, Location::of("test"));
+    for transaction in log.transactions().map(Result::unwrap) {
+        let regions = transaction.regions();
+        for item in split(&regions[1..], &ctx) {
+            let Item::Buf(buf) = Item::decode(item.unwrap(), &ctx).unwrap() else { continue };
+            let here = buf.daddr() == Daddr(block * 8);
+            for change in buf.changes().filter(|_| here) {
+                bytes[change.offset..][..change.bytes.len()].copy_from_slice(change.bytes);
+            }
+        }
+    }
+    bytes
 }

@@ -1,25 +1,14 @@
 //! Transactions on a device in memory: undo, visibility, locks, lists.
 
-use std::sync::atomic::Ordering;
+use crate::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use xfskit_block::BlockDevice;
-use xfskit_format::log::item::{Item, split};
 use xfskit_format::{Ctx, Image, Location};
-use xfskit_log::Log;
-use xfskit_units::{AgBlock, AgNumber, ByteOffset, Daddr, ExtLen, Sectors};
+use xfskit_units::{AgBlock, AgNumber, ByteOffset, ExtLen};
 
-use crate::testing::{engine, engine_and_log, geo};
-use crate::{BufMap, Engine, Freed, Handle, Place, Running, Trans, TransError};
-
-fn map(block: u64) -> BufMap {
-    BufMap::single(Daddr(block * 8), Sectors(8))
-}
-
-fn read(tx: &mut Trans<'_>, block: u64, place: Option<Place>) -> Result<Handle, TransError> {
-    let geo = geo();
-    tx.read(&map(block), place, &Ctx::new(&geo, Location::of("test")), &|_, _| Ok(()))
-}
+use crate::testing::{engine, engine_and_log, geo, map, read, recovered};
+use crate::{Engine, Freed, Place, Running, TransError};
 
 fn seen(engine: &Engine, block: u64) -> Vec<u8> {
     let geo = geo();
@@ -92,26 +81,6 @@ fn what_is_not_durable_is_not_written_in_place() {
     engine.write_back().unwrap();
     engine.device().read_at(ByteOffset(3000 * 4096), &mut block).unwrap();
     assert_eq!(&block, b"bbbb");
-}
-
-/// What the journal says of the block `block` from its tail on, laid over what is in place.
-fn recovered(engine: &Engine, log_dev: &dyn BlockDevice, block: u64) -> Vec<u8> {
-    let geo = geo();
-    let mut bytes = vec![0; 4096];
-    engine.device().read_at(ByteOffset(block * 4096), &mut bytes).unwrap();
-    let log = Log::open(log_dev, Daddr(0), &geo).unwrap();
-    let ctx = Ctx::new(&geo, Location::of("test"));
-    for transaction in log.transactions().map(Result::unwrap) {
-        let regions = transaction.regions();
-        for item in split(&regions[1..], &ctx) {
-            let Item::Buf(buf) = Item::decode(item.unwrap(), &ctx).unwrap() else { continue };
-            let here = buf.daddr() == Daddr(block * 8);
-            for change in buf.changes().filter(|_| here) {
-                bytes[change.offset..][..change.bytes.len()].copy_from_slice(change.bytes);
-            }
-        }
-    }
-    bytes
 }
 
 #[test]

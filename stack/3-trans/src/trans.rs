@@ -10,12 +10,12 @@
 //! 3. Locks that have an order ([`Place`]) are waited for in that order only; out of order they are
 //!    tried, and [`TransError::Busy`] says which one to wait for, holding nothing, before the next try.
 
+use crate::sync::atomic::Ordering;
 use std::cell::Cell;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
-use parking_lot::{ArcRwLockWriteGuard, RawRwLock};
+use crate::sync::{ArcRwLockWriteGuard, RawRwLock};
 use xfskit_format::log::item::intent::Work as Promised;
 use xfskit_format::log::item::{Done, Family, Icreate, Intent};
 use xfskit_format::{Ctx, Image, Verdict};

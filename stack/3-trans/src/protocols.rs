@@ -1,0 +1,255 @@
+//! The engine's protocols, its steps taken in thousands of orders: `make protocols`.
+//!
+//! Each test is a few threads, all of whose locks, waits and atomics belong to a scheduler; it runs them again and again,
+//! choosing who goes on after each step: at random, and with few changes of mind, which finds other things. Where nobody
+//! can go on, that is a deadlock, and fails. The seeds are fixed; a failure prints the order that led to it.
+
+use std::sync::Arc;
+
+use shuttle::Runner;
+use shuttle::scheduler::{PctScheduler, RandomScheduler};
+use xfskit_block::BlockDevice;
+use xfskit_format::Image;
+use xfskit_units::{AgBlock, AgNumber, ByteOffset, ExtLen, FsBlock};
+
+use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::thread;
+use crate::testing::{engine_and_log, map, read, recovered};
+use crate::{Engine, Freed, Running};
+
+/// Orders of each kind.
+const ORDERS: usize = 1000;
+/// Where a thread is interrupted against the scheduler's preference, at most.
+const CHANGES: usize = 4;
+/// A block that is nobody's.
+const BLOCK: u64 = 3000;
+
+/// Runs `protocol` in many orders.
+fn explore(protocol: impl Fn() + Send + Sync + 'static) {
+    let protocol = Arc::new(protocol);
+    let again = Arc::clone(&protocol);
+    let config = || {
+        let mut config = shuttle::Config::new();
+        config.stack_size = 1 << 20;
+        config
+    };
+    Runner::new(RandomScheduler::new_from_seed(7, ORDERS), config()).run(move || again());
+    Runner::new(PctScheduler::new_from_seed(7, CHANGES, ORDERS), config()).run(move || protocol());
+}
+
+/// An engine, and the device of its journal.
+#[derive(Clone)]
+struct Volume {
+    engine: Arc<Engine>,
+    log_dev: Arc<dyn BlockDevice>,
+}
+
+impl Volume {
+    fn new() -> Self {
+        let (engine, log_dev) = engine_and_log();
+        Self { engine: Arc::new(engine), log_dev }
+    }
+
+    /// Puts `value` into each of `blocks`, all at once; answers the checkpoint that has it.
+    fn change(&self, blocks: &[u64], value: u8) -> u64 {
+        let mut tx = self.engine.begin().unwrap();
+        for &block in blocks {
+            let handle = read(&mut tx, block, None).unwrap();
+            // Somewhere else each time: a block's items add up.
+            tx.image(handle).put(usize::from(value) * 256, &[value]);
+            tx.image(handle).put(0, &[value]);
+        }
+        tx.commit()
+    }
+
+    /// What a crash now would leave of a block.
+    fn after_crash(&self, block: u64) -> Vec<u8> {
+        recovered(&self.engine, &*self.log_dev, block)
+    }
+
+    /// What stands in its place.
+    fn in_place(&self, block: u64) -> u8 {
+        let mut byte = [0];
+        self.engine.device().read_at(ByteOffset(block * 4096), &mut byte).unwrap();
+        byte[0]
+    }
+
+    fn spawn(&self, work: impl FnOnce(&Self) + Send + 'static) -> thread::JoinHandle<()> {
+        let volume = self.clone();
+        thread::spawn(move || work(&volume))
+    }
+}
+
+fn join(threads: Vec<thread::JoinHandle<()>>) {
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+}
+
+#[test]
+fn who_forces_returns_with_his_change_durable_whoever_led() {
+    explore(|| {
+        let volume = Volume::new();
+        let one = |n: u8| {
+            volume.spawn(move |volume| {
+                for value in [1, 2] {
+                    let number = volume.change(&[BLOCK + u64::from(n)], value);
+                    volume.engine.force(number).unwrap();
+                    assert_eq!(volume.after_crash(BLOCK + u64::from(n))[0], value);
+                }
+            })
+        };
+        join((0..3).map(one).collect());
+    });
+}
+
+#[test]
+fn a_crash_sees_transactions_whole_and_nothing_in_place_that_is_not_durable() {
+    explore(|| {
+        let volume = Volume::new();
+        let writer = volume.spawn(|volume| {
+            for value in 1..=4 {
+                volume.change(&[BLOCK, BLOCK + 1], value);
+            }
+        });
+        let checkpoints = volume.spawn(|volume| {
+            let mut before = 0;
+            for _ in 0..4 {
+                volume.engine.checkpoint().unwrap();
+                let [one, other] = [BLOCK, BLOCK + 1].map(|block| volume.after_crash(block));
+                assert!(one == other, "{} and {}", one[0], other[0]);
+                assert!(before <= one[0], "{} after {before}", one[0]);
+                before = one[0];
+                for value in 1..=before {
+                    assert_eq!(one[usize::from(value) * 256], value, "the tail went too far");
+                }
+            }
+        });
+        let write_back = volume.spawn(|volume| {
+            for _ in 0..3 {
+                volume.engine.write_back().unwrap();
+                let in_place = volume.in_place(BLOCK);
+                let durable = volume.after_crash(BLOCK)[0];
+                assert!(in_place <= durable, "{in_place} in place, {durable} durable");
+            }
+        });
+        join(vec![writer, checkpoints, write_back]);
+        volume.engine.unmount().unwrap();
+        assert_eq!([BLOCK, BLOCK + 1].map(|block| volume.in_place(block)), [4, 4]);
+    });
+}
+
+#[test]
+fn pins_and_items_add_up_when_many_change_what_is_written_back() {
+    explore(|| {
+        let volume = Volume::new();
+        let writers = (0..2).map(|n| {
+            volume.spawn(move |volume| {
+                for value in 1..=3 {
+                    volume.change(&[BLOCK, BLOCK + 1 + n], value);
+                    if value == 2 {
+                        volume.engine.checkpoint().unwrap();
+                    }
+                }
+            })
+        });
+        let mut threads: Vec<_> = writers.collect();
+        threads.push(volume.spawn(|volume| {
+            volume.engine.write_back().unwrap();
+            volume.engine.write_back().unwrap();
+        }));
+        join(threads);
+        volume.engine.unmount().unwrap();
+        assert_eq!(volume.engine.ail.tail(), None, "nothing is left to be written");
+        for block in BLOCK..BLOCK + 3 {
+            let object = volume.engine.cache().object(&map(block));
+            assert_eq!(object.pins.load(Ordering::Relaxed), 0, "{block}");
+            assert_eq!(volume.in_place(block), 3, "{block}");
+        }
+    });
+}
+
+#[test]
+fn a_change_is_durable_only_after_the_data_it_refers_to() {
+    explore(|| {
+        let volume = Volume::new();
+        let written = Arc::new(AtomicBool::new(false));
+        let writer = {
+            let written = Arc::clone(&written);
+            volume.spawn(move |volume| {
+                let mut tx = volume.engine.begin().unwrap();
+                let handle = read(&mut tx, BLOCK, None).unwrap();
+                tx.image(handle).put(0, &[1]);
+                let ticket = tx.data_to_come();
+                tx.commit();
+                written.store(true, Ordering::SeqCst);
+                drop(ticket);
+            })
+        };
+        let checkpoints = volume.spawn(move |volume| {
+            for _ in 0..2 {
+                volume.engine.checkpoint().unwrap();
+                let durable = volume.after_crash(BLOCK)[0] == 1;
+                assert!(!durable || written.load(Ordering::SeqCst), "the data came too late");
+            }
+        });
+        join(vec![writer, checkpoints]);
+    });
+}
+
+#[test]
+fn what_was_freed_or_moved_is_known_until_that_is_durable() {
+    explore(|| {
+        let volume = Volume::new();
+        let writer = volume.spawn(|volume| {
+            let mut tx = volume.engine.begin().unwrap();
+            let handle = read(&mut tx, BLOCK, None).unwrap();
+            tx.image(handle).put(0, &[1]);
+            tx.freed(Freed { agno: AgNumber(0), agbno: AgBlock(9), len: ExtLen(1) });
+            tx.moved(FsBlock(20));
+            tx.commit();
+        });
+        let checkpoints = volume.spawn(|volume| {
+            volume.engine.checkpoint().unwrap();
+            volume.engine.checkpoint().unwrap();
+        });
+        let looker = volume.spawn(|volume| {
+            for _ in 0..3 {
+                let mut tx = volume.engine.begin().unwrap();
+                let handle = read(&mut tx, BLOCK, None).unwrap();
+                let changed = tx.bytes(handle)[0] == 1;
+                let busy = volume.engine.busy().any(AgNumber(0));
+                let moved = volume.engine.moved_in(FsBlock(20)).is_some();
+                if changed && !(busy && moved) {
+                    assert_eq!(volume.after_crash(BLOCK)[0], 1, "busy {busy}, moved {moved}");
+                }
+                drop(tx);
+                thread::yield_now();
+            }
+        });
+        join(vec![writer, checkpoints, looker]);
+    });
+}
+
+#[test]
+fn the_journals_thread_hears_every_call_and_the_last() {
+    explore(|| {
+        let (engine, log_dev) = engine_and_log();
+        let engine = Arc::new(Running::new(engine));
+        let change = |engine: &Running, from: u64| {
+            for block in from..from + 4 {
+                let mut tx = engine.begin().unwrap();
+                let handle = read(&mut tx, block, None).unwrap();
+                tx.image(handle).put(0, &[1]);
+                tx.commit();
+                engine.bell().ring();
+            }
+        };
+        let other = Arc::clone(&engine);
+        let thread = thread::spawn(move || change(&other, BLOCK + 10));
+        change(&engine, BLOCK);
+        engine.checkpoint().unwrap();
+        assert_eq!(recovered(&engine, &*log_dev, BLOCK + 3)[0], 1);
+        thread.join().unwrap();
+        // Whoever is last stops the thread, which must hear it wherever it is.
+        drop(engine);
+    });
+}

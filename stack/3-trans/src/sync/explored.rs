@@ -1,0 +1,163 @@
+//! The same names, for a scheduler that tries one order of steps after another.
+//!
+//! The locks are parking_lot's in all but what they are made of: a lock's state stands under a mutex of the scheduler's, and
+//! who waits, waits for a condition of the scheduler's.
+
+use std::time::Instant;
+
+use parking_lot::lock_api;
+use shuttle::rand::Rng;
+pub(crate) use shuttle::sync::atomic;
+pub(crate) use shuttle::thread;
+pub(crate) use shuttle::thread_local;
+
+pub(crate) type Mutex<T> = lock_api::Mutex<RawMutex, T>;
+pub(crate) type MutexGuard<'a, T> = lock_api::MutexGuard<'a, RawMutex, T>;
+pub(crate) type RwLock<T> = lock_api::RwLock<RawRwLock, T>;
+pub(crate) type RwLockReadGuard<'a, T> = lock_api::RwLockReadGuard<'a, RawRwLock, T>;
+pub(crate) use parking_lot::lock_api::{ArcRwLockReadGuard, ArcRwLockWriteGuard};
+
+/// A number of the thread that calls.
+pub(crate) fn thread_number() -> usize {
+    thread::current().id().into()
+}
+
+/// Who holds a lock: nobody at 0, so many readers, or -1 for one who has it alone.
+#[derive(Debug)]
+pub(crate) struct RawRwLock {
+    holders: shuttle::sync::Mutex<i32>,
+    released: shuttle::sync::Condvar,
+}
+
+impl RawRwLock {
+    fn change<T>(&self, change: impl FnOnce(&mut i32) -> T) -> T {
+        change(&mut self.holders.lock().expect("no panic"))
+    }
+
+    /// Waits until `may` says so of the holders, who then are changed by `by`.
+    fn take(&self, may: impl Fn(i32) -> bool, by: i32) {
+        let mut holders = self.holders.lock().expect("no panic");
+        while !may(*holders) {
+            holders = self.released.wait(holders).expect("no panic");
+        }
+        *holders += by;
+    }
+
+    fn try_take(&self, may: impl Fn(i32) -> bool, by: i32) -> bool {
+        self.change(|holders| {
+            let free = may(*holders);
+            *holders += if free { by } else { 0 };
+            free
+        })
+    }
+
+    fn release(&self, by: i32) {
+        self.change(|holders| *holders += by);
+        self.released.notify_all();
+    }
+}
+
+// SAFETY: `holders` changes under a mutex, to -1 from 0 alone, and upwards from 0 or more alone.
+#[allow(unsafe_code)]
+unsafe impl lock_api::RawRwLock for RawRwLock {
+    #[allow(clippy::declare_interior_mutable_const)]
+    const INIT: Self =
+        Self { holders: shuttle::sync::Mutex::new(0), released: shuttle::sync::Condvar::new() };
+    type GuardMarker = lock_api::GuardSend;
+
+    fn lock_shared(&self) {
+        self.take(|holders| holders >= 0, 1);
+    }
+    fn try_lock_shared(&self) -> bool {
+        self.try_take(|holders| holders >= 0, 1)
+    }
+    unsafe fn unlock_shared(&self) {
+        self.release(-1);
+    }
+    fn lock_exclusive(&self) {
+        self.take(|holders| holders == 0, -1);
+    }
+    fn try_lock_exclusive(&self) -> bool {
+        self.try_take(|holders| holders == 0, -1)
+    }
+    unsafe fn unlock_exclusive(&self) {
+        self.release(1);
+    }
+    fn is_locked(&self) -> bool {
+        self.change(|holders| *holders != 0)
+    }
+}
+
+// SAFETY: readers never wait for those who wait for the lock alone.
+#[allow(unsafe_code)]
+unsafe impl lock_api::RawRwLockRecursive for RawRwLock {
+    fn lock_shared_recursive(&self) {
+        lock_api::RawRwLock::lock_shared(self);
+    }
+    fn try_lock_shared_recursive(&self) -> bool {
+        lock_api::RawRwLock::try_lock_shared(self)
+    }
+}
+
+/// A lock that is held alone, always.
+#[derive(Debug)]
+pub(crate) struct RawMutex(RawRwLock);
+
+// SAFETY: that of the lock within, which is held alone.
+#[allow(unsafe_code)]
+unsafe impl lock_api::RawMutex for RawMutex {
+    #[allow(clippy::declare_interior_mutable_const)]
+    const INIT: Self = Self(<RawRwLock as lock_api::RawRwLock>::INIT);
+    type GuardMarker = lock_api::GuardSend;
+
+    fn lock(&self) {
+        lock_api::RawRwLock::lock_exclusive(&self.0);
+    }
+    fn try_lock(&self) -> bool {
+        lock_api::RawRwLock::try_lock_exclusive(&self.0)
+    }
+    unsafe fn unlock(&self) {
+        self.0.release(1);
+    }
+}
+
+/// Whether a wait came to its end of time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TimedOut(bool);
+
+impl TimedOut {
+    pub(crate) fn timed_out(self) -> bool {
+        self.0
+    }
+}
+
+/// A condition that threads wait for.
+#[derive(Debug, Default)]
+pub(crate) struct Condvar {
+    /// Held from before a waiting thread gives up its own lock until it waits, and by whoever wakes it: no call is lost.
+    door: shuttle::sync::Mutex<()>,
+    call: shuttle::sync::Condvar,
+}
+
+impl Condvar {
+    pub(crate) fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
+        let door = self.door.lock().expect("no panic");
+        MutexGuard::unlocked(guard, || drop(self.call.wait(door).expect("no panic")));
+    }
+
+    /// How long something takes says nothing here: time is up at once, or somebody else is on time.
+    pub(crate) fn wait_until<T>(&self, guard: &mut MutexGuard<'_, T>, _until: Instant) -> TimedOut {
+        MutexGuard::unlocked(guard, thread::yield_now);
+        TimedOut(shuttle::rand::thread_rng().gen_bool(0.5))
+    }
+
+    pub(crate) fn notify_one(&self) {
+        let _door = self.door.lock().expect("no panic");
+        self.call.notify_one();
+    }
+
+    pub(crate) fn notify_all(&self) {
+        let _door = self.door.lock().expect("no panic");
+        self.call.notify_all();
+    }
+}
