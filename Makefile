@@ -1,8 +1,9 @@
 # make test: everything CI runs.   make demo: the stack at work.   make bench: claims about speed.
 # make torture: a hundred thousand crashes, some twenty minutes (POINTS=, SEED=).
+# make protocols: the engine's threads, their steps taken in thousands of orders.
 # make tsan: threads under ThreadSanitizer.
 CARGO ?= cargo
-.PHONY: all test torture tsan demo bench fmt lint doc unit tools clean
+.PHONY: all test torture protocols tsan demo bench fmt lint doc unit tools clean
 
 all:
 	$(CARGO) build --release
@@ -27,10 +28,15 @@ unit:
 torture: tools
 	$(CARGO) run --release -p xfskit-test-crash -- $(or $(POINTS),100000) $(or $(SEED),0)
 
-# Needs a nightly toolchain with rust-src: the standard library is built anew as well.
+protocols:
+	RUSTFLAGS="--cfg shuttle" CARGO_TARGET_DIR=target/protocols \
+	$(CARGO) test -p xfskit-trans --lib protocols
+
+# Needs, once: rustup toolchain install nightly --component rust-src
+# for the standard library is built anew as well.
 tsan:
 	RUSTFLAGS="-Zsanitizer=thread" CARGO_TARGET_DIR=target/tsan TSAN_OPTIONS="halt_on_error=1" \
-	$(CARGO) +nightly test -Zbuild-std --target x86_64-unknown-linux-gnu -p xfskit-test-races
+	$(CARGO) +nightly test -Zbuild-std --target x86_64-unknown-linux-gnu --tests -p xfskit-test-races
 
 demo: all
 	@bash demo/run.sh

@@ -81,7 +81,9 @@ impl Volume {
 }
 
 fn join(threads: Vec<thread::JoinHandle<()>>) {
-    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    for thread in threads {
+        thread.join().unwrap();
+    }
 }
 
 #[test]

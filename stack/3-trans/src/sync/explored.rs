@@ -146,6 +146,7 @@ impl Condvar {
     }
 
     /// How long something takes says nothing here: time is up at once, or somebody else is on time.
+    #[allow(clippy::unused_self)]
     pub(crate) fn wait_until<T>(&self, guard: &mut MutexGuard<'_, T>, _until: Instant) -> TimedOut {
         MutexGuard::unlocked(guard, thread::yield_now);
         TimedOut(shuttle::rand::thread_rng().gen_bool(0.5))
