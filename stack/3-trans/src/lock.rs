@@ -8,7 +8,9 @@ use std::iter::Sum;
 use std::ops::{AddAssign, Deref, DerefMut};
 use std::time::Instant;
 
-use crate::sync::{Mutex, MutexGuard};
+use xfskit_lock::Choice;
+
+use crate::sync::{Chosen, ChosenGuard, chosen};
 
 /// Every lock of the stack, in the order in which locks are taken. Equal ranks: several inodes by
 /// ascending number, several groups by ascending number, btree buffers from root to leaf.
@@ -104,6 +106,14 @@ pub struct LockStats {
     pub waits: u64,
     /// What they waited in all, in nanoseconds.
     pub wait_nanos: u64,
+    /// How long it was held in all, in nanoseconds; 0 unless it was made to be [timed](Choice::timed).
+    pub held_nanos: u64,
+    /// Mutexes that these figures are of; 0 of locks that are none.
+    pub mutexes: u64,
+}
+
+fn nanos_since(start: Instant) -> u64 {
+    u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX)
 }
 
 impl LockStats {
@@ -111,7 +121,7 @@ impl LockStats {
     pub(crate) fn waited(&mut self, start: Instant) {
         self.taken += 1;
         self.waits += 1;
-        self.wait_nanos += u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.wait_nanos += nanos_since(start);
     }
 }
 
@@ -120,6 +130,8 @@ impl AddAssign for LockStats {
         self.taken += other.taken;
         self.waits += other.waits;
         self.wait_nanos += other.wait_nanos;
+        self.held_nanos += other.held_nanos;
+        self.mutexes += other.mutexes;
     }
 }
 
@@ -134,24 +146,42 @@ impl Sum for LockStats {
 }
 
 /// A mutex that knows its place in the lock order, and counts: under the lock itself, so that it costs an
-/// addition where nobody waits.
+/// addition where nobody waits. It is of the kind that is [chosen](xfskit_lock::making) where it is made.
 #[derive(Debug)]
 pub struct RankedMutex<T> {
     rank: LockRank,
-    inner: Mutex<Counted<T>>,
+    inner: Chosen<Counted<T>>,
 }
 
 #[derive(Debug)]
 struct Counted<T> {
     stats: LockStats,
+    /// Since when it is held, where that is asked for.
+    timed: Option<Box<Instant>>,
     value: T,
+}
+
+impl<T> Counted<T> {
+    #[inline]
+    fn taken(&mut self) {
+        self.stats.taken += 1;
+        self.start();
+    }
+
+    #[inline]
+    fn start(&mut self) {
+        if let Some(since) = &mut self.timed {
+            **since = Instant::now();
+        }
+    }
 }
 
 impl<T> RankedMutex<T> {
     /// A mutex of this rank around `value`.
-    pub const fn new(rank: LockRank, value: T) -> Self {
-        let stats = LockStats { taken: 0, waits: 0, wait_nanos: 0 };
-        Self { rank, inner: Mutex::new(Counted { stats, value }) }
+    pub fn new(rank: LockRank, value: T) -> Self {
+        let stats = LockStats { mutexes: 1, ..LockStats::default() };
+        let timed = Choice::now().timed.then(|| Box::new(Instant::now()));
+        Self { rank, inner: chosen(Counted { stats, timed, value }) }
     }
 
     /// Takes the lock, waiting for it. A panic of an earlier holder is not passed on: what these
@@ -165,7 +195,7 @@ impl<T> RankedMutex<T> {
         held::take(self.rank);
         let guard = match self.inner.try_lock() {
             Some(mut guard) => {
-                guard.stats.taken += 1;
+                guard.taken();
                 guard
             }
             None => self.wait(),
@@ -174,10 +204,11 @@ impl<T> RankedMutex<T> {
     }
 
     #[cold]
-    fn wait(&self) -> MutexGuard<'_, Counted<T>> {
+    fn wait(&self) -> ChosenGuard<'_, Counted<T>> {
         let start = Instant::now();
         let mut guard = self.inner.lock();
         guard.stats.waited(start);
+        guard.start();
         guard
     }
 
@@ -189,7 +220,7 @@ impl<T> RankedMutex<T> {
         let mut guard = self.inner.try_lock()?;
         #[cfg(debug_assertions)]
         held::take(self.rank);
-        guard.stats.taken += 1;
+        guard.taken();
         Some(RankedGuard { rank: self.rank, guard })
     }
 
@@ -204,7 +235,7 @@ impl<T> RankedMutex<T> {
 pub struct RankedGuard<'a, T> {
     #[cfg_attr(not(debug_assertions), allow(dead_code))]
     rank: LockRank,
-    guard: MutexGuard<'a, Counted<T>>,
+    guard: ChosenGuard<'a, Counted<T>>,
 }
 
 impl<T> Deref for RankedGuard<'_, T> {
@@ -220,10 +251,15 @@ impl<T> DerefMut for RankedGuard<'_, T> {
     }
 }
 
-#[cfg(debug_assertions)]
 impl<T> Drop for RankedGuard<'_, T> {
+    #[inline]
     fn drop(&mut self) {
+        #[cfg(debug_assertions)]
         held::release(self.rank);
+        if let Some(since) = &self.guard.timed {
+            let held = nanos_since(**since);
+            self.guard.stats.held_nanos += held;
+        }
     }
 }
 
@@ -257,6 +293,22 @@ mod tests {
         assert_eq!(stats.taken, 2);
         assert_eq!(stats.waits == 0, stats.wait_nanos == 0);
         assert_eq!(*lock.lock(), 1);
+    }
+
+    #[test]
+    fn how_long_it_is_held_is_counted_where_that_was_asked_for() {
+        let made = |timed| {
+            let choice = Choice { timed, ..Choice::default() };
+            xfskit_lock::making(choice, || RankedMutex::new(LockRank::Leaf, ()))
+        };
+        let held = |lock: RankedMutex<()>| {
+            let guard = lock.lock();
+            std::thread::sleep(std::time::Duration::from_millis(2));
+            drop(guard);
+            lock.stats().held_nanos
+        };
+        assert!(held(made(true)) >= 2_000_000);
+        assert_eq!(held(made(false)), 0);
     }
 
     #[test]

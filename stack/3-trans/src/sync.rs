@@ -14,6 +14,7 @@ mod real {
         ArcRwLockReadGuard, ArcRwLockWriteGuard, Condvar, Mutex, MutexGuard, RawRwLock, RwLock,
         RwLockReadGuard,
     };
+    pub(crate) use xfskit_lock::{Mutex as Chosen, MutexGuard as ChosenGuard, mutex as chosen};
 
     use atomic::{AtomicUsize, Ordering};
 

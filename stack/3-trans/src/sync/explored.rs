@@ -13,6 +13,9 @@ pub(crate) use shuttle::thread_local;
 
 pub(crate) type Mutex<T> = lock_api::Mutex<RawMutex, T>;
 pub(crate) type MutexGuard<'a, T> = lock_api::MutexGuard<'a, RawMutex, T>;
+/// Of whatever kind: here a scheduler says who is next.
+pub(crate) type Chosen<T> = Mutex<T>;
+pub(crate) type ChosenGuard<'a, T> = MutexGuard<'a, T>;
 pub(crate) type RwLock<T> = lock_api::RwLock<RawRwLock, T>;
 pub(crate) type RwLockReadGuard<'a, T> = lock_api::RwLockReadGuard<'a, RawRwLock, T>;
 pub(crate) use parking_lot::lock_api::{ArcRwLockReadGuard, ArcRwLockWriteGuard};
@@ -20,6 +23,10 @@ pub(crate) use parking_lot::lock_api::{ArcRwLockReadGuard, ArcRwLockWriteGuard};
 /// A number of the thread that calls.
 pub(crate) fn thread_number() -> usize {
     thread::current().id().into()
+}
+
+pub(crate) fn chosen<T>(value: T) -> Chosen<T> {
+    Mutex::new(value)
 }
 
 /// Who holds a lock: nobody at 0, so many readers, or -1 for one who has it alone.

@@ -89,7 +89,7 @@ struct Lock {
 impl From<&Stats> for Counters {
     fn from(stats: &Stats) -> Self {
         let (tx, log, ail, buf) = (stats.transactions, stats.log, stats.ail, stats.buffers);
-        let lock = |&(name, LockStats { taken, waits, wait_nanos }): &(_, LockStats)| Lock {
+        let lock = |&(name, LockStats { taken, waits, wait_nanos, .. }): &(_, LockStats)| Lock {
             name,
             taken,
             waits,
