@@ -11,7 +11,7 @@
 //! | [`Kind::TestAndSet`] | whoever comes | every attempt takes the lock's cache line from its holder |
 //! | [`Kind::BackOff`] | whoever comes | a pause, twice as long after each attempt |
 //! | [`Kind::Ticket`] | in order of arrival | everybody looks at the same line |
-//! | [`Kind::Queued`] | in order of arrival | everybody looks at a line of his own ([`queue`]) |
+//! | [`Kind::Queued`] | in order of arrival | everybody looks at a line of his own |
 //!
 //! Who spins never gives its processor away, as in a kernel or in a virtual machine: with more threads than
 //! processors the holder may have none, and in order of arrival the next one may have none either. That is
@@ -24,6 +24,7 @@ mod spin;
 use std::cell::Cell;
 
 pub use raw::RawLock;
+pub use spin::PAUSES_MAX;
 
 /// A mutex of a kind that was chosen when it was made.
 pub type Mutex<T> = lock_api::Mutex<RawLock, T>;

@@ -7,7 +7,7 @@ use std::hint::spin_loop;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Longest pause between two attempts, in pauses of the processor.
-const PAUSES_MAX: u32 = 1024;
+pub const PAUSES_MAX: u32 = 64;
 /// One ticket drawn.
 const DRAWN: u32 = 1 << 16;
 

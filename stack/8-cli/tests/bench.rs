@@ -57,6 +57,27 @@ fn the_inode_test_goes_through_its_steps() {
 }
 
 #[test]
+fn every_kind_of_lock_is_tried_and_the_model_is_marked() {
+    let results = json(&["bench", "locks", "--quick", "--at", "1", "--processors", "8", "--json"]);
+    let of = |key: &str| results.iter().filter(|result| result.get(key).is_some()).count();
+    // The model: beside what was measured, and for eight processors with sharded locks and without.
+    assert_eq!((of("locks"), of("locks_model"), of("report")), (5, 5 + 5 + 5, 1));
+    let report = &results.last().unwrap()["report"];
+    assert_eq!(report["sections"][1]["tables"][3]["rows"][0]["source"], "model");
+}
+
+#[test]
+fn an_array_without_parity_is_only_read_whole() {
+    let some = ["--level", "raid0", "--members", "3", "--readers", "2", "--file-size", "1M"];
+    let results = json(&[&["bench", "raid", "--quick", "--json"][..], &some].concat());
+    let states: Vec<_> =
+        results.iter().filter_map(|result| result["raid"]["state"].as_str()).collect();
+    assert_eq!(states, ["healthy", "healthy"], "requests of a row, and small ones");
+    let run = expect(2, &["bench", "raid", "--quick", "--level", "raid7"]);
+    assert!(run.stderr.contains("raid7 is no level of md"), "{}", run.stderr);
+}
+
+#[test]
 fn one_pass_and_split_come_with_the_load_that_asks_for_it() {
     let some = ["bench", "crc-update", "--quick", "--appends", "3", "--threads", "2", "--json"];
     let results = json(&some);

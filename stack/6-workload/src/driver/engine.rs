@@ -242,6 +242,8 @@ impl Driver for Engine {
             taken: counted.taken,
             waits: counted.waits,
             wait: Duration::from_nanos(counted.wait_nanos),
+            held: Duration::from_nanos(counted.held_nanos),
+            mutexes: counted.mutexes,
         };
         Some(Counters {
             commits: stats.transactions.committed,

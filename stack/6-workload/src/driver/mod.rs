@@ -67,6 +67,10 @@ pub struct Lock {
     pub waits: u64,
     /// Waited in all.
     pub wait: Duration,
+    /// Held in all, where that was asked for.
+    pub held: Duration,
+    /// Mutexes that this is of; 0 where it is of other locks.
+    pub mutexes: u64,
 }
 
 impl Counters {
@@ -80,6 +84,8 @@ impl Counters {
                 taken: lock.taken.saturating_sub(before.taken),
                 waits: lock.waits.saturating_sub(before.waits),
                 wait: lock.wait.saturating_sub(before.wait),
+                held: lock.held.saturating_sub(before.held),
+                mutexes: lock.mutexes,
             }
         });
         Self {

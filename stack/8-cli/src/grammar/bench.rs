@@ -94,6 +94,8 @@ pub(crate) struct Bench {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Suite {
     Inodes(Inodes),
+    Locks(Locks),
+    Raid(Raid),
     Xattrs(Xattrs),
     CrcUpdate(CrcUpdate),
     All(All),
@@ -176,6 +178,79 @@ pub(crate) enum Shape {
     Deep,
     /// Two threads in each directory: one creates, the other removes
     Racing,
+}
+
+/// Many threads create files, with every kind of lock; and a model for more processors
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Kinds: parking (what xfskit uses), test-and-set, the same with back-off, ticket, queued. With more threads than
+processors those that spin meet holders that have no processor, as in a virtual machine. The model
+takes the measured times of holding and handing over to more processors; it is marked as a model.
+
+Examples:
+  xfskit bench locks
+  xfskit bench locks --at 1 --at 2 --at 16 --time 5 --repetitions 5 --html locks.html
+  xfskit bench locks --processors 120 --against kernel --dir /srv/scratch")]
+pub(crate) struct Locks {
+    /// Threads at once, once for each number. Without it 1, as many as processors, twice and eight times as many
+    #[arg(long, value_name = "THREADS")]
+    pub at: Vec<NonZeroUsize>,
+    /// Seconds for each kind and number
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
+    pub time: f64,
+    /// Processors that the model is asked about, once for each number
+    #[arg(long, value_name = "NUMBER", default_values_t = [8, 16, 32, 64, 128, 256].map(|n| NonZeroUsize::new(n).unwrap_or(NonZeroUsize::MIN)))]
+    pub processors: Vec<NonZeroUsize>,
+    #[command(flatten)]
+    pub how: How,
+}
+
+/// Sequential readers of an array that is whole, lacks members, or is being rebuilt
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Members are memory; with --dir they are files there, with --speed simulated disks. Each reader reads a
+file from start to end, then another. Then one thing is varied at a time: the row cache (md's stripe cache),
+chunks, the number of readers, each on one processor or not. RAID6 is set beside RAID50 of the same
+members. A point takes --time; a rebuild is watched for that long or until it ends.
+
+Examples:
+  xfskit bench raid --quick
+  xfskit bench raid --speed 100M --time 10 --html raid.html      disks of 100 MB/s
+  xfskit bench raid --members 10 --chunk 128K --readers 1 --request 1M
+  xfskit bench raid --level raid5 --members 5 --dir /srv/scratch --file-size 500M")]
+pub(crate) struct Raid {
+    /// Members
+    #[arg(long, value_name = "NUMBER", default_value_t = 24)]
+    pub members: u32,
+    /// Level: raid0, raid1, raid4, raid5, raid6, raid10; raid50 and raid60 are two arrays, striped
+    #[arg(long, value_name = "LEVEL", default_value = "raid6")]
+    pub level: String,
+    /// Bytes of a chunk
+    #[arg(long, value_name = "SIZE", value_parser = crate::show::parse_size, default_value = "512K")]
+    pub chunk: u64,
+    /// Readers at once
+    #[arg(long, value_name = "NUMBER", default_value_t = NonZeroUsize::MIN.saturating_add(49))]
+    pub readers: NonZeroUsize,
+    /// Size of a file, on average; there is one for each reader
+    #[arg(long, value_name = "SIZE", value_parser = crate::show::parse_size, default_value = "48M")]
+    pub file_size: u64,
+    /// Small requests; large ones are of a whole row
+    #[arg(long, value_name = "SIZE", value_parser = crate::show::parse_size, default_value = "1M")]
+    pub request: u64,
+    /// Bytes of the row cache where it is not what is varied
+    #[arg(long, value_name = "SIZE", value_parser = crate::show::parse_size, default_value = "1G")]
+    pub row_cache: u64,
+    /// Simulated members: bytes a second of each
+    #[arg(long, value_name = "SIZE", value_parser = crate::show::parse_size)]
+    pub speed: Option<u64>,
+    /// Simulated members: microseconds until the first byte of a read
+    #[arg(long, value_name = "MICROSECONDS", default_value_t = 100)]
+    pub latency: u64,
+    /// Seconds for each point
+    #[arg(long, value_name = "SECONDS", default_value_t = 2.0)]
+    pub time: f64,
+    #[command(flatten)]
+    pub how: How,
 }
 
 /// Space and cost of extended attributes and links in millions on one inode

@@ -121,6 +121,12 @@ impl Leaves {
         bytes as f64 * 100.0 / (self.total() as f64).max(1.0)
     }
 
+    /// Bytes used for an attribute, its share of heads included.
+    #[allow(clippy::cast_precision_loss)] // of a mean
+    pub fn used_each(&self) -> f64 {
+        (self.total() - self.free) as f64 / self.attributes as f64
+    }
+
     /// Leaves with less than 2,700 bytes used, in percent.
     #[allow(clippy::cast_precision_loss)] // of a share
     pub fn below_percent(&self) -> f64 {

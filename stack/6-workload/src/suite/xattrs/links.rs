@@ -23,6 +23,9 @@ const IN_DIRECTORY: u64 = 100_000;
 /// this length takes 32 bytes.
 const ENTRY_STEP: u64 = 4;
 
+/// Bytes that hexadecimal adds to an attribute's name: 32 digits in place of 16 bytes.
+const HEX_MORE: f64 = 16.0;
+
 /// How parents are remembered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Design {
@@ -109,6 +112,7 @@ pub(super) fn section(
         ],
     );
     let mut lines = Vec::new();
+    let mut bytes_each = Vec::new();
     for design in [Design::Without, Design::Merged, Design::Published] {
         for &who in sides {
             let title = format!("{}, {}", design.name(), who.name());
@@ -129,6 +133,7 @@ pub(super) fn section(
             }}))?;
             table.row(&title, side.on(), cells(links, &leaves, usage));
             if design != Design::Without {
+                bytes_each.push((who, design, leaves.used_each()));
                 let points = shares(&leaves.used_bytes);
                 lines.push(Line { name: title, source: Source::Measured, points });
             }
@@ -141,6 +146,20 @@ pub(super) fn section(
          attribute's name, the file's name as its value; the format forbids NUL in names, so they are written in \
          hexadecimal, 32 bytes in place of 16, and each attribute is 16 bytes larger than the design asked for.",
     );
+    for &who in sides {
+        let of = |wanted| bytes_each.iter().find(|(by, design, _)| (*by, *design) == (who, wanted));
+        if let (Some(merged), Some(published)) = (of(Design::Merged), of(Design::Published)) {
+            section.say(format!(
+                "Change of size, {}: {:.1} bytes each in the merged format, {:.1} in the published design in hexadecimal ({:+.1}); \
+                 without hexadecimal it would be {:.1}.",
+                who.name(),
+                merged.2,
+                published.2,
+                published.2 - merged.2,
+                published.2 - HEX_MORE,
+            ));
+        }
+    }
     section.tables.push(table);
     section.plots.push(Plot {
         title: "Space used per leaf".into(),
@@ -161,7 +180,7 @@ fn cells(links: u64, leaves: &Leaves, usage: Usage) -> Vec<Cell> {
         Cell::Count(leaves.attributes),
         Cell::Count(leaves.leaves),
         Cell::Number(leaves.total() as f64 / 1e6, 1),
-        each((leaves.total() - leaves.free) as f64 / leaves.attributes as f64, 1),
+        each(leaves.used_each(), 1),
         each(leaves.percent(leaves.wasted), 2),
         each(leaves.percent(leaves.free), 2),
         Cell::Number(usage.processor.as_secs_f64() * 1e6 / links as f64, 2),

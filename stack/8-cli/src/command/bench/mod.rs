@@ -17,7 +17,7 @@ use xfskit_workload::suite::Audience;
 use xfskit_workload::{Circumstances, Report};
 
 use crate::exit::{Answer, Failure, Outcome};
-use crate::grammar::bench::{All, Bench, CrcUpdate, How, Inodes, Suite, Xattrs};
+use crate::grammar::bench::{All, Bench, CrcUpdate, How, Inodes, Locks, Raid, Suite, Xattrs};
 use crate::out::Out;
 use crate::stop::Stop;
 
@@ -26,6 +26,12 @@ pub(crate) fn run(args: &Bench, out: &Out) -> Outcome {
     match &args.suite {
         Suite::Inodes(args) => report("The concurrent inode test", &args.how, out, |audience| {
             suites::inodes(args, audience)
+        }),
+        Suite::Locks(args) => {
+            report("Kinds of locks", &args.how, out, |audience| suites::locks(args, audience))
+        }
+        Suite::Raid(args) => report("Reads from degraded arrays", &args.how, out, |audience| {
+            suites::raid(args, audience)
         }),
         Suite::Xattrs(args) => {
             report("Extended attributes and links at scale", &args.how, out, |audience| {
@@ -44,6 +50,8 @@ pub(crate) fn run(args: &Bench, out: &Out) -> Outcome {
 /// Every suite with what its command takes by itself.
 fn all(how: &How, audience: &mut dyn Audience) -> io::Result<Vec<Section>> {
     let mut sections = suites::inodes(&Inodes { how: how.clone(), ..usual() }, audience)?;
+    sections.extend(suites::locks(&Locks { how: how.clone(), ..usual() }, audience)?);
+    sections.extend(suites::raid(&Raid { how: how.clone(), ..usual() }, audience)?);
     sections.extend(suites::xattrs(&Xattrs { how: how.clone(), ..usual() }, audience)?);
     sections.extend(suites::crc_update(&CrcUpdate { how: how.clone(), ..usual() }, audience)?);
     Ok(sections)

@@ -4,13 +4,17 @@ use std::io;
 use std::time::Duration;
 
 use xfskit::core::OpenOptions;
+use xfskit::md::Level;
 use xfskit::mkfs::options::Quantity;
 use xfskit::units::ByteLen;
 use xfskit_workload::report::Section;
 use xfskit_workload::side::Bed;
-use xfskit_workload::suite::{Audience, Settings, crc_update, inodes, xattrs};
+use xfskit_workload::suite::raid::bed::{Members, Plan};
+use xfskit_workload::suite::{Audience, Settings, crc_update, inodes, locks, raid, xattrs};
 
-use crate::grammar::bench::{Against, CrcUpdate, How, Inodes, Shape, XattrPart, Xattrs};
+use crate::grammar::bench::{
+    Against, CrcUpdate, How, Inodes, Locks, Raid, Shape, XattrPart, Xattrs,
+};
 
 type Sections = io::Result<Vec<Section>>;
 
@@ -74,13 +78,95 @@ pub(super) fn inodes(args: &Inodes, audience: &mut dyn Audience) -> Sections {
         (options.files, options.loops) = (2000, 2);
     }
     settings.threads = args.how.threads.map_or(THREADS, usize::from);
-    let groups = u32::try_from(settings.threads * 2).unwrap_or(u32::MAX);
-    let usual = settings.bed.size.0.div_ceil(GROUP_MAX) >= u64::from(groups);
-    settings.bed.mkfs.agcount = args.groups.or((!usual).then_some(groups));
-    if settings.bed.size.0 >= 8 * INODES_LOG {
-        settings.bed.mkfs.log_size = Some(Quantity::Bytes(INODES_LOG));
-    }
+    for_many_threads(&mut settings.bed, settings.threads, args.groups);
     inodes::run(&options, &settings, audience)
+}
+
+/// Two groups for each thread at least, unless `groups` says otherwise, and a large journal.
+fn for_many_threads(bed: &mut Bed, threads: usize, groups: Option<u32>) {
+    let least = u32::try_from(threads * 2).unwrap_or(u32::MAX);
+    let usual = bed.size.0.div_ceil(GROUP_MAX) >= u64::from(least);
+    bed.mkfs.agcount = groups.or((!usual).then_some(least));
+    if bed.size.0 >= 8 * INODES_LOG {
+        bed.mkfs.log_size = Some(Quantity::Bytes(INODES_LOG));
+    }
+}
+
+pub(super) fn locks(args: &Locks, audience: &mut dyn Audience) -> Sections {
+    let mut settings = settings(&args.how, ByteLen(DISK));
+    let here = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut options = locks::Options {
+        threads: args.at.iter().map(|n| n.get()).collect(),
+        time: Duration::try_from_secs_f64(args.time).map_err(io::Error::other)?,
+        processors: args.processors.iter().map(|n| n.get()).collect(),
+        events: 2_000_000,
+    };
+    if options.threads.is_empty() {
+        options.threads = match args.how.threads {
+            Some(threads) => vec![1, threads.get()],
+            None => vec![1, here, 2 * here, 8 * here],
+        };
+        options.threads.dedup();
+    }
+    if args.how.quick {
+        (options.time, options.events) = (Duration::from_millis(100), 50_000);
+    }
+    let most = options.threads.iter().copied().max().unwrap_or(1);
+    for_many_threads(&mut settings.bed, most, None);
+    locks::run(&options, &settings, audience)
+}
+
+/// Sizes of the row cache that are tried, in stripes of md.
+const CACHES: [u64; 8] = [256, 1024, 2048, 4096, 8192, 16_384, 32_768, 65_536];
+/// Bytes of a file where it has to be quick: a little more than two rows.
+const QUICK_FILE: u64 = 24 << 20;
+/// Chunks that are tried, in bytes.
+const CHUNKS: [u64; 6] = [16 << 10, 64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20];
+
+pub(super) fn raid(args: &Raid, audience: &mut dyn Audience) -> Sections {
+    let settings = settings(&args.how, ByteLen(DISK));
+    let members = match (args.speed, &args.how.dir) {
+        (Some(speed), _) => {
+            Members::Simulated { speed: speed.max(1), latency: Duration::from_micros(args.latency) }
+        }
+        (None, Some(dir)) => Members::Files(dir.clone()),
+        (None, None) => Members::Memory,
+    };
+    let readers = args.how.threads.unwrap_or(args.readers).get();
+    let (level, legs) = level_of(&args.level)?;
+    let mut options = raid::Options {
+        plan: Plan { level, legs, members: args.members, chunk: args.chunk },
+        members,
+        readers,
+        file_size: args.file_size,
+        request: args.request,
+        row_cache: args.row_cache,
+        time: Duration::try_from_secs_f64(args.time).map_err(io::Error::other)?,
+        caches: CACHES.into(),
+        chunks: CHUNKS.into(),
+        threads: [1, 2, 4, 8, readers].into_iter().filter(|n| *n <= readers).collect(),
+        raid50: true,
+    };
+    options.threads.dedup();
+    if args.how.quick {
+        options.time = Duration::from_millis(100);
+        options.file_size = options.file_size.min(QUICK_FILE);
+        options.caches.retain(|stripes| [256, 4096, 32_768].contains(stripes));
+        options.chunks.retain(|bytes| [64 << 10, 512 << 10].contains(bytes));
+        options.threads.retain(|n| [1, 4].contains(n) || *n == readers);
+    }
+    raid::run(&options, &settings, audience)
+}
+
+/// A level, and how many arrays of it are striped: RAID50 is two RAID5.
+fn level_of(name: &str) -> io::Result<(Level, u32)> {
+    let (name, legs) = match name {
+        "raid50" | "50" => ("raid5", 2),
+        "raid60" | "60" => ("raid6", 2),
+        name => (name, 1),
+    };
+    let unknown = || io::Error::other(format!("{name} is no level of md"));
+    Level::from_name(name).map(|level| (level, legs)).ok_or_else(unknown)
 }
 
 pub(super) fn crc_update(args: &CrcUpdate, audience: &mut dyn Audience) -> Sections {

@@ -1,0 +1,150 @@
+//! A member that is watched as iostat watches a disk.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use xfskit_block::{BlockDevice, IoRead, Result};
+use xfskit_units::{ByteLen, ByteOffset};
+
+/// What a member did.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Reads {
+    /// Reads.
+    pub(super) count: u64,
+    /// Bytes of them.
+    pub(super) bytes: u64,
+    /// Waited for them in all; what was announced before counts from where somebody waits.
+    pub(super) waited: Duration,
+    /// Somebody waited.
+    pub(super) busy: Duration,
+}
+
+impl Reads {
+    /// What was done since `before`.
+    pub(super) fn since(self, before: Self) -> Self {
+        Self {
+            count: self.count.saturating_sub(before.count),
+            bytes: self.bytes.saturating_sub(before.bytes),
+            waited: self.waited.saturating_sub(before.waited),
+            busy: self.busy.saturating_sub(before.busy),
+        }
+    }
+}
+
+/// How many wait, since when, and for how long somebody did before.
+#[derive(Debug)]
+struct Waiting {
+    now: usize,
+    since: Instant,
+    busy: Duration,
+}
+
+impl Waiting {
+    fn busy_so_far(&self) -> Duration {
+        self.busy + if self.now > 0 { self.since.elapsed() } else { Duration::ZERO }
+    }
+}
+
+/// A device whose reads are counted and timed.
+#[derive(Debug)]
+pub(super) struct Member {
+    base: Arc<dyn BlockDevice>,
+    count: AtomicU64,
+    bytes: AtomicU64,
+    waited_nanos: AtomicU64,
+    waiting: Mutex<Waiting>,
+}
+
+impl Member {
+    pub(super) fn new(base: Arc<dyn BlockDevice>) -> Self {
+        let zero = || AtomicU64::new(0);
+        let waiting = Waiting { now: 0, since: Instant::now(), busy: Duration::ZERO };
+        Self {
+            base,
+            count: zero(),
+            bytes: zero(),
+            waited_nanos: zero(),
+            waiting: Mutex::new(waiting),
+        }
+    }
+
+    /// What it did so far.
+    pub(super) fn reads(&self) -> Reads {
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Reads {
+            count: get(&self.count),
+            bytes: get(&self.bytes),
+            waited: Duration::from_nanos(get(&self.waited_nanos)),
+            busy: self.waiting().busy_so_far(),
+        }
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn read<T>(&self, count: u64, bytes: u64, read: impl FnOnce() -> T) -> T {
+        let start = Instant::now();
+        {
+            let mut waiting = self.waiting();
+            if waiting.now == 0 {
+                waiting.since = start;
+            }
+            waiting.now += 1;
+        }
+        let answer = read();
+        let end = Instant::now();
+        {
+            let mut waiting = self.waiting();
+            waiting.busy = if waiting.now == 1 { waiting.busy_so_far() } else { waiting.busy };
+            waiting.now -= 1;
+        }
+        let waited = u64::try_from((end - start).as_nanos()).unwrap_or(u64::MAX);
+        self.count.fetch_add(count, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.waited_nanos.fetch_add(waited, Ordering::Relaxed);
+        answer
+    }
+}
+
+impl BlockDevice for Member {
+    fn size(&self) -> ByteLen {
+        self.base.size()
+    }
+    fn read_at(&self, offset: ByteOffset, buf: &mut [u8]) -> Result<()> {
+        self.read(1, buf.len() as u64, || self.base.read_at(offset, buf))
+    }
+    fn read_batch(&self, batch: &mut [IoRead<'_>]) -> Vec<Result<()>> {
+        let bytes = batch.iter().map(|io| io.buf.len() as u64).sum();
+        self.read(batch.len() as u64, bytes, || self.base.read_batch(batch))
+    }
+    fn write_at(&self, offset: ByteOffset, buf: &[u8]) -> Result<()> {
+        self.base.write_at(offset, buf)
+    }
+    fn flush(&self) -> Result<()> {
+        self.base.flush()
+    }
+    fn will_need(&self, offset: ByteOffset, len: ByteLen) {
+        self.base.will_need(offset, len);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use xfskit_block::MemDevice;
+
+    #[test]
+    fn reads_are_counted_and_timed() {
+        let member = Member::new(Arc::new(MemDevice::new(ByteLen(1 << 20))));
+        let before = member.reads();
+        member.read_at(ByteOffset(0), &mut [0; 4096]).expect("memory");
+        let (mut a, mut b) = ([0; 512], [0; 512]);
+        let at = |offset, buf| IoRead { offset: ByteOffset(offset), buf };
+        member.read_batch(&mut [at(0, &mut a), at(512, &mut b)]);
+        let reads = member.reads().since(before);
+        assert_eq!((reads.count, reads.bytes), (3, 4096 + 1024));
+        assert!(reads.waited > Duration::ZERO && reads.busy > Duration::ZERO, "{reads:?}");
+    }
+}

@@ -1,0 +1,41 @@
+//! What was published of reads from a degraded RAID6, and of routines.
+
+/// On what, in words.
+pub const ON: &str =
+    "md of Linux, RAID6 of 24 SSDs, chunk 512 KiB, 50 dd, files around 500 MB, E5-2620 v3";
+
+/// State, md's stripe_cache_size where it matters, MB/s.
+pub const READ: [(&str, Option<u64>, f64); 3] = [
+    ("healthy, about", None, 8000.0),
+    ("one failed", Some(256), 200.0),
+    ("one failed", Some(16_384), 1000.0),
+];
+
+/// A member of the array with one failed and the large cache: reads/s, MB/s, sectors of a read, ms, % busy.
+pub const MEMBER: [f64; 5] = [205.0, 51.0, 511.0, 30.0, 91.0];
+
+/// Bytes in memory's traffic for a byte read from the whole array, and for one that was computed.
+pub const TRAFFIC: (f64, f64) = (3.0, 44.0);
+
+/// Boot-time speeds of routines, MB/s: xor, then P+Q.
+pub const ROUTINES: [(&str, Option<f64>, Option<f64>); 7] = [
+    ("avx", Some(24_064.0), None),
+    ("sse2x1", None, Some(7636.0)),
+    ("sse2x2", None, Some(3656.0)),
+    ("sse2x4", None, Some(3917.0)),
+    ("avx2x1", None, Some(5425.0)),
+    ("avx2x2", None, Some(7593.0)),
+    ("avx2x4", None, Some(8648.0)),
+];
+
+/// On what the next ones were measured.
+pub const CHANGE_ON: &str = "md of Linux, RAID6 of 8+2 disks, chunk 128 KiB (change 9ffc8f7cb964)";
+
+/// Request in KiB; MiB/s healthy, degraded, degraded through the stripe cache.
+pub const CHANGE: [(u64, [f64; 3]); 5] = [
+    (1024, [1608.0, 656.0, 995.0]),
+    (128, [1636.0, 771.0, 983.0]),
+    (32, [1580.0, 1420.0, 1004.0]),
+    (8, [768.0, 647.0, 953.0]),
+    (4, [411.0, 413.0, 850.0]),
+];

@@ -1,0 +1,228 @@
+//! Readers at work: each reads a file from start to end, then another, until time is up.
+
+use std::io;
+use std::ops::{ControlFlow, Range};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, ScopedJoinHandle};
+use std::time::Duration;
+
+use rustix::thread::{CpuSet, sched_setaffinity};
+use xfskit_block::BlockDevice;
+use xfskit_md::array::Touched;
+use xfskit_units::{ByteLen, ByteOffset};
+
+use super::bed::{Bed, Plan, Whole};
+use super::member::Reads;
+use crate::measure::usage::{Usage, Watch};
+use crate::random::Random;
+
+/// How often it is looked whether a rebuild has ended.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// What the array has come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// So many members are missing.
+    Missing(usize),
+    /// One member is new, and is being filled meanwhile.
+    Rebuilding,
+}
+
+impl State {
+    pub(super) fn name(self) -> String {
+        match self {
+            Self::Missing(0) => "healthy".into(),
+            Self::Missing(1) => "one failed".into(),
+            Self::Missing(2) => "two failed".into(),
+            Self::Missing(n) => format!("{n} failed"),
+            Self::Rebuilding => "rebuilding".into(),
+        }
+    }
+
+    fn missing(self) -> usize {
+        match self {
+            Self::Missing(n) => n,
+            Self::Rebuilding => 1,
+        }
+    }
+}
+
+/// One point.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Setup {
+    pub(super) plan: Plan,
+    pub(super) state: State,
+    pub(super) readers: usize,
+    /// Bytes of a request; 0: a row.
+    pub(super) request: u64,
+    pub(super) row_cache: u64,
+    /// Each reader stays on one processor.
+    pub(super) pinned: bool,
+}
+
+/// What came out.
+#[derive(Clone, Debug)]
+pub(super) struct Outcome {
+    pub(super) bytes: u64,
+    pub(super) usage: Usage,
+    pub(super) touched: Touched,
+    pub(super) members: Vec<Reads>,
+    /// Bytes of the new member that were filled.
+    pub(super) rebuilt: Option<u64>,
+}
+
+#[allow(clippy::cast_precision_loss)] // of rates
+impl Outcome {
+    /// MB delivered in a second.
+    pub(super) fn rate(&self) -> f64 {
+        self.bytes as f64 / 1e6 / self.usage.wall.as_secs_f64()
+    }
+
+    /// So many of something, for each byte delivered.
+    pub(super) fn per_byte(&self, count: u64) -> f64 {
+        count as f64 / self.bytes.max(1) as f64
+    }
+
+    /// Nanoseconds of processor for a byte delivered.
+    pub(super) fn processor(&self) -> f64 {
+        self.usage.processor.as_secs_f64() * 1e9 / self.bytes.max(1) as f64
+    }
+
+    /// MB filled in a second.
+    pub(super) fn rebuild_rate(&self) -> Option<f64> {
+        self.rebuilt.map(|bytes| bytes as f64 / 1e6 / self.usage.wall.as_secs_f64())
+    }
+}
+
+/// Files one behind the other, of sizes around `mean`: from a fifth of it to five times that.
+#[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+pub(super) fn files(count: usize, mean: u64, seed: u64) -> Vec<Range<u64>> {
+    let mut random = Random::new(seed);
+    let mut at = 0;
+    let mut file = |_| {
+        let mean = mean as f64;
+        let size = random.normal(mean, mean / 3.0).clamp(mean / 5.0, mean * 5.0) as u64;
+        let start = at;
+        at = start + size.next_multiple_of(4096);
+        start..start + size.max(1)
+    };
+    (0..count).map(&mut file).collect()
+}
+
+/// What all readers share.
+struct Reading<'r> {
+    array: &'r Whole,
+    files: &'r [Range<u64>],
+    setup: Setup,
+    seed: u64,
+    bytes: AtomicU64,
+    stop: AtomicBool,
+}
+
+impl Reading<'_> {
+    fn stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    fn reader(&self, n: usize) -> io::Result<()> {
+        if self.setup.pinned {
+            pin(n)?;
+        }
+        let mut random = Random::of(self.seed, n as u64);
+        let request = if self.setup.request == 0 { self.array.row } else { self.setup.request };
+        let mut buf = vec![0; usize::try_from(request).map_err(io::Error::other)?];
+        let size = self.array.device.size().0;
+        while !self.stopped() {
+            let file = &self.files[random.index(self.files.len())];
+            // Large files begin where a row does: so they are allocated on an array.
+            let start = file.start / self.array.row * self.array.row;
+            let end = (start + file.end - file.start).min(size);
+            let mut at = start.min(end);
+            while at < end && !self.stopped() {
+                let part = &mut buf[..usize::try_from(request.min(end - at)).unwrap_or(0)];
+                self.array.device.read_at(ByteOffset(at), part).map_err(io::Error::other)?;
+                self.bytes.fetch_add(part.len() as u64, Ordering::Relaxed);
+                at += part.len() as u64;
+            }
+        }
+        Ok(())
+    }
+
+    /// Fills new members, until told to stop; answers how many bytes of each.
+    fn rebuild(&self) -> io::Result<u64> {
+        let mut filled = 0;
+        for leg in self.array.legs.iter().filter(|leg| leg.needs_rebuild()) {
+            let watch = |step: xfskit_md::array::tend::Step| {
+                filled = step.done;
+                if self.stopped() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            };
+            leg.rebuild(watch).map_err(io::Error::other)?;
+        }
+        Ok(filled)
+    }
+}
+
+/// This thread stays on processor `n`, counted around.
+fn pin(n: usize) -> io::Result<()> {
+    let processors = thread::available_parallelism().map_or(1, usize::from);
+    let mut set = CpuSet::new();
+    set.set(n % processors);
+    sched_setaffinity(None, &set).map_err(io::Error::from)
+}
+
+/// Reads for `time`; a rebuild is watched for that long or until it ends.
+pub(super) fn run(
+    bed: &Bed,
+    files: &[Range<u64>],
+    setup: Setup,
+    time: Duration,
+    seed: u64,
+) -> io::Result<Outcome> {
+    let rebuilding = setup.state == State::Rebuilding;
+    let array =
+        bed.array(&setup.plan, setup.state.missing(), rebuilding, ByteLen(setup.row_cache))?;
+    bed.drop_caches()?;
+    let reading = Reading {
+        array: &array,
+        files,
+        setup,
+        seed,
+        bytes: AtomicU64::new(0),
+        stop: AtomicBool::new(false),
+    };
+    thread::scope(|scope| {
+        let reading = &reading;
+        let readers: Vec<_> =
+            (0..setup.readers).map(|n| scope.spawn(move || reading.reader(n))).collect();
+        // The first moments are not counted: everybody begins at once.
+        thread::sleep(time / 4);
+        let before = (reading.bytes.load(Ordering::Relaxed), array.touched(), bed.reads());
+        let watch = Watch::start();
+        let filling = rebuilding.then(|| scope.spawn(|| reading.rebuild()));
+        let mut left = time;
+        while left > Duration::ZERO && !filling.as_ref().is_some_and(ScopedJoinHandle::is_finished)
+        {
+            thread::sleep(left.min(LOOK));
+            left = left.saturating_sub(LOOK);
+        }
+        let usage = watch.and_then(|watch| watch.read());
+        let after = (reading.bytes.load(Ordering::Relaxed), array.touched(), bed.reads());
+        reading.stop.store(true, Ordering::Relaxed);
+        for reader in readers {
+            reader.join().expect("no panic")?;
+        }
+        let rebuilt = filling.map(|filling| filling.join().expect("no panic")).transpose()?;
+        let members = after.2.iter().zip(before.2).map(|(now, before)| now.since(before));
+        Ok(Outcome {
+            bytes: after.0 - before.0,
+            usage: usage?,
+            touched: Touched {
+                read: after.1.read - before.1.read,
+                loaded: after.1.loaded - before.1.loaded,
+                stored: after.1.stored - before.1.stored,
+            },
+            members: members.collect(),
+            rebuilt,
+        })
+    })
+}

@@ -1,0 +1,278 @@
+//! What is shown of the study.
+
+use xfskit_md::array::Touched;
+use xfskit_parity::{Operation, measure};
+
+use super::bed::Plan;
+use super::readers::{Outcome, State};
+use super::{Point, Study, published};
+use crate::report::{Axis, Cell, Line, Plot, Section, Source, Table};
+
+/// Bytes of a block that routines are timed with: what fits the processor's cache.
+const BLOCK: usize = 4096;
+
+/// The section on the array in every state.
+pub(super) fn states(study: &Study<'_>, rows: &[Point], small: &[Point]) -> Section {
+    let (plan, options) = (study.options.plan, study.options);
+    let mut section = Section::new(format!("Degraded reads: {} of {}", plan.name(), plan.members));
+    section.say(format!(
+        "{} members, chunk {} KiB, {} readers at once. Each reads a file from start to end, then another that \
+         chance picks; {} files around {} MB, which begin where a row does. MB are 10^6 bytes. What is computed is not judged here.",
+        plan.members,
+        plan.chunk >> 10,
+        options.readers,
+        study.files.len(),
+        options.file_size / 1_000_000,
+    ));
+    section.tables.push(of_states("Requests of a row", &study.bed.on, rows, true));
+    let title = format!(
+        "Requests of {} KiB, row cache of {} MiB",
+        options.request >> 10,
+        options.row_cache >> 20
+    );
+    section.tables.push(of_states(&title, &study.bed.on, small, false));
+    if let Some(point) = rows.iter().find(|point| point.setup.state == State::Missing(1)) {
+        section.tables.push(members(point, &study.bed.on));
+    }
+    let lines = [("requests of a row", rows), ("small requests", small)];
+    let names = rows.iter().map(|point| point.setup.state.name()).collect();
+    section.plots.push(Plot {
+        title: "Throughput by state".into(),
+        x: Axis::named("state", names),
+        y: Axis::linear("throughput, MB/s"),
+        lines: lines.map(|(name, points)| line(name, points.iter(), |n, _| n + 1)).into(),
+    });
+    section
+}
+
+/// A line over what `x` makes of each point.
+#[allow(clippy::cast_precision_loss)] // of sizes
+fn line<'p>(
+    name: &str,
+    points: impl Iterator<Item = &'p Point>,
+    x: impl Fn(usize, &Point) -> usize,
+) -> Line {
+    let point = |(n, point): (usize, &Point)| (x(n, point) as f64, point.rate.median());
+    Line {
+        name: name.into(),
+        source: Source::Measured,
+        points: points.enumerate().map(point).collect(),
+    }
+}
+
+/// Rate, spread, part of the first, and what a byte costs.
+fn cost_cells(point: &Point, healthy: f64) -> Vec<Cell> {
+    let Outcome { touched: Touched { read, loaded, stored }, .. } = point.last;
+    let each = |bytes| Cell::Number(point.last.per_byte(bytes), 2);
+    vec![
+        Cell::Number(point.rate.median(), 0),
+        Cell::Number(point.rate.spread() * 100.0, 1),
+        Cell::Number(point.rate.median() / healthy, 3),
+        Cell::Number(point.last.processor(), 3),
+        each(read),
+        each(loaded),
+        each(stored),
+        Cell::Count(point.rate.count() as u64),
+    ]
+}
+
+const COST: [(&str, &str); 8] = [
+    ("read", "MB/s"),
+    ("spread", "± %"),
+    ("of healthy", "times"),
+    ("processor", "ns/byte"),
+    ("from members", "bytes/byte"),
+    ("loaded", "bytes/byte"),
+    ("stored", "bytes/byte"),
+    ("turns", ""),
+];
+
+fn of_states(title: &str, on: &str, points: &[Point], with_published: bool) -> Table {
+    let columns: Vec<_> = [("rebuilt", "MB/s")].into_iter().chain(COST).collect();
+    let mut table = Table::new(title, &columns);
+    let healthy = points.first().map_or(f64::NAN, |point| point.rate.median());
+    for point in points {
+        let rebuilt = point.last.rebuild_rate().map_or(Cell::None, |rate| Cell::Number(rate, 0));
+        let cells = [rebuilt].into_iter().chain(cost_cells(point, healthy)).collect();
+        table.row(point.setup.state.name(), on, cells);
+    }
+    if with_published {
+        for (state, stripes, rate) in published::READ {
+            let cache = stripes.map_or(String::new(), |n| format!(", stripe_cache_size {n}"));
+            let mut cells = vec![Cell::None; columns.len()];
+            (cells[1], cells[3]) = (Cell::Number(rate, 0), Cell::Number(rate / 8000.0, 3));
+            table.published(format!("{state}{cache}"), published::ON, cells);
+        }
+        let (whole, computed) = published::TRAFFIC;
+        table.note(format!(
+            "Loaded and stored: by the array's own code, for each byte delivered; a read from a member is one more store, the \
+             reader's use one more load. Published, other hardware: {whole} bytes of memory traffic for a byte of a whole array, {computed} \
+             for one that md computed."
+        ));
+    }
+    table
+}
+
+/// A table as iostat prints it.
+#[allow(clippy::cast_precision_loss)] // of rates
+fn members(point: &Point, on: &str) -> Table {
+    let title = format!("Members, {}, requests of a row", point.setup.state.name());
+    let columns =
+        [("r/s", ""), ("rMB/s", ""), ("avgrq-sz", "sectors"), ("await", "ms"), ("util", "%")];
+    let mut table = Table::new(title, &columns);
+    let seconds = point.last.usage.wall.as_secs_f64();
+    for (role, reads) in point.last.members.iter().enumerate() {
+        let count = (reads.count as f64).max(1.0);
+        let cells = vec![
+            Cell::Number(reads.count as f64 / seconds, 1),
+            Cell::Number(reads.bytes as f64 / 1e6 / seconds, 2),
+            Cell::Number(reads.bytes as f64 / 512.0 / count, 0),
+            Cell::Number(reads.waited.as_secs_f64() * 1e3 / count, 3),
+            Cell::Number(reads.busy.as_secs_f64() * 100.0 / seconds, 1),
+        ];
+        table.row(format!("m{role}"), on, cells);
+    }
+    let cells = published::MEMBER.map(|figure| Cell::Number(figure, 0)).to_vec();
+    table.published("each member, stripe_cache_size 16384", published::ON, cells);
+    table.note(
+        "Of reads as the array makes them: what was announced before is waited for only as long as it is not there. Busy is the \
+         time in which somebody waited.",
+    );
+    table
+}
+
+/// The array beside another of the same members.
+pub(super) fn beside(study: &Study<'_>, one: &[Point], other: &[Point]) -> Table {
+    let mut table = Table::new("The same members as RAID6 and as RAID50, requests of a row", &COST);
+    for points in [one, other] {
+        let healthy = points.first().map_or(f64::NAN, |point| point.rate.median());
+        for point in points {
+            let name = format!("{}, {}", point.setup.plan.name(), point.setup.state.name());
+            table.row(name, &study.bed.on, cost_cells(point, healthy));
+        }
+    }
+    table.note("RAID50: two RAID5 of half the members each, striped by whole rows; two failed are one in each.");
+    table
+}
+
+/// The section on what is varied.
+pub(super) fn sweeps(
+    study: &Study<'_>,
+    caches: &[Point],
+    chunks: &[Point],
+    readers: &[Point],
+) -> Section {
+    let mut section = Section::new("Degraded reads: row cache, chunks, readers");
+    let members = u64::from(study.options.plan.members);
+    let stripes = |point: &Point| point.setup.row_cache / 4096 / members;
+    let title = format!("By row cache, requests of {} KiB", study.options.request >> 10);
+    let mut table =
+        sweep(study, &title, "stripes of md", caches, |point| stripes(point).to_string());
+    for (state, stripes, rate) in published::READ {
+        let Some(stripes) = stripes else { continue };
+        let mut cells = vec![Cell::None; COST.len()];
+        cells[0] = Cell::Number(rate, 0);
+        table.published(format!("{stripes} stripes of md, {state}"), published::ON, cells);
+    }
+    table.note("A stripe of md is 4 KiB of every member. The row cache is for requests smaller than a row of a degraded array.");
+    section.tables.push(table);
+    section
+        .plots
+        .push(swept("By row cache", "stripes of md", caches, |_, point| size(stripes(point))));
+    let kib = |point: &Point| point.setup.plan.chunk >> 10;
+    section.tables.push(sweep(study, "By chunk, requests of a row", "KiB", chunks, |point| {
+        kib(point).to_string()
+    }));
+    section.plots.push(swept("By chunk", "chunk, KiB", chunks, |_, point| size(kib(point))));
+    let named = |point: &Point| {
+        let pinned = if point.setup.pinned { " pinned" } else { "" };
+        format!("{}{pinned}", point.setup.readers)
+    };
+    section.tables.push(sweep(study, "By readers, requests of a row", "readers", readers, named));
+    let (pinned, free): (Vec<Point>, Vec<Point>) =
+        readers.iter().cloned().partition(|point| point.setup.pinned);
+    let mut plot = swept("By readers", "readers", &free, |_, point| point.setup.readers);
+    for mut line in swept("", "", &pinned, |_, point| point.setup.readers).lines {
+        line.name.push_str(", pinned");
+        plot.lines.push(line);
+    }
+    section.plots.push(plot);
+    section.tables.push(change());
+    section
+}
+
+fn size(bytes: u64) -> usize {
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}
+
+/// A table of points, healthy and degraded in turn.
+fn sweep(
+    study: &Study<'_>,
+    title: &str,
+    unit: &str,
+    points: &[Point],
+    name: impl Fn(&Point) -> String,
+) -> Table {
+    let mut table = Table::new(title, &COST);
+    for pair in points.chunks(2) {
+        for point in pair {
+            let healthy = pair[0].rate.median();
+            let name = format!("{} {unit}, {}", name(point), point.setup.state.name());
+            table.row(name, &study.bed.on, cost_cells(point, healthy));
+        }
+    }
+    table
+}
+
+/// Lines for healthy and degraded.
+fn swept(title: &str, label: &str, points: &[Point], x: impl Fn(usize, &Point) -> usize) -> Plot {
+    let of = |n: usize| {
+        let state = State::Missing(n);
+        let points = points.iter().filter(move |point| point.setup.state == state);
+        line(&state.name(), points, &x)
+    };
+    Plot {
+        title: title.into(),
+        x: Axis::logarithmic(label),
+        y: Axis::linear("throughput, MB/s"),
+        lines: [0, 1].map(of).into(),
+    }
+}
+
+fn change() -> Table {
+    let columns =
+        [("healthy", "MiB/s"), ("degraded", "MiB/s"), ("degraded, stripe cache", "MiB/s")];
+    let mut table =
+        Table::new("Published: one sequential reader by the size of requests", &columns);
+    for (kib, rates) in published::CHANGE {
+        let cells = rates.map(|rate| Cell::Number(rate, 0)).to_vec();
+        table.published(format!("{kib} KiB"), published::CHANGE_ON, cells);
+    }
+    table
+}
+
+/// The section on routines.
+pub(super) fn routines(plan: &Plan) -> Section {
+    let parity = plan.tolerates() / usize::try_from(plan.legs).unwrap_or(1);
+    let members = usize::try_from(plan.members / plan.legs).unwrap_or(2);
+    let data = members.saturating_sub(parity).clamp(2, 255);
+    let mut section = Section::new("Degraded reads: parity routines");
+    let columns: Vec<(&str, &str)> =
+        Operation::ALL.iter().map(|operation| (operation.name(), "MB/s")).collect();
+    let title = format!("{data} members of data, blocks of {BLOCK} bytes, one processor");
+    let mut table = Table::new(title, &columns);
+    for routine in measure(data, BLOCK) {
+        let used = if routine.name == xfskit_parity::selected() { ", used" } else { "" };
+        let cells = routine.rates.map(|rate| Cell::Number(rate / 1e6, 0)).to_vec();
+        table.row(format!("{}{used}", routine.name), "processor's cache", cells);
+    }
+    for (name, xor, pq) in published::ROUTINES {
+        let mut cells = vec![Cell::None; columns.len()];
+        let cell = |rate: Option<f64>| rate.map_or(Cell::None, |rate| Cell::Number(rate, 0));
+        (cells[0], cells[1]) = (cell(xor), cell(pq));
+        table.published(name, "Linux when it boots, E5-2620 v3", cells);
+    }
+    table.note("MB of what is read, a second.");
+    section.tables.push(table);
+    section
+}
