@@ -5,10 +5,12 @@
 //! has our record size. Ours need not have the kernel's.
 
 use std::collections::BTreeSet;
-use std::fs::File;
+use std::fs::{self, File};
+use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
+use rustix::fs::lgetxattr;
 use xfskit_block::OpenMode;
 use xfskit_core::{OpenOptions, SetMode, Volume};
 use xfskit_format::attr::Namespace;
@@ -17,13 +19,37 @@ use xfskit_test_oracle::need::Need;
 use xfskit_test_oracle::{Mount, Scratch, judge, needs, ours};
 use xfskit_test_recovery::{complaints, open, recover};
 
+/// What a file of that name contains.
+fn content(name: &str) -> Vec<u8> {
+    name.repeat(100).into_bytes()
+}
+
+/// The value of each of our attributes.
+const VALUE: [u8; 100] = [7; 100];
+
 /// Makes files and syncs them one by one.
 fn work(root: &Path, turn: usize) -> Vec<String> {
     let names: Vec<String> = (0..40).map(|n| format!("turn{turn}-{n}")).collect();
     for name in &names {
-        File::create(root.join(name)).and_then(|file| file.sync_all()).expect("synced");
+        let mut file = File::create(root.join(name)).expect("a file");
+        file.write_all(&content(name)).and_then(|()| file.sync_all()).expect("synced");
     }
     names
+}
+
+/// That all files are there, and so many of our attributes, whoever recovered.
+fn whole(root: &Path, synced: &BTreeSet<String>, marks: u32, turn: &str) {
+    for name in synced {
+        let found = fs::read(root.join(name)).unwrap_or_else(|why| panic!("{turn}: {name}: {why}"));
+        assert!(found == content(name), "{turn}: {name} has other content");
+    }
+    for mark in 0..marks {
+        let mut value = [0; VALUE.len() + 1];
+        let name = format!("user.mark{mark}");
+        let len = lgetxattr(root, &name, &mut value[..])
+            .unwrap_or_else(|why| panic!("{turn}: {name}: {why}"));
+        assert_eq!(value[..len], VALUE, "{turn}: {name}");
+    }
 }
 
 #[test]
@@ -43,9 +69,7 @@ fn nothing_synced_is_lost_from_hand_to_hand() {
         let options = format!("logbsize={theirs}k");
         let mount = Mount::read_write_with(&image, &scratch, &options).expect("mount");
         synced.extend(work(mount.path(), turn));
-        for name in &synced {
-            assert!(mount.path().join(name).exists(), "turn {turn}: {name} is lost");
-        }
+        whole(mount.path(), &synced, marks, &format!("turn {turn}"));
         mount.shutdown(false).expect("shutdown");
         mount.unmount().expect("unmount");
 
@@ -60,8 +84,7 @@ fn nothing_synced_is_lost_from_hand_to_hand() {
             volume
                 .transact(|tx| {
                     let inode = tx.iget(root)?;
-                    let value = [7; 100];
-                    tx.attr_set(inode, Namespace::User, name.as_bytes(), &value, SetMode::Any)
+                    tx.attr_set(inode, Namespace::User, name.as_bytes(), &VALUE, SetMode::Any)
                 })
                 .expect("set");
             volume.sync().expect("synced");
@@ -71,9 +94,7 @@ fn nothing_synced_is_lost_from_hand_to_hand() {
         drop(volume);
     }
     let mount = Mount::read_write_with(&image, &scratch, "logbsize=32k").expect("mount");
-    for name in &synced {
-        assert!(mount.path().join(name).exists(), "{name} is lost");
-    }
+    whole(mount.path(), &synced, marks, "in the end");
     mount.shutdown(true).expect("shutdown");
     mount.unmount().expect("unmount");
     recover(&image).expect("recovered");
