@@ -9,7 +9,7 @@ use serde_json::json;
 use xfskit::block::{self, BlockDevice, OpenMode};
 use xfskit::md::array::tend::Step;
 use xfskit::md::array::{Array, MemberState};
-use xfskit::md::assemble::{Judged, Standing};
+use xfskit::md::assemble::{self, Judged, Standing};
 use xfskit::md::create::{self, NewMember};
 use xfskit::md::{Assembly, Level, superblock};
 use xfskit::target::{self, ArrayName, Base, Target};
@@ -55,18 +55,25 @@ impl Tended {
 
     /// The array, to be read.
     pub(super) fn to_read(&self) -> Result<Array, Failure> {
-        let failed = |e| Failure::cannot(format!("{}: {}", self.name, chain(&e)));
-        self.assembly.open_array().map_err(failed)
+        self.assembly.open_array().map_err(|e| self.cannot("", &e))
     }
 
     /// The array, to be changed.
     pub(super) fn array(&self) -> Result<Array, Failure> {
-        let failed =
-            |why: String| Failure::cannot(format!("{} cannot be written: {why}", self.name));
         if let Some(why) = self.assembly.refuses_writing() {
-            return Err(failed(why));
+            return Err(Failure::cannot(format!("{} cannot be written: {why}", self.name)));
         }
-        self.assembly.open_writable(super::now()?).map_err(|e| failed(chain(&e)))
+        let now = super::now()?;
+        self.assembly.open_writable(now).map_err(|e| self.cannot(" cannot be written", &e))
+    }
+
+    /// Its members make no array that runs.
+    fn cannot(&self, what: &str, error: &assemble::Error) -> Failure {
+        let failure = Failure::cannot(format!("{}{what}: {}", self.name, chain(error)));
+        match error.hint() {
+            Some(hint) => failure.hint(hint),
+            None => failure,
+        }
     }
 
     /// The member that a word of the command line names.
