@@ -488,6 +488,6 @@ fn an_array_is_an_array_of_bytes_through_failures_rebuilds_and_crashes() {
         return live(seed, 120);
     }
     let long = std::env::var_os("XFSKIT_LONG").is_some_and(|value| value == "1");
-    let lives = layouts().len() as u64 * if long { 100 } else { 1 };
+    let lives = layouts().len() as u64 * if long { 20 } else { 1 };
     (0..lives).for_each(|seed| live(seed, if long { 120 } else { 40 }));
 }

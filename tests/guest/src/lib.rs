@@ -23,6 +23,7 @@ const BACK_BYTES: u64 = 1 << 30;
 /// | `loops FILE…` | puts loop devices on files; prints their names |
 /// | `idle MD` | waits until nothing is resynced, rebuilt or checked |
 /// | `give FILE…` | these files come back |
+/// | `crash` | the kernel is brought down where it stands |
 const PRELUDE: &str = r#"
 set -u
 export MDADM_NO_UDEV=1
@@ -32,6 +33,7 @@ echo 1000000 > /proc/sys/dev/raid/speed_limit_min
 loops() { for f; do l=$(losetup -f); losetup "$l" "$f"; echo "$l"; done; }
 idle() { while read -r s < /sys/block/$1/md/sync_action && [ $s != idle ]; do sleep 0.05; done; }
 give() { sync; tar cf /dev/ubdc "$@"; sync; }
+crash() { echo 1 > /proc/sys/kernel/sysrq; echo c > /proc/sysrq-trigger; }
 "#;
 
 /// A script and the files that it works on.
@@ -77,7 +79,41 @@ impl Guest {
     /// Where files cannot be put where the guest finds them.
     pub fn run(&self) -> Result<Answer, String> {
         let folder = tempfile::tempdir().expect("a temporary directory");
-        let path = |name: &str| folder.path().join(name);
+        let said = self.boot(folder.path(), &[]);
+        match said.split_once("@@END 0") {
+            Some((text, _)) => {
+                let files = unpack(&folder.path().join("back.tar"));
+                Ok(Answer { text: text.to_owned(), files })
+            }
+            None => Err(said),
+        }
+    }
+
+    /// Boots and runs a script that brings the kernel down (`crash`). `disks` are `/dev/ubdd` and following,
+    /// and hold afterwards what had reached them. Answers what the guest said until then.
+    ///
+    /// # Errors
+    /// What the guest said, where it came to its end.
+    ///
+    /// # Panics
+    /// Where files cannot be put where the guest finds them.
+    pub fn crash(&self, disks: &mut [Vec<u8>]) -> Result<String, String> {
+        let folder = tempfile::tempdir().expect("a temporary directory");
+        let path = |i: usize| folder.path().join(format!("disk{i}"));
+        let paths: Vec<PathBuf> = (0..disks.len()).map(path).collect();
+        for (path, disk) in paths.iter().zip(&*disks) {
+            fs::write(path, disk).expect("a disk");
+        }
+        let said = self.boot(folder.path(), &paths);
+        for (path, disk) in paths.iter().zip(disks) {
+            *disk = fs::read(path).expect("the disk");
+        }
+        if said.contains("@@END") { Err(said) } else { Ok(said) }
+    }
+
+    /// What the guest says, with the script, the files and the way back in `folder`.
+    fn boot(&self, folder: &Path, disks: &[PathBuf]) -> String {
+        let path = |name: &str| folder.join(name);
         let script = format!("{PRELUDE}{}", self.script);
         fs::write(path("script"), script).expect("the script");
         pack(&self.files, &path("in.tar"));
@@ -86,15 +122,12 @@ impl Guest {
         let output = Command::new(repository().join("tests/tools/uml-md.sh"))
             .arg("run")
             .args(["script", "in.tar", "back.tar"].map(path))
+            .args(disks)
             .envs([("UML", folder_of_guest().as_os_str()), ("UML_T", "300".as_ref())])
-            .output()
-            .map_err(|error| format!("uml-md.sh: {error}"))?;
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        match said.split_once("@@END 0") {
-            Some((text, _)) => {
-                Ok(Answer { text: text.to_owned(), files: unpack(&path("back.tar")) })
-            }
-            None => Err(said),
+            .output();
+        match output {
+            Ok(output) => String::from_utf8_lossy(&output.stdout).into_owned(),
+            Err(error) => format!("uml-md.sh: {error}"),
         }
     }
 }

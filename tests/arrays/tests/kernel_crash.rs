@@ -1,0 +1,102 @@
+//! Linux falls while it writes arrays with logs: what it had synced is there, for us, with any member gone as
+//! well, for what was on its way stands in the log.
+
+#![allow(missing_docs)]
+
+use std::sync::Arc;
+
+use xfskit_block::{BlockDevice, MemDevice};
+use xfskit_md::array::Array;
+use xfskit_test_arrays::{NOW, assembly, content, is_consistent};
+use xfskit_test_guest::Guest;
+use xfskit_units::{ByteLen, ByteOffset};
+
+const PAGE: usize = 4096;
+
+/// Pages of the array whose writes are synced one by one. Behind them a storm goes on without.
+const SYNCED: usize = 128;
+
+/// Synced writes before the fall.
+const WRITES: usize = 60;
+
+/// `$1` what mdadm is told beside; `$2` …: the members. Page n of `pages` is full of n.
+const STORY: &str = r#"
+story() {
+    what=$1; shift
+    mdadm --create /dev/md0 --run --level=5 --raid-devices=3 --chunk=16 --size=1024 --metadata=1.2 \
+        --homehost=none --name=test --assume-clean $what "$@" 2>&1
+    (while :; do i=1; while [ $i -lt 120 ]; do
+        dd if=pages of=/dev/md0 bs=4096 skip=$i seek=$((128 + i * 3)) count=2 conv=notrunc oflag=direct 2>/dev/null
+        i=$((i + 1)); done; done) &
+    i=1
+    while [ $i -le 60 ]; do
+        dd if=pages of=/dev/md0 bs=4096 skip=$i seek=$((i * 37 % 128)) count=1 conv=notrunc,fsync 2>/dev/null
+        echo "synced $i"
+        i=$((i + 1))
+    done
+    crash
+}
+"#;
+
+/// The disks after the fall, of an array that is made so.
+fn fallen(what: &str, disks: usize) -> Vec<Arc<dyn BlockDevice>> {
+    let mut guest = Guest::new();
+    guest.file("pages", (0..=255u8).flat_map(|n| [n; PAGE]).collect());
+    guest.script(STORY);
+    let names: Vec<String> = ["d", "e", "f"].map(|letter| format!("/dev/ubd{letter}")).into();
+    guest.script(&format!("story \"{what}\" {}", names.join(" ")));
+    let mut bytes = vec![vec![0; 8 << 20]; disks];
+    let said = guest.crash(&mut bytes).unwrap();
+    assert!(said.contains(&format!("synced {WRITES}")), "{said}");
+    let device = |bytes: &Vec<u8>| {
+        let device = MemDevice::new(ByteLen(bytes.len() as u64));
+        device.write_at(ByteOffset(0), bytes).unwrap();
+        Arc::new(device) as Arc<dyn BlockDevice>
+    };
+    bytes.iter().map(device).collect()
+}
+
+/// Everything that was synced is there.
+fn holds_what_was_synced(array: &Array, how: &str) {
+    let mut expected = vec![0u8; SYNCED * PAGE];
+    for i in 1..=WRITES {
+        let at = i * 37 % SYNCED * PAGE;
+        expected[at..at + PAGE].fill(u8::try_from(i).unwrap());
+    }
+    assert!(content(array)[..expected.len()] == expected, "{how}");
+}
+
+fn judge(what: &str, devices: &[Arc<dyn BlockDevice>], members: usize) {
+    let whole = assembly(devices).open_array().unwrap();
+    holds_what_was_synced(&whole, what);
+    assert!(is_consistent(&whole), "{what}: parity");
+    let pages = content(&whole);
+    let is_torn = |page: &[u8]| page.iter().any(|byte| *byte != page[0]);
+    assert!(!pages.chunks(PAGE).any(is_torn), "{what}: pages are old or new");
+    assert!(pages[SYNCED * PAGE..].iter().any(|byte| *byte != 0), "{what}: the storm was there");
+    for gone in 0..members {
+        let mut fewer = devices.to_vec();
+        fewer.remove(gone);
+        let assembly = assembly(&fewer);
+        assert!(!assembly.is_doubtful(), "{what} without {gone}");
+        holds_what_was_synced(&assembly.open_array().unwrap(), &format!("{what} without {gone}"));
+    }
+    let array = assembly(devices).open_writable(NOW).unwrap();
+    array.write_at(ByteOffset(5000), &[7; 9000]).unwrap();
+    array.close().unwrap();
+    assert!(is_consistent(&array) && !assembly(devices).is_dirty(), "{what}: taken over");
+}
+
+#[test]
+fn what_linux_synced_before_it_fell_is_in_arrays_with_a_partial_parity_log() {
+    if xfskit_test_guest::is_here() {
+        judge("ppl", &fallen("--consistency-policy=ppl", 3), 3);
+    }
+}
+
+#[test]
+fn what_linux_synced_before_it_fell_is_in_arrays_with_a_journal() {
+    if xfskit_test_guest::is_here() {
+        judge("journal", &fallen("--write-journal=/dev/ubdg", 4), 3);
+    }
+}
