@@ -78,14 +78,14 @@ impl Outcome {
         self.bytes as f64 / 1e6 / self.usage.wall.as_secs_f64()
     }
 
-    /// So many of something, for each byte delivered.
+    /// So many of something, for each byte delivered; not finite where none was.
     pub(super) fn per_byte(&self, count: u64) -> f64 {
-        count as f64 / self.bytes.max(1) as f64
+        count as f64 / self.bytes as f64
     }
 
-    /// Nanoseconds of processor for a byte delivered.
+    /// Nanoseconds of processor for a byte delivered; not finite where none was.
     pub(super) fn processor(&self) -> f64 {
-        self.usage.processor.as_secs_f64() * 1e9 / self.bytes.max(1) as f64
+        self.usage.processor.as_secs_f64() * 1e9 / self.bytes as f64
     }
 
     /// MB filled in a second.
@@ -225,4 +225,21 @@ pub(super) fn run(
             rebuilt,
         })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_nothing_was_delivered_no_byte_has_a_price() {
+        let outcome = Outcome {
+            bytes: 0,
+            usage: Usage { processor: Duration::from_millis(1), ..Usage::default() },
+            touched: Touched::default(),
+            members: Vec::new(),
+            rebuilt: None,
+        };
+        assert!(!outcome.processor().is_finite() && !outcome.per_byte(1).is_finite());
+    }
 }
