@@ -14,7 +14,7 @@ use xfskit_md::assemble::{Member, Standing, assemble};
 use xfskit_md::bitmap::Bitmap;
 use xfskit_md::create::{NewMember, Recipe};
 use xfskit_test_arrays::shelf::{MIB, Shelf, fill, layout, made, recipe, to_the_end};
-use xfskit_test_arrays::{Fixture, NOW, content};
+use xfskit_test_arrays::{Fixture, NOW, content, is_consistent};
 use xfskit_units::{ByteLen, ByteOffset, Sectors, index};
 
 /// The array is whole, clean, and holds this, without any one of its members as well.
@@ -167,6 +167,25 @@ fn a_replacement_is_filled_while_the_member_serves_and_takes_its_place() {
         let after = shelf.assembly();
         assert_eq!(after.members[members].standing, Standing::InSync { role: 2 }, "{what}");
         assert!(matches!(after.members[2].standing, Standing::Stale { .. }), "{what}");
+        assert_whole(&shelf, &expected, &what);
+    }
+}
+
+#[test]
+fn a_member_that_is_rebuilt_and_its_replacement_are_filled_together() {
+    for (level, name, members) in SHAPES {
+        let what = format!("{level} {name} of {members}");
+        let shelf = made(layout(level, name), members, 2, false);
+        let array = shelf.open();
+        array.fail(1).unwrap();
+        array.replace(1, None).unwrap().expect("a second spare");
+        let expected = fill(&array, 8);
+        // All is filled in the first window; who served goes on serving.
+        assert_eq!(array.rebuild(|_| ControlFlow::Break(())).unwrap(), Ended::Stopped, "{what}");
+        assert!(is_consistent(&array), "{what}: the member");
+        array.rebuild(to_the_end).unwrap();
+        assert!(is_consistent(&array), "{what}: the replacement");
+        drop(array);
         assert_whole(&shelf, &expected, &what);
     }
 }

@@ -178,13 +178,19 @@ impl Array {
         let (at, len) = self.place(unit);
         if matches!(self.map, Map::Parity) {
             let _alone = self.own_row(unit);
-            let mut memory = vec![0; targets.len() * index(len)];
-            let mut outs: Vec<&mut [u8]> = memory.chunks_mut(index(len)).collect();
-            self.row_of(unit, &targets, &mut outs)?;
-            return targets
+            // A member and what is to replace it get the same, computed once.
+            let (once, again): (Vec<&Target>, Vec<&Target>) = targets
                 .iter()
-                .zip(outs)
-                .try_for_each(|(target, out)| self.fill(target, at, out));
+                .partition(|t| !(t.replacement && is_filled_itself(&targets, t.role)));
+            let mut memory = vec![0; once.len() * index(len)];
+            let mut outs: Vec<&mut [u8]> = memory.chunks_mut(index(len)).collect();
+            self.row_of(unit, &once, &mut outs)?;
+            for (target, out) in once.iter().zip(outs) {
+                self.fill(target, at, out)?;
+                let second = again.iter().find(|second| second.role == target.role);
+                second.map_or(Ok(()), |second| self.fill(second, at, out))?;
+            }
+            return Ok(());
         }
         for target in targets {
             let Some(offset) = self.mirrored(target.role, unit) else { continue };
@@ -317,4 +323,9 @@ impl Array {
         }
         Ok(())
     }
+}
+
+/// Whether the member of this role is among the targets.
+fn is_filled_itself(targets: &[&Target], role: usize) -> bool {
+    targets.iter().any(|target| !target.replacement && target.role == role)
 }
