@@ -3,6 +3,8 @@
 //!
 //! Linux believes the LSN, passes the block's log items over, and refuses the block and the volume. Its own volumes can
 //! come to that wherever a metadata block is longer than what the disk writes at once. We believe the checksum.
+//!
+//! The superblock is one sector, and says where the journal is: both rely on the disk to write it whole.
 
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
@@ -13,7 +15,7 @@ use xfskit_format::inode::Dinode;
 use xfskit_test_oracle::need::Need;
 use xfskit_test_oracle::{Image, Mount, Scratch, Xfsprogs, kernel, needs, ours};
 use xfskit_test_recovery::{ByHand, complaints, open, recover, shown};
-use xfskit_units::Ino;
+use xfskit_units::{ByteOffset, Ino};
 
 /// What arrived of the block, in bytes.
 const SECTOR: usize = 512;
@@ -67,6 +69,46 @@ fn a_directory_block_torn_in_place_is_recovered_where_linux_refuses_the_volume()
     assert!(in_memory.is_empty(), "{}", in_memory.join("\n"));
     recover(&image).expect("recovered");
     assert_eq!(complaints(&tools, &image), "");
+    let differences = expected.differences(&shown(&image, &scratch), 20);
+    assert!(differences.is_empty(), "{}", differences.join("\n"));
+}
+
+/// Where a superblock counts inodes, in bytes.
+const ICOUNT: u64 = 128;
+
+#[test]
+fn a_superblock_torn_within_its_sector_is_refused_by_linux_and_by_us_and_stays() {
+    if !needs(&[Need::Mount, Need::Xfsprogs]) {
+        return;
+    }
+    let scratch = Scratch::new("torn-sb");
+    let image = Image::sparse(&scratch, "image", 160 << 20);
+    let tools = Xfsprogs::installed().expect("xfsprogs");
+    tools.mkfs(&image, &["-d", "agcount=2"]).expect("mkfs");
+    let mount = Mount::read_write_with(&image, &scratch, "noatime").expect("mount");
+    File::create(mount.path().join("file")).expect("a file");
+    let expected = kernel::manifest(mount.path());
+    mount.shutdown(true).expect("shutdown");
+    mount.unmount().expect("unmount");
+
+    let put = |bytes: &[u8]| {
+        let dev = open(image.path(), OpenMode::ReadWrite);
+        dev.write_at(ByteOffset(ICOUNT), bytes).expect("written");
+    };
+    let mut before = [0; 8];
+    let dev = open(image.path(), OpenMode::ReadOnly);
+    dev.read_at(ByteOffset(ICOUNT), &mut before).expect("readable");
+    drop(dev);
+    put(&[0xee; 8]);
+    let torn = fs::read(image.path()).expect("readable");
+    assert!(Mount::recover(&image.copy("theirs.img"), &scratch).is_err());
+    let why = recover(&image).expect_err("refused").to_string();
+    assert!(why.contains("crc"), "{why}");
+    assert!(fs::read(image.path()).expect("readable") == torn, "nothing was written");
+
+    // Whole again, the journal is replayed.
+    put(&before);
+    recover(&image).expect("recovered");
     let differences = expected.differences(&shown(&image, &scratch), 20);
     assert!(differences.is_empty(), "{}", differences.join("\n"));
 }
