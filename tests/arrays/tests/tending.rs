@@ -216,6 +216,22 @@ fn a_member_that_comes_back_gets_only_what_the_bitmap_names() {
 }
 
 #[test]
+fn a_spare_that_fails_before_it_is_filled_has_nothing_to_come_back_with() {
+    for (level, name, members) in SHAPES {
+        let what = format!("{level} {name} of {members}");
+        let shelf = made(layout(level, name), members, 1, true);
+        let array = shelf.open();
+        fill(&array, 9);
+        array.close().unwrap();
+        array.fail(1).unwrap();
+        array.fail(1).unwrap();
+        drop(array);
+        let spare = format!("m{members}");
+        assert!(shelf.assembly().returning(&spare).is_none(), "{what}");
+    }
+}
+
+#[test]
 fn a_new_device_becomes_a_spare_and_then_a_member() {
     let mut shelf = made(layout(Level::Raid6, ""), 4, 0, true);
     let gone = shelf.0.remove(1);

@@ -84,6 +84,9 @@ impl Assembly {
         else {
             return None;
         };
+        if member.superblock.recovery_offset().is_some() {
+            return None; // it was being filled when it went, and never held all of its role
+        }
         let role = index(u64::from(role));
         let bitmap = self.bitmap.as_ref()?;
         let knows = member.superblock.events() >= bitmap.superblock.events_cleared.get();
