@@ -57,7 +57,7 @@ fn measure(
         stats.bytes as f64 / secs / 1e6,
         count / secs,
         stats.writes as f64 / count,
-        (stats.flushes + stats.fua) as f64 / count,
+        (stats.flushes + stats.writes) as f64 / count,
     );
 }
 

@@ -352,8 +352,9 @@ fn fsyncs_by_us(image: &Path, each: usize, sum: &mut Appends) -> Result<()> {
         }
         Ok(())
     })?);
-    let log = volume.stats().log;
-    sum.costs.flushes += log.flushes + log.data_flushes + log.fua;
+    let stats = volume.stats();
+    let log = stats.log;
+    sum.costs.flushes += log.flushes + log.data_flushes + log.writes + stats.ail.flushes;
     sum.costs.log_writes += log.writes;
     sum.costs.log_bytes += log.bytes;
     sum.sum_cycles += log.sum_cycles;

@@ -318,6 +318,22 @@ impl BlockDevice for FileDevice {
             .map_err(|e| io_error("write", offset, len, e))
     }
 
+    /// Makes durable what it writes, and waits for nothing else that is on its way to the file.
+    fn write_fua(&self, offset: ByteOffset, buf: &[u8]) -> Result<()> {
+        self.check_writable()?;
+        check_range("write", self.size, offset, buf.len())?;
+        let slices = [IoSlice::new(buf)];
+        let flags = ReadWriteFlags::DSYNC;
+        match rustix::io::pwritev2(&self.file, &slices, offset.0, flags) {
+            Ok(wrote) if wrote == buf.len() => Ok(()),
+            // Piece by piece, or where the flag is unknown.
+            _ => {
+                self.write_at(offset, buf)?;
+                self.flush()
+            }
+        }
+    }
+
     fn write_batch(&self, batch: &[(ByteOffset, &[u8])]) -> Vec<Result<()>> {
         let mut answers: Vec<Result<()>> = batch
             .iter()

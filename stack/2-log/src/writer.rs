@@ -5,19 +5,17 @@
 //! writer writes one checkpoint at a time, so the place of the next one is known beforehand.
 //!
 //! 1. Everything of a checkpoint is durable when [`append`](LogWriter::append) returns.
-//! 2. At most [`BUFFERS_MAX`] records are written between two flushes of the journal. Any of
-//!    them may be lost or torn in a crash, in any order: recovery cuts the journal off at the first that is
-//!    not whole, and looks for such records no further back. Within that bound the record with COMMIT
-//!    needs no flush of its own before it.
-//! 3. What was written in place is durable before a record that lets go of it (a new tail, or the
-//!    metadata that refers to new data) is written: [`Before`].
+//! 2. At most 2 MiB (eight of the longest records) are on their way at once, in one write with FUA. Any sectors of
+//!    them may be lost in a crash: recovery cuts the journal off at the first record that is not whole, and looks for
+//!    such records no further back. Within that bound the record with COMMIT needs no flush of its own before it.
+//! 3. What was written in place is durable before a record that lets go of it is written: the caller flushes before
+//!    he moves the tail, and [`Before`] has new data flushed that the metadata refers to.
 //! 4. The head never reaches the tail: room for one whole record stays between them.
 //! 5. All records between tail and head have the same number of header blocks. A writer begins on a
 //!    journal of which nothing is needed any more, or takes over the record size of what is
 //!    ([`LogWriter::behind`]), and keeps its record size.
 //!
-//! What it costs: one flush for up to eight records, and one before them where [`Before`] asks for it; a
-//! single record goes out as one write with FUA.
+//! What it costs: a write with FUA for every 2 MiB, and a flush before them where [`Before`] asks for it.
 
 use std::sync::Arc;
 
@@ -39,7 +37,7 @@ use crate::{Error, Log, Result, Ring};
 
 /// Size of records unless somebody wants another, in bytes: what every kernel uses by default.
 pub const RECORD_SIZE: u32 = 32 * 1024;
-/// Records that may be on their way at once.
+/// Records of the greatest size that may be on their way at once.
 pub const BUFFERS_MAX: u32 = 8;
 /// A region is not cut for less than an operation header and four bytes.
 const CUT_MIN: usize = op::LEN + 4;
@@ -47,10 +45,10 @@ const CUT_MIN: usize = op::LEN + 4;
 /// What must be durable before a checkpoint is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Before {
-    /// Nothing was written in place since the last append, neither file data nor metadata.
+    /// Nothing more.
     Nothing,
-    /// What was written in place: the data device is flushed first.
-    InPlace,
+    /// File data that was written: the data device is flushed first.
+    Data,
 }
 
 /// Where a checkpoint lies.
@@ -87,11 +85,9 @@ pub struct Stats {
     pub records: u64,
     /// Bytes written, headers and padding included.
     pub bytes: u64,
-    /// Writes to the journal's device.
+    /// Writes to the journal's device, each with FUA.
     pub writes: u64,
-    /// Of these, writes with FUA.
-    pub fua: u64,
-    /// Flushes of the journal's device; where it is the data device too, of that for either reason.
+    /// Flushes of the journal's device, where that is the data device too.
     pub flushes: u64,
     /// Flushes of a data device that is not the journal's.
     pub data_flushes: u64,
@@ -107,8 +103,8 @@ pub struct LogWriter {
     start: Daddr,
     geo: Geometry,
     shape: Shape,
-    /// Records written between two flushes.
-    buffers: u32,
+    /// Bytes written at once, at most.
+    at_once: usize,
     /// Nothing before this is needed: where the first record of this writer goes, or an older tail.
     first: Lsn,
     head: Lsn,
@@ -152,6 +148,11 @@ impl Shape {
     }
 }
 
+/// Bytes of `buffers` records of the greatest size.
+fn at_once(buffers: u32) -> usize {
+    buffers as usize * SIZE_MAX as usize
+}
+
 impl LogWriter {
     /// A writer at the head of `log`, whose device is `dev`; `data` is the volume's (the same one for
     /// an internal journal). Everything that the journal holds is in place and durable: a clean
@@ -173,7 +174,7 @@ impl LogWriter {
         log.clear_ahead()?;
         Ok(Self {
             shape: Shape::new(&geo, size),
-            buffers: BUFFERS_MAX,
+            at_once: at_once(BUFFERS_MAX),
             dev,
             data,
             start: ring.start(),
@@ -207,10 +208,10 @@ impl LogWriter {
         self.tail
     }
 
-    /// The same writer, at most `buffers` records between two flushes: 2 to [`BUFFERS_MAX`].
+    /// The same writer, at most `buffers` records of the greatest size on their way at once: 2 to [`BUFFERS_MAX`].
     #[must_use]
     pub fn buffers(self, buffers: u32) -> Self {
-        Self { buffers: buffers.clamp(2, BUFFERS_MAX), ..self }
+        Self { at_once: at_once(buffers.clamp(2, BUFFERS_MAX)), ..self }
     }
 
     /// Where the next record will begin: the start LSN of the next checkpoint. No LSN on the volume may
@@ -268,7 +269,7 @@ impl LogWriter {
     }
 
     /// Writes `payload` as one checkpoint; it is durable when this returns. `tail` is the start LSN of
-    /// the oldest checkpoint that is not in place yet; [`next_lsn`](Self::next_lsn) where there is none.
+    /// the oldest checkpoint that is not in place and flushed yet; [`next_lsn`](Self::next_lsn) where there is none.
     ///
     /// # Errors
     /// [`AppendError::Full`] where the payload does not fit before the tail; else those of the devices.
@@ -283,7 +284,9 @@ impl LogWriter {
         if needed > free {
             return Err(AppendError::Full { needed, free });
         }
-        self.settle(tail, before)?;
+        if before == Before::Data {
+            self.flush_data()?;
+        }
         let start = self.head;
         let mut ops = Ops::new(payload, tid(start));
         let mut commit = start;
@@ -291,7 +294,7 @@ impl LogWriter {
             self.records.clear();
             let at = self.head;
             let mut count = 0;
-            while count < self.buffers && !ops.done() {
+            while self.records.len() + self.shape.max <= self.at_once && !ops.done() {
                 commit = self.head;
                 self.add_record(&mut ops, tail);
                 count += 1;
@@ -308,7 +311,7 @@ impl LogWriter {
     /// # Errors
     /// Where the device fails.
     pub fn unmount(&mut self) -> Result<()> {
-        self.settle(self.head, Before::InPlace)?;
+        self.flush_data()?;
         let at = self.head;
         self.records.clear();
         self.records.extend(unmount_record(&self.geo, at, self.prev));
@@ -320,11 +323,7 @@ impl LogWriter {
         Ok(())
     }
 
-    /// Invariant 3.
-    fn settle(&mut self, tail: Lsn, before: Before) -> Result<()> {
-        if before == Before::Nothing && tail == self.tail {
-            return Ok(());
-        }
+    fn flush_data(&mut self) -> Result<()> {
         self.data.flush()?;
         if Arc::ptr_eq(&self.data, &self.dev) {
             self.stats.flushes += 1;
@@ -382,17 +381,7 @@ impl LogWriter {
     /// Writes the `count` records that wait, from `at` on, and makes them durable.
     fn write(&mut self, at: Lsn, count: u32) -> Result<()> {
         let ring = Ring::new(&*self.dev, self.start, &self.geo)?;
-        let fua = count == 1;
-        let writes = if fua {
-            ring.write_fua(at.block(), &self.records)?
-        } else {
-            let writes = ring.write(at.block(), &self.records)?;
-            ring.flush()?;
-            self.stats.flushes += 1;
-            writes
-        };
-        self.stats.writes += writes;
-        self.stats.fua += if fua { writes } else { 0 };
+        self.stats.writes += ring.write_fua(at.block(), &self.records)?;
         self.stats.records += u64::from(count);
         self.stats.bytes += self.records.len() as u64;
         Ok(())

@@ -3,10 +3,11 @@
 //! 1. The gate is closed, the changed ranges of every listed object are copied into the payload as log
 //!    items, the gate is opened.
 //! 2. Data that the changes refer to is waited for.
-//! 3. The records are written. The first flush also covers all earlier write-back, so that the tail they
-//!    carry is true; the last makes them durable.
-//! 4. The objects go to the AIL, unpinned; extents that were freed may be used again.
-//! 5. The journal is made roomy for the next checkpoint (engine, invariant 2).
+//! 3. The records are written and durable. What stood under older LSNs than the tail that they carry is in place and
+//!    flushed ([`crate::writeback`]).
+//! 4. The objects go to the AIL, unpinned; once no older copy of what was freed is on its way to the device, freed
+//!    extents may be used again.
+//! 5. Write-back is asked to make the journal roomy for the next checkpoint (engine, invariant 2).
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use zerocopy::IntoBytes;
 
 use crate::buf::BufError;
 use crate::engine::{Engine, Listed, TakenList};
-use crate::object::{Chunks, Home, Object};
+use crate::object::{Home, Object, Unplaced};
 use crate::promises::Promises;
 
 /// Where an inode's unlinked pointer stands in it, in bytes.
@@ -85,10 +86,10 @@ impl Journal {
             promises.format(&listed.promises, payload, (lsn, old), &engine.promise_ids);
             format(engine.geo(), listed, payload, lsn)
         });
-        taken.data.wait();
+        let before = if taken.data.wait() { Before::Data } else { Before::Nothing };
         let number = taken.number;
         if !taken.objects.is_empty() || !self.payload.is_empty() {
-            self.append(engine, taken, tail)?;
+            self.append(engine, taken, tail, before)?;
         }
         engine.is_durable(number);
         self.make_room(engine)
@@ -99,8 +100,9 @@ impl Journal {
         engine: &Engine,
         taken: TakenList<Vec<bool>>,
         tail: Lsn,
+        before: Before,
     ) -> Result<(), JournalError> {
-        let written = self.writer.append(&self.payload, tail, Before::InPlace)?;
+        let written = self.writer.append(&self.payload, tail, before)?;
         self.last = written.start;
         let (mut gone, mut kept) = (Vec::new(), Vec::with_capacity(taken.objects.len()));
         for (object, stale) in taken.objects.into_iter().zip(taken.formatted) {
@@ -110,25 +112,32 @@ impl Journal {
         for object in &gone {
             object.unpin();
         }
+        if !gone.is_empty() {
+            engine.write_back.settle();
+        }
         engine.ail.insert(kept, written.start);
         Ok(())
     }
 
-    /// Writes back the oldest until at most half of the journal is in use, and no more memory than the engine may
-    /// take for what is not in place.
-    fn make_room(&mut self, engine: &Engine) -> Result<(), JournalError> {
-        if self.writer.free(self.tail(engine)) < self.writer.size() / 2 {
-            engine.ail.push(engine, self.writer.lsn_behind_head(self.writer.size() / 4))?;
+    /// Has the oldest written back, so that the next checkpoint finds room, and no more memory is taken for what is not in
+    /// place than the engine may have. Write-back begins early, and is waited for where it comes too late.
+    fn make_room(&self, engine: &Engine) -> Result<(), JournalError> {
+        let (writer, write_back) = (&self.writer, &engine.write_back);
+        let (size, free) = (writer.size(), writer.free(self.tail(engine)));
+        let (early, late) = (size / 8 * 5, size / 8 * 3);
+        let upto = writer.lsn_behind_head(size / 4);
+        match free {
+            _ if free < late => write_back.push(engine, upto)?,
+            _ if free < early => write_back.ask(engine, upto)?,
+            _ => {}
         }
-        if let Some(upto) = engine.ail.too_many(engine.objects_max()) {
-            engine.ail.push(engine, upto)?;
+        let most = engine.objects_max();
+        if let Some(upto) = engine.ail.too_many(most) {
+            write_back.push(engine, upto)?;
+        } else if let Some(upto) = engine.ail.too_many(most / 2) {
+            write_back.ask(engine, upto)?;
         }
         Ok(())
-    }
-
-    /// Everything that is durable in the journal goes in place.
-    pub(crate) fn write_back_all(engine: &Engine) -> Result<(), JournalError> {
-        Ok(engine.ail.push(engine, Lsn(u64::MAX))?)
     }
 
     /// Marks the journal clean. Everything is in place.
@@ -157,8 +166,10 @@ fn format_object(
 ) -> bool {
     let mut content = object.lock.write();
     let content = &mut *content;
-    content.logged.merge(&std::mem::take(&mut content.dirty));
-    content.unlinked_logged |= std::mem::take(&mut content.unlinked);
+    content.logged.merge(&Unplaced {
+        chunks: std::mem::take(&mut content.dirty),
+        unlinked: std::mem::take(&mut content.unlinked),
+    });
     content.listed = false;
     if std::mem::take(&mut content.stale) {
         if let Home::Block(map) = object.home() {
@@ -166,12 +177,13 @@ fn format_object(
         }
         // Whoever needs what comes to stand there reads it anew.
         (content.bytes, content.verified, content.ordered) = (None, false, false);
-        (content.logged, content.unlinked_logged) = (Chunks::default(), false);
+        (content.logged, content.writing) = Default::default();
         return true;
     }
     let Some(image) = content.bytes.as_ref().map(|buf| &buf.bytes[..]) else { return true };
     runs.clear();
-    runs.extend(content.logged.runs(image.len()));
+    let unplaced = content.unplaced();
+    runs.extend(unplaced.chunks.runs(image.len()));
     match object.home() {
         Home::Block(_) if content.ordered || runs.is_empty() => {}
         Home::Block(map) => {
@@ -180,7 +192,7 @@ fn format_object(
         }
         Home::Inode { ino, cluster, offset } => {
             encode::inode(payload, geo, *ino, (*cluster, *offset), image, runs);
-            if content.unlinked_logged {
+            if unplaced.unlinked {
                 let next = bytes::be32(image, NEXT_UNLINKED).filter(|&next| next != u32::MAX);
                 encode::unlinked(payload, *cluster, &[(*offset, next.map(AgIno))]);
             }

@@ -11,18 +11,16 @@
 //!    pinned by the next checkpoint; so the next one always finds room.
 //! 3. After the first error inside a committed change nothing is written any more.
 
-use crate::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::Arc;
 use std::sync::OnceLock;
 
-use crate::sync::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, thread_number};
 use xfskit_block::BlockDevice;
 use xfskit_format::log::item::Icreate;
 use xfskit_format::log::item::buf::CHUNK;
-use xfskit_units::{FsBlock, Geometry};
+use xfskit_units::{FsBlock, Geometry, Lsn};
 
 use crate::ail::Ail;
-use crate::buf::BufCache;
+use crate::buf::{BufCache, BufError};
 use crate::busy::BusyExtents;
 use crate::checkpoint::Journal;
 use crate::force::Forcing;
@@ -33,7 +31,10 @@ use crate::object::Object;
 use crate::promises::{Ids, Promise};
 use crate::running::Bell;
 use crate::stats::{Tally, counted};
+use crate::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use crate::sync::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, thread_number};
 use crate::trans::{Delta, Trans, TransError};
+use crate::writeback::WriteBack;
 
 /// Shards of gate and list: threads take one each, more threads share.
 const SHARDS: usize = 16;
@@ -118,14 +119,18 @@ impl Drop for DataTicket {
 pub(crate) struct DataInFlight {
     count: Mutex<usize>,
     zero: Condvar,
+    /// The device holds data, or will, that the checkpoint's changes refer to, and that was not flushed.
+    unflushed: AtomicBool,
 }
 
 impl DataInFlight {
-    pub(crate) fn wait(&self) {
+    /// Waits until all of it is written; true where the device is to be flushed then.
+    pub(crate) fn wait(&self) -> bool {
         let mut count = self.count.lock();
         while *count > 0 {
             self.zero.wait(&mut count);
         }
+        self.unflushed.load(Ordering::Acquire)
     }
 }
 
@@ -192,6 +197,7 @@ pub struct Engine {
     /// The newest durable checkpoint.
     durable: AtomicU64,
     pub(crate) ail: Ail,
+    pub(crate) write_back: WriteBack,
     shut: OnceLock<ShutDown>,
 }
 
@@ -227,6 +233,7 @@ impl Engine {
             data: RwLock::default(),
             promise_ids: Ids::default(),
             ail: Ail::new(),
+            write_back: WriteBack::new(),
             journal: RankedMutex::new(LockRank::Journal, journal),
             forcing: Forcing::default(),
             tally: RankedMutex::new(LockRank::Leaf, Tally::default()),
@@ -328,7 +335,13 @@ impl Engine {
     pub(crate) fn data_ticket(&self) -> DataTicket {
         let data = Arc::clone(&self.data.read());
         *data.count.lock() += 1;
+        data.unflushed.store(true, Ordering::Release);
         DataTicket(data)
+    }
+
+    /// The caller, who holds the gate, wrote to the device what the journal does not have.
+    pub(crate) fn wrote_unlogged(&self) {
+        self.data.read().unflushed.store(true, Ordering::Release);
     }
 
     /// Takes over what a transaction committed; its vectors stay with the caller. The caller holds the gate.
@@ -339,7 +352,7 @@ impl Engine {
         if list.bytes >= self.list_limit / (4 * SHARDS) {
             let more = std::mem::take(&mut list.bytes);
             let before = self.listed_bytes.fetch_add(more, Ordering::Relaxed);
-            if self.has_thread() && before + more >= self.list_limit / 2 {
+            if before + more >= self.list_limit / 2 {
                 self.bell.ring();
             }
         }
@@ -349,8 +362,8 @@ impl Engine {
         self.counters.add(delta);
     }
 
-    /// True where a thread writes checkpoints beside the transactions.
-    pub(crate) fn has_thread(&self) -> bool {
+    /// True where transactions run beside each other, and so may threads that write the journal and in place.
+    pub(crate) fn is_concurrent(&self) -> bool {
         self.alone.is_none()
     }
 
@@ -440,8 +453,8 @@ impl Engine {
     /// As [`checkpoint`](Self::checkpoint).
     pub fn unmount(&self) -> Result<(), TransError> {
         self.checkpoint()?;
-        let mut journal = self.journal.lock();
-        let done = Journal::write_back_all(self).and_then(|()| journal.unmount());
+        self.write_back()?;
+        let done = self.journal.lock().unmount();
         done.map_err(|error| TransError::ShutDown(self.shut_down(&error.to_string())))
     }
 
@@ -450,9 +463,23 @@ impl Engine {
     /// # Errors
     /// As [`checkpoint`](Self::checkpoint).
     pub fn write_back(&self) -> Result<(), TransError> {
-        let _journal = self.journal.lock();
-        let done = Journal::write_back_all(self);
-        done.map_err(|error| TransError::ShutDown(self.shut_down(&error.to_string())))
+        self.write_back_with(|| self.write_back.push(self, Lsn(u64::MAX)))
+    }
+
+    /// What the thread that writes in place was asked for.
+    pub(crate) fn write_back_wanted(&self) -> Result<(), TransError> {
+        self.write_back_with(|| self.write_back.push_wanted(self))
+    }
+
+    fn write_back_with(
+        &self,
+        push: impl FnOnce() -> Result<(), BufError>,
+    ) -> Result<(), TransError> {
+        self.is_up()?;
+        push().map_err(|error| {
+            let cause = format!("metadata cannot be written back: {error}");
+            TransError::ShutDown(self.shut_down(&cause))
+        })
     }
 
     /// Ends all writing; the first cause is kept, and answered.

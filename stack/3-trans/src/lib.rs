@@ -43,6 +43,7 @@ mod testing;
 #[cfg(test)]
 mod tests;
 pub mod trans;
+mod writeback;
 
 pub use buf::{BufCache, BufError, BufMap};
 pub use busy::BusyExtents;

@@ -22,6 +22,10 @@ pub enum LockRank {
     Mmap,
     /// The journal: who writes a checkpoint holds it, in no transaction.
     Journal,
+    /// Write-back: who writes in place holds it, in no transaction.
+    WriteBack,
+    /// Held while copies of blocks are made and written in place.
+    InFlight,
     /// The gate, shared by transactions; a checkpoint takes it alone.
     Gate,
     /// ILOCK: metadata of one inode, and its directory, attribute and bmbt buffers.

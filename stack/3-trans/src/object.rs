@@ -121,6 +121,22 @@ impl Chunks {
     }
 }
 
+/// What of an object is in the journal and not in place.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Unplaced {
+    pub chunks: Chunks,
+    /// Of an inode: its unlinked pointer.
+    pub unlinked: bool,
+}
+
+impl Unplaced {
+    /// Adds `other`.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        self.chunks.merge(&other.chunks);
+        self.unlinked |= other.unlinked;
+    }
+}
+
 /// What an object's lock covers.
 #[derive(Debug)]
 pub(crate) struct Content {
@@ -130,34 +146,47 @@ pub(crate) struct Content {
     pub verified: bool,
     /// Changed and committed since the last checkpoint.
     pub dirty: Chunks,
-    /// Logged since it was last written in place. The journal's tail passes older items of an object
+    /// Logged since it was last copied to be written in place. The journal's tail passes older items of an object
     /// as soon as there is a newer one, so each says all that is not in place, not only what is new.
-    pub logged: Chunks,
+    pub logged: Unplaced,
+    /// Logged before that, and on its way: not in place yet for all one knows.
+    pub writing: Unplaced,
     /// On the committed-item list.
     pub listed: bool,
     /// Freed: the checkpoint cancels it instead of logging it.
     pub stale: bool,
     /// Of an inode: its unlinked pointer changed, which an inode item does not carry.
     pub unlinked: bool,
-    /// That was logged, and is not in place.
-    pub unlinked_logged: bool,
     /// A new cluster of inodes: written back like any block, but not logged. The ICREATE item says
     /// what stands there, and its inodes are logged one by one.
     pub ordered: bool,
 }
 
 impl Content {
+    /// All that is in the journal and not known to be in place.
+    pub(crate) fn unplaced(&self) -> Unplaced {
+        let mut all = self.logged;
+        all.merge(&self.writing);
+        all
+    }
+
+    /// What is logged is copied now, to be written in place.
+    pub(crate) fn is_being_written(&mut self) {
+        let logged = std::mem::take(&mut self.logged);
+        self.writing.merge(&logged);
+    }
+
     pub(crate) fn new(bytes: Option<Arc<Buf>>, verified: bool) -> Self {
         let dirty = Chunks::default();
         Self {
             bytes,
             verified,
             dirty,
-            logged: dirty,
+            logged: Unplaced::default(),
+            writing: Unplaced::default(),
             listed: false,
             stale: false,
             unlinked: false,
-            unlinked_logged: false,
             ordered: false,
         }
     }

@@ -1,17 +1,20 @@
-//! An engine with a thread of its own that writes checkpoints, so that transactions go on while the journal is
-//! written.
+//! An engine with threads of its own: one writes checkpoints, one writes in place, so that transactions go on
+//! meanwhile.
 
-use crate::sync::thread::{self, JoinHandle};
 use std::ops::Deref;
 use std::sync::Arc;
 
-use crate::sync::{Condvar, Mutex};
-
 use crate::engine::Engine;
+use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::thread::{self, JoinHandle};
+use crate::sync::{Condvar, Mutex};
+use crate::trans::TransError;
 
-/// What wakes the thread.
+/// What wakes a thread.
 #[derive(Debug, Default)]
 pub(crate) struct Bell {
+    /// Somebody hears it.
+    heard: AtomicBool,
     call: Mutex<Call>,
     rung: Condvar,
 }
@@ -20,16 +23,20 @@ pub(crate) struct Bell {
 enum Call {
     #[default]
     Nothing,
-    /// The list is due.
-    Checkpoint,
+    /// Something is to be done.
+    Work,
     /// The engine goes away.
     Stop,
 }
 
 impl Bell {
-    /// Asks for a checkpoint.
-    pub(crate) fn ring(&self) {
-        self.set(Call::Checkpoint);
+    /// Wakes the thread; false where there is none.
+    pub(crate) fn ring(&self) -> bool {
+        let heard = self.heard.load(Ordering::Acquire);
+        if heard {
+            self.set(Call::Work);
+        }
+        heard
     }
 
     fn set(&self, call: Call) {
@@ -46,7 +53,7 @@ impl Bell {
         while *call == Call::Nothing {
             self.rung.wait(&mut call);
         }
-        let goes_on = *call == Call::Checkpoint;
+        let goes_on = *call == Call::Work;
         if goes_on {
             *call = Call::Nothing;
         }
@@ -54,33 +61,48 @@ impl Bell {
     }
 }
 
-/// An [`Engine`], its thread running. Dropped, it waits for the checkpoint that is being written, and begins no
-/// further one.
+/// An [`Engine`], its threads running. Dropped, it waits for what they are writing, and they begin nothing further.
 ///
-/// Engines of small journals have no thread: there, one transaction runs at a time anyway.
+/// Engines of small journals have none: there, one transaction runs at a time anyway.
 #[derive(Debug)]
 pub struct Running {
     engine: Arc<Engine>,
-    thread: Option<JoinHandle<()>>,
+    threads: Vec<JoinHandle<()>>,
 }
 
 impl Running {
-    /// Starts the thread. Without one, where the system gives none, whoever finds the list full writes the
-    /// checkpoint.
+    /// Starts the threads. Without them, where the system gives none, whoever finds the list or the journal full does their
+    /// work.
     pub fn new(engine: Engine) -> Self {
         let engine = Arc::new(engine);
-        let thread = engine.has_thread().then(|| {
-            let engine = Arc::clone(&engine);
-            let work = move || {
-                while engine.bell().wait() {
-                    // A failure shuts the engine down, which tells everybody.
-                    let _told = engine.checkpoint_if_due();
-                }
-            };
-            thread::Builder::new().name("xfskit-journal".into()).spawn(work).ok()
-        });
-        Self { engine, thread: thread.flatten() }
+        let mut threads = Vec::new();
+        if engine.is_concurrent() {
+            let bells: [fn(&Engine) -> &Bell; 2] =
+                [Engine::bell, |engine| engine.write_back.bell()];
+            threads.extend(start("xfskit-journal", &engine, bells[0], Engine::checkpoint_if_due));
+            threads.extend(start("xfskit-writes", &engine, bells[1], Engine::write_back_wanted));
+        }
+        Self { engine, threads }
     }
+}
+
+/// A thread that does `work` as often as its bell rings.
+fn start(
+    name: &str,
+    engine: &Arc<Engine>,
+    bell: fn(&Engine) -> &Bell,
+    work: fn(&Engine) -> Result<(), TransError>,
+) -> Option<JoinHandle<()>> {
+    let with = Arc::clone(engine);
+    let run = move || {
+        while bell(&with).wait() {
+            // A failure shuts the engine down, which tells everybody.
+            let _told = work(&with);
+        }
+    };
+    let thread = thread::Builder::new().name(name.into()).spawn(run).ok()?;
+    bell(engine).heard.store(true, Ordering::Release);
+    Some(thread)
 }
 
 impl Deref for Running {
@@ -93,7 +115,8 @@ impl Deref for Running {
 impl Drop for Running {
     fn drop(&mut self) {
         self.engine.bell().set(Call::Stop);
-        if let Some(thread) = self.thread.take() {
+        self.engine.write_back.bell().set(Call::Stop);
+        for thread in self.threads.drain(..) {
             // What it panicked of, if it did, it has said.
             let _said = thread.join();
         }

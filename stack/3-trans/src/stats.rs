@@ -49,6 +49,8 @@ pub struct AilStats {
     pub items: u64,
     /// Bytes written in place.
     pub bytes: u64,
+    /// Flushes of the device behind them.
+    pub flushes: u64,
 }
 
 /// What one thread's transactions did since they handed it over last.
@@ -107,7 +109,7 @@ impl Engine {
     pub fn stats(&self) -> Stats {
         let (log, journal) = self.journal_stats();
         let (tally, list) = self.tally();
-        let (ail, ail_lock) = self.ail.stats();
+        let (ail, write_back) = self.write_back.stats();
         let locks = vec![
             ("gate", tally.gate),
             ("inode", tally.inodes),
@@ -117,7 +119,8 @@ impl Engine {
             ("list", list),
             ("journal", journal),
             ("fsync", self.forcing.stats()),
-            ("ail", ail_lock),
+            ("write-back", write_back),
+            ("ail", self.ail.lock_stats()),
             ("buffer cache", self.cache().lock_stats()),
             ("inode cache", self.inodes().lock_stats()),
             ("busy extents", self.busy().lock_stats()),

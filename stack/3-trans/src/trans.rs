@@ -288,6 +288,7 @@ impl<'e> Trans<'e> {
         let handle = self.fresh(map)?;
         self.replace(handle, bytes);
         self.held_mut(handle).dirty = Chunks::default();
+        self.engine.wrote_unlogged();
         Ok(())
     }
 
@@ -567,7 +568,7 @@ impl<'e> Trans<'e> {
             if !content.listed {
                 content.listed = true;
                 held.object.pins.fetch_add(1, Ordering::AcqRel);
-                added += 64 + content.logged.count() * 128;
+                added += 64 + content.unplaced().chunks.count() * 128;
                 listed.objects.push(Arc::clone(&held.object));
             }
             held.object.listed_in.store(seq, Ordering::Release);

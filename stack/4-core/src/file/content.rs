@@ -567,10 +567,9 @@ impl Content {
                     Err(_) => break,
                 }
             }
-            let reached = size.min(at << vol.geo().blocklog);
-            if reached > tx.core(inode).size().0 {
-                tx.set_size(inode, ByteLen(reached));
-            }
+            // The inode is logged where nothing of it changes, too: who forces it waits for this data.
+            let reached = size.min(at << vol.geo().blocklog).max(tx.core(inode).size().0);
+            tx.set_size(inode, ByteLen(reached));
             touch_written(tx, inode, written);
             Ok(Placed::Here(extents, tx.data_to_come()))
         })?;

@@ -108,11 +108,15 @@ impl From<&Stats> for Counters {
                 records: log.records,
                 bytes: log.bytes,
                 writes: log.writes,
-                fua_writes: log.fua,
                 flushes: log.flushes,
                 data_flushes: log.data_flushes,
             },
-            ail: Ail { pushes: ail.pushes, items: ail.items, bytes: ail.bytes },
+            ail: Ail {
+                pushes: ail.pushes,
+                items: ail.items,
+                bytes: ail.bytes,
+                flushes: ail.flushes,
+            },
             buffers: Buffers {
                 lookups: buf.lookups,
                 hits: buf.hits,
@@ -130,8 +134,8 @@ impl Counters {
         let Self { transactions: tx, log, ail, buffers, locks } = self;
         let mut text = format!(
             "transactions  {} committed, {} empty, {} undone; {} items listed, {} relogged\n\
-             journal       {} checkpoints, {} records, {}; {} writes ({} FUA), {} flushes, {} of the data device\n\
-             write-back    {} pushes, {} items, {}\n\
+             journal       {} checkpoints, {} records, {}; {} writes with FUA, {} flushes, {} of the data device\n\
+             write-back    {} pushes, {} items, {}, {} flushes\n\
              buffers       {} look-ups, {} hits, {} misses, {} read, {} healed\n",
             tx.committed,
             tx.empty,
@@ -142,12 +146,12 @@ impl Counters {
             log.records,
             show::human(log.bytes),
             log.writes,
-            log.fua_writes,
             log.flushes,
             log.data_flushes,
             ail.pushes,
             ail.items,
             show::human(ail.bytes),
+            ail.flushes,
             buffers.lookups,
             buffers.hits,
             buffers.misses,

@@ -1,0 +1,284 @@
+//! Write-back: what is durable in the journal goes in place.
+//!
+//! It takes the oldest of the [`Ail`](crate::ail), sorts them by address, stamps copies with LSN and CRC, writes them in large
+//! batches, and flushes the device; then they leave the list, and the journal's tail may pass them. A thread of the
+//! engine's own does it beside transactions and checkpoints ([`Running`](crate::Running)); where that is late, or there
+//! is none, whoever writes checkpoints does it himself.
+//!
+//! 1. What is written is judged before by the verifiers that judge it when it is read: damage in memory ends
+//!    the volume, and does not reach the device.
+//! 2. Pinned objects are passed over: their newest change is not durable yet.
+//! 3. Inodes are written with their whole cluster, in one go with their neighbours.
+//! 4. What changes and is logged while a copy of it is on its way counts as not in place ([`Content::logged`]
+//!    beside [`Content::writing`]), and so does everything until it is flushed.
+//! 5. What was freed is not written any more once its blocks may be used again: [`WriteBack::settle`].
+//!
+//! [`Content::logged`]: crate::object::Content::logged
+//! [`Content::writing`]: crate::object::Content::writing
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use xfskit_block::Error as DeviceError;
+use xfskit_format::inode::{self, Dinode};
+use xfskit_format::log::Stamp;
+use xfskit_format::{Ctx, Location, judge};
+use xfskit_units::{ByteOffset, Daddr, Ino, Lsn, Sectors, index};
+
+use crate::buf::{BufError, BufMap};
+use crate::engine::Engine;
+use crate::lock::{LockRank, LockStats, RankedMutex};
+use crate::object::{Buf, Home, Object, Unplaced};
+use crate::running::Bell;
+use crate::stats::AilStats;
+use crate::sync::atomic::{AtomicU64, Ordering};
+
+/// Bytes of one batch.
+const STAGING: usize = 8 << 20;
+
+/// Who writes in place, and what was written.
+#[derive(Debug)]
+pub(crate) struct WriteBack {
+    /// One at a time; rank [`LockRank::WriteBack`].
+    turn: RankedMutex<AilStats>,
+    /// Held from the copy of a block until it is written; rank [`LockRank::InFlight`].
+    in_flight: RankedMutex<()>,
+    /// What the thread is asked for: everything under LSNs up to this one.
+    wanted: AtomicU64,
+    /// Wakes the thread.
+    bell: Bell,
+}
+
+impl WriteBack {
+    pub(crate) fn new() -> Self {
+        Self {
+            turn: RankedMutex::new(LockRank::WriteBack, AilStats::default()),
+            in_flight: RankedMutex::new(LockRank::InFlight, ()),
+            wanted: AtomicU64::new(0),
+            bell: Bell::default(),
+        }
+    }
+
+    /// What was done so far, and the lock of those who do it.
+    pub(crate) fn stats(&self) -> (AilStats, LockStats) {
+        let done = *self.turn.lock();
+        (done, self.turn.stats())
+    }
+
+    pub(crate) fn bell(&self) -> &Bell {
+        &self.bell
+    }
+
+    /// Asks the thread for everything under LSNs up to `upto`; does it at once where there is none.
+    ///
+    /// # Errors
+    /// As [`push`](Self::push).
+    pub(crate) fn ask(&self, engine: &Engine, upto: Lsn) -> Result<(), BufError> {
+        self.wanted.fetch_max(upto.0, Ordering::AcqRel);
+        if self.bell.ring() { Ok(()) } else { self.push_wanted(engine) }
+    }
+
+    /// What was asked for.
+    pub(crate) fn push_wanted(&self, engine: &Engine) -> Result<(), BufError> {
+        self.push(engine, Lsn(self.wanted.swap(0, Ordering::AcqRel)))
+    }
+
+    /// Waits until no copy is on its way that was made before now.
+    pub(crate) fn settle(&self) {
+        drop(self.in_flight.lock());
+    }
+
+    /// Writes everything in place that stands under LSNs up to `upto` and is not pinned, and flushes the device.
+    ///
+    /// # Errors
+    /// Where the device fails.
+    pub(crate) fn push(&self, engine: &Engine, upto: Lsn) -> Result<(), BufError> {
+        let mut stats = self.turn.lock();
+        let mut due: Vec<Due> = engine.ail.due(upto).into_iter().map(Due::new).collect();
+        due.sort_by_key(|due| due.address);
+        stats.pushes += 1;
+        let mut rest = &due[..];
+        let mut staging = Staging::default();
+        while !rest.is_empty() {
+            let in_flight = self.in_flight.lock();
+            while !rest.is_empty() && staging.bytes.len() < STAGING {
+                let (unit, behind) = rest.split_at(unit_len(rest));
+                staging.add(engine, unit)?;
+                rest = behind;
+            }
+            stats.bytes += staging.write(engine)?;
+            drop(in_flight);
+        }
+        let written = staging.written;
+        if written.is_empty() {
+            return Ok(());
+        }
+        engine.device().flush()?;
+        stats.flushes += 1;
+        stats.items += written.len() as u64;
+        for (object, _) in &written {
+            object.lock.write().writing = Unplaced::default();
+        }
+        engine.ail.remove(written.iter().map(|(object, lsn)| (&**object, *lsn)));
+        Ok(())
+    }
+}
+
+/// An object to be written back.
+#[derive(Debug)]
+struct Due {
+    /// Address and length of what is written: an inode's is its cluster's.
+    address: (Daddr, Sectors),
+    object: Arc<Object>,
+}
+
+impl Due {
+    fn new(object: Arc<Object>) -> Self {
+        let address = match object.home() {
+            Home::Block(map) => map.first(),
+            Home::Inode { cluster, .. } => *cluster,
+        };
+        Self { address, object }
+    }
+
+    /// Its bytes and the LSN that they are written as; `None` where they are not to be written, for now or ever. What
+    /// was logged of them is being written from here on.
+    fn copy(&self) -> Option<(Arc<Buf>, Lsn, bool)> {
+        let mut content = self.object.lock.write();
+        let pinned = self.object.pins.load(Ordering::Acquire) > 0;
+        let bytes = Arc::clone(content.bytes.as_ref().filter(|_| !pinned && !content.stale)?);
+        // Behind the pins: the last checkpoint set it before it let go of the object.
+        let lsn = self.object.lsn()?;
+        content.is_being_written();
+        Some((bytes, lsn, content.ordered))
+    }
+}
+
+/// How many of `due` are written as one: a block alone, a cluster with all of its inodes.
+fn unit_len(due: &[Due]) -> usize {
+    let first = due[0].address;
+    due.iter().take_while(|other| other.address == first).count()
+}
+
+/// Stamped copies, and what they are copies of.
+#[derive(Debug, Default)]
+struct Staging {
+    bytes: Vec<u8>,
+    /// Pieces of `bytes` and where they go.
+    writes: Vec<(ByteOffset, Range<usize>)>,
+    /// Clusters in `bytes`: they stay in memory until they are written, for a reader must not find the old ones.
+    clusters: Vec<Arc<Object>>,
+    /// All that was copied, and the LSNs that were current then.
+    written: Vec<(Arc<Object>, Lsn)>,
+}
+
+impl Staging {
+    /// Copies one block, or one cluster with those of its inodes that are due.
+    fn add(&mut self, engine: &Engine, unit: &[Due]) -> Result<(), BufError> {
+        let is_inode = |due: &Due| matches!(due.object.home(), Home::Inode { .. });
+        if unit.iter().any(is_inode) {
+            return self.add_cluster(engine, unit);
+        }
+        for due in unit {
+            let Home::Block(map) = due.object.home() else { continue };
+            let Some((buf, lsn, ordered)) = due.copy() else { continue };
+            let at = Location::of("block to be written").daddr(map.first().0, map.sectors());
+            judge::before_write(&buf.bytes, &Ctx::new(engine.geo(), at))?;
+            let stamp = if ordered { None } else { Stamp::of(&buf.bytes, engine.geo()) };
+            self.push(map, &buf, stamp.map(|stamp| (stamp, lsn)));
+            self.written.push((Arc::clone(&due.object), lsn));
+        }
+        Ok(())
+    }
+
+    /// Puts inodes into their cluster, and copies it. The cluster's own lock is taken last and alone:
+    /// who reads an inode takes the inode's first.
+    fn add_cluster(&mut self, engine: &Engine, unit: &[Due]) -> Result<(), BufError> {
+        let (daddr, len) = unit[0].address;
+        let map = BufMap::single(daddr, len);
+        let cluster = engine.cache().object(&map);
+        let inodes: Vec<_> = unit.iter().filter_map(InodeCopy::of).collect();
+        let mut content = cluster.lock.write();
+        if content.stale || cluster.pins.load(Ordering::Acquire) > 0 {
+            return Ok(());
+        }
+        if content.bytes.is_none() {
+            content.bytes = Some(Arc::new(Buf { bytes: engine.cache().read_raw(&map)? }));
+        }
+        let Some(buf) = content.bytes.as_mut() else { return Ok(()) };
+        let bytes = &mut Arc::make_mut(buf).bytes;
+        for inode in &inodes {
+            let at = Location::of("inode to be written").ino(inode.ino).daddr(daddr, len);
+            let ctx = Ctx::new(engine.geo(), at).crc_known();
+            Dinode::verify(&inode.bytes, &ctx, inode.ino)?;
+            let image = &mut bytes[inode.offset..inode.offset + inode.bytes.len()];
+            image.copy_from_slice(&inode.bytes);
+            inode::stamp_lsn(image, inode.lsn);
+        }
+        let buf = Arc::clone(buf);
+        // The cluster itself, where it is new.
+        if let Some(lsn) = cluster.lsn() {
+            content.is_being_written();
+            self.written.push((Arc::clone(&cluster), lsn));
+        }
+        drop(content);
+        self.push(&map, &buf, None);
+        self.clusters.push(cluster);
+        self.written.extend(inodes.into_iter().map(|inode| (inode.object, inode.lsn)));
+        Ok(())
+    }
+
+    fn push(&mut self, map: &BufMap, buf: &Buf, stamp: Option<(Stamp, Lsn)>) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(&buf.bytes);
+        if let Some((stamp, lsn)) = stamp {
+            stamp.write(&mut self.bytes[start..], lsn);
+        }
+        let mut at = start;
+        for (daddr, len) in map.iter() {
+            let end = at + index(len.byte_len().0);
+            self.writes.push((daddr.byte_offset(), at..end));
+            at = end;
+        }
+    }
+
+    /// Writes what was gathered, neighbours in one write; answers how many bytes.
+    fn write(&mut self, engine: &Engine) -> Result<u64, BufError> {
+        let mut joined: Vec<(ByteOffset, Range<usize>)> = Vec::with_capacity(self.writes.len());
+        for (offset, range) in self.writes.drain(..) {
+            match joined.last_mut() {
+                Some((start, before))
+                    if before.end == range.start && start.0 + before.len() as u64 == offset.0 =>
+                {
+                    before.end = range.end;
+                }
+                _ => joined.push((offset, range)),
+            }
+        }
+        let batch: Vec<_> =
+            joined.iter().map(|(at, range)| (*at, &self.bytes[range.clone()])).collect();
+        let answers = engine.device().write_batch(&batch);
+        answers.into_iter().collect::<Result<Vec<()>, DeviceError>>()?;
+        let bytes = self.bytes.len() as u64;
+        self.clusters.clear();
+        self.bytes.clear();
+        Ok(bytes)
+    }
+}
+
+/// An inode as it is to be written.
+struct InodeCopy {
+    object: Arc<Object>,
+    ino: Ino,
+    offset: usize,
+    lsn: Lsn,
+    bytes: Arc<Buf>,
+}
+
+impl InodeCopy {
+    fn of(due: &Due) -> Option<Self> {
+        let Home::Inode { ino, offset, .. } = due.object.home() else { return None };
+        let (bytes, lsn, _) = due.copy()?;
+        Some(Self { object: Arc::clone(&due.object), ino: *ino, offset: *offset, lsn, bytes })
+    }
+}
