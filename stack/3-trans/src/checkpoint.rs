@@ -4,7 +4,7 @@
 //!    items, the gate is opened.
 //! 2. Data that the changes refer to is waited for.
 //! 3. The records are written and durable. What stood under older LSNs than the tail that they carry is in place and
-//!    flushed ([`crate::writeback`]).
+//!    flushed (`writeback`).
 //! 4. The objects go to the AIL, unpinned; once no older copy of what was freed is on its way to the device, freed
 //!    extents may be used again.
 //! 5. Write-back is asked to make the journal roomy for the next checkpoint (engine, invariant 2).

@@ -41,7 +41,7 @@ const SHARDS: usize = 16;
 /// A list is due at the latest when it reaches this many bytes.
 const CIL_MAX: usize = 32 << 20;
 /// However little memory there is, so many objects may wait to be written in place.
-const OBJECTS_MIN: usize = 4096;
+const OBJECTS_MIN: usize = 512;
 /// In journals smaller than this, one transaction runs at a time: a few more could overfill it.
 const SMALL_LOG: u64 = 32 << 20;
 

@@ -17,8 +17,6 @@ use crate::tree::{self, Seen};
 use crate::worker::Worker;
 use crate::workload::Workload;
 
-/// Size of the volumes, in bytes. The journal is the smallest that Linux accepts for them.
-const SIZE: u64 = 64 << 20;
 /// Content that lies about in free space below each home, in bytes: nobody may see it again.
 const JUNK: usize = 3 << 20;
 /// Who wrote it.
@@ -110,11 +108,13 @@ impl Run {
     /// Where the volume breaks before any crash.
     pub fn record(workload: &Workload, seed: u64) -> Self {
         let mut random = Random::new(seed);
-        let base = fresh(SIZE, workload.options);
+        let base = fresh(workload.size, workload.options);
         let homes = furnish(&base, workload);
         let above = Arc::new(OverlayDevice::new(base.clone()));
         let recorder = Arc::new(RecordingDevice::new(above));
-        let fs = open(recorder.clone()).expect("a volume that opens");
+        let options = OpenOptions { cache_bytes: workload.cache, ..writable() };
+        let volume = Volume::open(recorder.clone(), &options).expect("a volume that opens");
+        let fs = Fs::with_clock(volume, clock());
         let workers = homes.iter().zip(0..).map(|(&home, number)| {
             let random = Random::new(random.number());
             Worker::new(number, &fs, &recorder, home, workload.taste, random)

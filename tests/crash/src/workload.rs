@@ -14,12 +14,16 @@ pub struct Workload {
     pub name: &'static str,
     /// Options of mkfs, one per `-x y` pair.
     pub options: &'static [(&'static str, &'static str)],
+    /// Size of the volume, in bytes. The journal is the smallest that Linux accepts for it, unless said otherwise.
+    pub size: u64,
     /// Who works: each below a home of its own.
     pub threads: u16,
     /// Operations of each.
     pub steps: usize,
     /// Blocks that are left free of a volume that is full otherwise.
     pub leave: Option<u64>,
+    /// Memory for metadata, in bytes: where it is little, blocks are written in place all the time.
+    pub cache: usize,
     /// What is done.
     pub taste: Taste,
 }
@@ -164,11 +168,20 @@ const ANYTHING: Taste = Taste {
 
 const SMALL: &[(&str, &str)] = &[("-b", "size=1024"), ("-n", "parent=1"), ("-i", "exchange=1")];
 const EVERYTHING: &[(&str, &str)] = &[("-n", "parent=1"), ("-i", "exchange=1")];
+/// A journal that is large enough for transactions, checkpoints and write-back to run beside each other.
+const CONCURRENT: &[(&str, &str)] = &[("-l", "size=32m")];
 const PLAIN: &[(&str, &str)] =
     &[("-m", "rmapbt=0,reflink=0,finobt=0"), ("-i", "sparse=0,nrext64=0")];
 
+/// Several threads with little memory: what they do is written in place while they go on.
+const fn beside(name: &'static str, threads: u16, steps: usize, taste: Taste) -> Workload {
+    let (size, cache) = (160 << 20, 1 << 20);
+    Workload { size, threads, steps, cache, ..work(name, CONCURRENT, taste) }
+}
+
 const fn work(name: &'static str, options: &'static [(&str, &str)], taste: Taste) -> Workload {
-    Workload { name, options, threads: 1, steps: 120, leave: None, taste }
+    let (size, cache) = (64 << 20, 16 << 20);
+    Workload { name, options, size, threads: 1, steps: 120, leave: None, cache, taste }
 }
 
 /// Every kind of work.
@@ -195,4 +208,6 @@ pub const WORKLOADS: &[Workload] = &[
     Workload { threads: 4, steps: 60, ..work("threads", &[], ANYTHING) },
     Workload { threads: 4, steps: 60, ..work("threads-small-blocks", SMALL, ANYTHING) },
     Workload { threads: 4, steps: 60, leave: Some(100), ..work("threads-full", &[], ANYTHING) },
+    beside("write-back", 4, 60, ANYTHING),
+    beside("write-back-chunks", 3, 200, CHUNKS),
 ];

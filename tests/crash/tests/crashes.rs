@@ -46,6 +46,8 @@ workloads! {
     threads: "threads",
     threads_small_blocks: "threads-small-blocks",
     threads_full: "threads-full",
+    write_back: "write-back",
+    write_back_chunks: "write-back-chunks",
 }
 
 fn survives(name: &str) {

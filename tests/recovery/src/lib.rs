@@ -142,7 +142,8 @@ fn forget_changes_since(began: SystemTime, image: &Image<'_>, linux: &mut Manife
         return;
     }
     // The kernel's clock for files lags behind by a tick.
-    let began = began.duration_since(SystemTime::UNIX_EPOCH).expect("after 1970") - TICK;
+    let began = began.duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
+    let began = began.saturating_sub(TICK);
     let (shown, _) = ours::manifest(&volume);
     for (path, entry) in &mut linux.entries {
         let (seconds, nanoseconds) = entry.ctime;

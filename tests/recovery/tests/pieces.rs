@@ -179,7 +179,7 @@ fn directory_blocks_in_pieces_that_we_logged_are_recovered_by_the_kernel() {
     }
     assert!(firsts.len() > 2, "{} blocks in pieces", firsts.len());
     let tail = volume.writer.next_lsn();
-    volume.writer.append(&out, tail, Before::InPlace).expect("appended");
+    volume.writer.append(&out, tail, Before::Data).expect("appended");
     drop(volume);
 
     compare("our-pieces", &image, &scratch);

@@ -8,12 +8,13 @@ use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use xfskit_core::recovery::open_log;
 use xfskit_format::inode::Dinode;
 use xfskit_log::{Before, Payload};
 use xfskit_test_oracle::need::Need;
 use xfskit_test_oracle::{Image, Mount, Scratch, Xfsprogs, needs};
 use xfskit_test_recovery::{ByHand, compare, shown};
-use xfskit_units::{AgBlock, AgIno, AgNumber, Daddr, Ino, Sectors, index};
+use xfskit_units::{AgBlock, AgIno, AgNumber, Daddr, Ino, LogBlock, Sectors, index};
 
 /// Files whose modes change.
 const FILES: usize = 1200;
@@ -106,7 +107,7 @@ fn change(volume: &mut ByHand, known: &Known) {
         volume.log_inode(&mut out, ino, &file, false);
     }
     let tail = volume.writer.next_lsn();
-    volume.writer.append(&out, tail, Before::InPlace).unwrap();
+    volume.writer.append(&out, tail, Before::Data).unwrap();
 }
 
 #[test]
@@ -160,4 +161,35 @@ fn the_kernel_recovers_what_we_wrote() {
         mount.unmount().expect("unmount");
         assert!(!before.differences(&shown(&theirs, &scratch), 1).is_empty());
     }
+}
+
+/// 2 MiB may be on their way to the device at once, however many records that are: a sector that did not arrive
+/// ends the journal, twenty records behind the head too.
+#[test]
+fn a_sector_that_did_not_arrive_ends_the_journal_for_both() {
+    if !needs(&[Need::Mount, Need::Xfsprogs]) {
+        return;
+    }
+    let scratch = Scratch::new("hole");
+    let image = Image::sparse(&scratch, "image", 400 << 20);
+    Xfsprogs::installed().expect("xfsprogs").mkfs(&image, &[]).expect("mkfs");
+    let mount = Mount::read_write(&image, &scratch).expect("mount");
+    let known = populate(mount.path());
+    mount.unmount().expect("unmount");
+    let before = shown(&image, &scratch);
+
+    let mut volume = ByHand::open(&image, 16 * 1024);
+    let head = volume.writer.next_lsn().block();
+    change(&mut volume, &known);
+    assert!(volume.writer.stats().records > 16);
+    let log = open_log(&*volume.dev, None, &volume.geo).expect("a journal");
+    log.ring().write(LogBlock(head.0 + 40), &[0; 512]).expect("written");
+    drop(log);
+    drop(volume);
+
+    let replay = compare("hole", &image, &scratch);
+    assert_eq!(replay.transactions, 0);
+    let theirs = image.copy("again.img");
+    Mount::recover(&theirs, &scratch).expect("recovered");
+    assert_eq!(before.differences(&shown(&theirs, &scratch), 20), Vec::<String>::new());
 }

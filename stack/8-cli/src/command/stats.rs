@@ -57,7 +57,6 @@ struct Log {
     records: u64,
     bytes: u64,
     writes: u64,
-    fua_writes: u64,
     flushes: u64,
     data_flushes: u64,
 }
@@ -67,6 +66,7 @@ struct Ail {
     pushes: u64,
     items: u64,
     bytes: u64,
+    flushes: u64,
 }
 
 #[derive(Debug, Serialize)]
