@@ -184,6 +184,17 @@ pub trait BlockDevice: Send + Sync + fmt::Debug {
     fn read_alternative(&self, offset: ByteOffset, buf: &mut [u8], k: usize) -> Result<()> {
         if k == 0 { self.read_at(offset, buf) } else { Err(Error::NoAlternative(k)) }
     }
+
+    /// Makes every way to obtain the range give `good`, which is what way `k` gave and what the caller, who
+    /// can tell, has found right: what that way did without and what is otherwise is rewritten. Nothing
+    /// happens where way `k` gives something else by now, or where the device cannot do it. True where
+    /// anything was written.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where the device fails.
+    fn heal(&self, _offset: ByteOffset, _good: &[u8], _k: usize) -> Result<bool> {
+        Ok(false)
+    }
 }
 
 /// Checks that `[offset, offset + len)` lies within `size` bytes.
@@ -209,6 +220,6 @@ impl<D: BlockDevice + ?Sized> BlockDevice for Arc<D> {
     forward!(this => **this;
         size, logical_block_size, physical_block_size, is_read_only, read_at, read_batch, write_at,
         write_batch, flush, write_fua, discard, write_zeroes, will_need, alternatives,
-        read_alternative
+        read_alternative, heal
     );
 }

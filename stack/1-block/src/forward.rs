@@ -120,6 +120,17 @@ macro_rules! method {
             $base.read_alternative(offset, buf, k)
         }
     };
+    (heal $this:ident $base:expr) => {
+        fn heal(
+            &self,
+            offset: xfskit_units::ByteOffset,
+            good: &[u8],
+            k: usize,
+        ) -> $crate::Result<bool> {
+            let $this = self;
+            $base.heal(offset, good, k)
+        }
+    };
 }
 
 pub(crate) use {forward, method};

@@ -88,6 +88,10 @@ impl BlockDevice for WindowDevice {
         check_range("read", self.size, offset, buf.len())?;
         self.base.read_alternative(self.below(offset), buf, k)
     }
+    fn heal(&self, offset: ByteOffset, good: &[u8], k: usize) -> Result<bool> {
+        check_range("write", self.size, offset, good.len())?;
+        self.base.heal(self.below(offset), good, k)
+    }
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::bytes;
 use crate::ctx::Ctx;
-use crate::fault::{CheckId, Corruption, Expected, Location, Value, Verdict};
+use crate::fault::{CheckId, Corruption, Expected, Fault, Location, Value, Verdict};
 use crate::layout::Layout;
 
 /// "XFSB".
@@ -191,6 +191,22 @@ pub enum SbError {
     /// A field is wrong.
     #[error(transparent)]
     Corrupt(#[from] Box<Corruption>),
+}
+
+impl SbError {
+    /// What is wrong, as the failed check that it is: where there is a sound copy, a superblock that asks for a
+    /// newer reader is as bad as one whose checksum is wrong.
+    pub fn fault(&self) -> Fault {
+        if let Self::Corrupt(fault) = self {
+            return fault.clone();
+        }
+        Box::new(Corruption {
+            check: CheckId("sb.refused"),
+            at: Location::of("superblock").ag(AgNumber(0)).daddr(Daddr(0), Sectors(1)),
+            expected: Expected::Described("a superblock that can be read".into()),
+            found: self.to_string().into(),
+        })
+    }
 }
 
 impl Superblock {

@@ -41,4 +41,6 @@ pub mod size;
 pub use array::ArrayName;
 pub use error::{Error, Result};
 pub use name::{Base, Part, Target};
-pub use open::{Found, assemble, create, discover, members, open, open_unchecked};
+pub use open::{
+    Found, assemble, create, discover, members, open, open_array, open_unchecked, part_of, pieces,
+};

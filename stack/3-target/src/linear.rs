@@ -56,6 +56,12 @@ impl LinearDevice {
         })
     }
 
+    /// Where a range lies below, if all of it lies in one piece.
+    fn below(&self, offset: ByteOffset, len: u64) -> Option<ByteOffset> {
+        check_range("read", self.size, offset, index(len)).ok()?;
+        self.split(offset, len).next().filter(|(_, n)| *n == len).map(|(below, _)| below)
+    }
+
     /// Carries out `act` on each part of a range.
     fn each(
         &self,
@@ -133,6 +139,26 @@ impl BlockDevice for LinearDevice {
             self.base.will_need(below, ByteLen(n));
             Ok(())
         });
+    }
+    /// What lies in one piece has the ways that the device below has.
+    fn alternatives(&self, offset: ByteOffset, len: ByteLen) -> usize {
+        match self.below(offset, len.0) {
+            Some(below) => self.base.alternatives(below, len),
+            None => 1,
+        }
+    }
+    fn read_alternative(&self, offset: ByteOffset, buf: &mut [u8], k: usize) -> Result<()> {
+        match self.below(offset, buf.len() as u64) {
+            Some(below) => self.base.read_alternative(below, buf, k),
+            None if k == 0 => self.read_at(offset, buf),
+            None => Err(Error::NoAlternative(k)),
+        }
+    }
+    fn heal(&self, offset: ByteOffset, good: &[u8], k: usize) -> Result<bool> {
+        match self.below(offset, good.len() as u64) {
+            Some(below) => self.base.heal(below, good, k),
+            None => Ok(false),
+        }
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 use xfskit_block::{BlockDevice, FileDevice, MemDevice, OpenMode, WindowDevice};
+use xfskit_md::array::Array;
 use xfskit_md::{Assembly, Member};
 use xfskit_units::{ByteLen, ByteOffset};
 
@@ -111,43 +112,73 @@ pub fn open_unchecked(target: &Target, mode: OpenMode) -> Result<Arc<dyn BlockDe
         Base::Memory(size) => Arc::new(MemDevice::new(*size)),
         Base::Array(name) => array(name, mode)?,
     };
+    part_of(target, disk)
+}
+
+/// The part of its disk that a target names; the disk itself where it names none.
+///
+/// # Errors
+/// As [`open_unchecked`].
+pub fn part_of(target: &Target, disk: Arc<dyn BlockDevice>) -> Result<Arc<dyn BlockDevice>> {
+    let pieces = pieces(target, &disk)?;
+    match (&target.part, pieces.as_slice()) {
+        (None, _) => Ok(disk),
+        (Some(Part::Partition(_)), [(start, len)]) => {
+            Ok(Arc::new(WindowDevice::new(disk, *start, *len)?))
+        }
+        _ => Ok(Arc::new(LinearDevice::new(disk, pieces)?)),
+    }
+}
+
+/// Where on its disk a target's bytes lie, in order: one piece, or those of a logical volume.
+///
+/// # Errors
+/// As [`open_unchecked`].
+pub fn pieces(target: &Target, disk: &Arc<dyn BlockDevice>) -> Result<Vec<(ByteOffset, ByteLen)>> {
     match &target.part {
-        None => Ok(disk),
+        None => Ok(vec![(ByteOffset(0), disk.size())]),
         Some(part @ Part::Partition(number)) => {
-            let wanted = partitions(&disk).into_iter().find(|p| p.number == *number);
-            let wanted = wanted.ok_or_else(|| no_such_part(target, part, &disk))?;
-            Ok(Arc::new(WindowDevice::new(disk, wanted.offset, wanted.len)?))
+            let wanted = partitions(disk).into_iter().find(|p| p.number == *number);
+            let wanted = wanted.ok_or_else(|| no_such_part(target, part, disk))?;
+            Ok(vec![(wanted.offset, wanted.len)])
         }
         Some(part @ Part::Volume { group, volume }) => {
-            let wanted = volume_groups(&disk)
+            let wanted = volume_groups(disk)
                 .into_iter()
                 .filter(|g| g.name == *group)
                 .flat_map(|g| g.volumes)
                 .find(|v| v.name == *volume)
-                .ok_or_else(|| no_such_part(target, part, &disk))?;
-            let pieces =
-                wanted.pieces.map_err(|why| Error::Unsupported { target: target.clone(), why })?;
-            Ok(Arc::new(LinearDevice::new(disk, pieces)?))
+                .ok_or_else(|| no_such_part(target, part, disk))?;
+            wanted.pieces.map_err(|why| Error::Unsupported { target: target.clone(), why })
         }
     }
 }
 
-/// Opens an array.
+/// Opens an array, whatever it takes to read it.
 fn array(name: &ArrayName, mode: OpenMode) -> Result<Arc<dyn BlockDevice>> {
+    if name.bare.is_some() || mode != OpenMode::ReadOnly {
+        return Ok(Arc::new(open_array(name, mode)?));
+    }
+    Ok(assemble(name, mode)?.open()?)
+}
+
+/// Opens an array as one: not while it is reshaped.
+///
+/// # Errors
+/// Where a member cannot be opened, they make no array, or it cannot be written and `mode` asks for that.
+pub fn open_array(name: &ArrayName, mode: OpenMode) -> Result<Array> {
     if let Some(bare) = &name.bare {
-        return Ok(Arc::new(bare.open(&members(name, mode)?)?));
+        return Ok(bare.open(&members(name, mode)?)?);
     }
     let assembly = assemble(name, mode)?;
-    match assembly.refuses_writing() {
-        Some(why) if mode != OpenMode::ReadOnly => {
-            Err(Error::NotWritable { target: name.to_string(), why })
-        }
-        _ if mode == OpenMode::ReadOnly => Ok(assembly.open()?),
-        _ => {
-            let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
-            Ok(Arc::new(assembly.open_writable(now)?))
-        }
+    if mode == OpenMode::ReadOnly {
+        return Ok(assembly.open_array()?);
     }
+    if let Some(why) = assembly.refuses_writing() {
+        return Err(Error::NotWritable { target: name.to_string(), why });
+    }
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
+    Ok(assembly.open_writable(now)?)
 }
 
 /// Finds out what the members of an array make together, without running it. Nothing is written.

@@ -10,8 +10,8 @@
 //! 3. Nothing on a hit is shared by all threads: shards have their own locks. The device is read under
 //!    the lock of the buffer alone: two threads that miss the same block read it once.
 //!
-//! Where a block fails its verifier, the device is asked for its alternatives (mirrors, parity);
-//! the first that passes is used, and counted in [`Stats::healed`].
+//! Where a block fails its verifier, the device is asked for its alternatives (mirrors, parity): see
+//! [`heal`].
 
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
@@ -21,6 +21,7 @@ use xfskit_block::{BlockDevice, IoRead};
 use xfskit_format::{Ctx, Fault, Verdict};
 use xfskit_units::{ByteLen, ByteOffset, Daddr, Sectors, index};
 
+use crate::heal::{self, Heals};
 use crate::lock::{LockRank, LockStats, RankedMutex};
 use crate::object::{Buf, Content, Home, Object};
 
@@ -113,7 +114,6 @@ struct Counters {
     /// Counted where the device is read: a hit writes to nothing that all threads share.
     misses: AtomicU64,
     bytes_read: AtomicU64,
-    healed: AtomicU64,
 }
 
 /// One cached buffer and its second chance.
@@ -192,6 +192,7 @@ pub struct BufCache {
     /// Blocks may change under the cache's own eyes, so that what is read beside it may be old.
     writable: AtomicBool,
     counters: Counters,
+    heals: Arc<Heals>,
 }
 
 impl BufCache {
@@ -204,7 +205,13 @@ impl BufCache {
             shard_limit: limit / SHARDS,
             writable: AtomicBool::new(false),
             counters: Counters::default(),
+            heals: Arc::default(),
         }
+    }
+
+    /// The blocks that were bad in one way and good in another.
+    pub fn heals(&self) -> &Arc<Heals> {
+        &self.heals
     }
 
     /// The device below.
@@ -220,7 +227,7 @@ impl BufCache {
             lookups,
             hits: lookups.saturating_sub(c.misses.load(Ordering::Relaxed)),
             bytes_read: c.bytes_read.load(Ordering::Relaxed),
-            healed: c.healed.load(Ordering::Relaxed),
+            healed: self.heals.count(),
         }
     }
 
@@ -303,11 +310,11 @@ impl BufCache {
     /// [`BufError::Device`].
     pub fn read_raw(&self, map: &BufMap) -> Result<Box<[u8]>, BufError> {
         let mut bytes = vec![0; map.byte_len()].into_boxed_slice();
-        self.read_pieces(map, &mut bytes, 0)?;
+        self.read_pieces(map, &mut bytes, None)?;
         Ok(bytes)
     }
 
-    /// Reads `map` in the first way that passes `verify`.
+    /// Reads `map`, in another way where the first does not pass `verify`.
     fn read_verified(
         &self,
         map: &BufMap,
@@ -315,30 +322,63 @@ impl BufCache {
         verify: &dyn Fn(&[u8], &Ctx<'_>) -> Verdict,
     ) -> Result<Box<[u8]>, BufError> {
         let mut bytes = vec![0; map.byte_len()].into_boxed_slice();
-        self.read_pieces(map, &mut bytes, 0)?;
-        let first = match verify(&bytes, ctx) {
-            Ok(()) => return Ok(bytes),
-            Err(fault) => fault,
-        };
-        let ways = map.iter().map(|(d, s)| self.dev.alternatives(d.byte_offset(), s.byte_len()));
-        for way in 1..ways.min().unwrap_or(1) {
-            if self.read_pieces(map, &mut bytes, way).is_ok() && verify(&bytes, ctx).is_ok() {
-                self.counters.healed.fetch_add(1, Ordering::Relaxed);
-                tracing::warn!(fault = %first, way, "bad copy; another one is used");
-                return Ok(bytes);
-            }
+        self.read_pieces(map, &mut bytes, None)?;
+        match verify(&bytes, ctx) {
+            Ok(()) => Ok(bytes),
+            Err(fault) => self.read_healed(map, ctx, verify, bytes, fault),
         }
-        Err(BufError::Corrupt(first))
     }
 
-    fn read_pieces(&self, map: &BufMap, bytes: &mut [u8], way: usize) -> Result<(), BufError> {
+    #[cold]
+    fn read_healed(
+        &self,
+        map: &BufMap,
+        ctx: &Ctx<'_>,
+        verify: &dyn Fn(&[u8], &Ctx<'_>) -> Verdict,
+        mut bytes: Box<[u8]>,
+        fault: Fault,
+    ) -> Result<Box<[u8]>, BufError> {
+        let ways = map.iter().map(|(d, s)| self.dev.alternatives(d.byte_offset(), s.byte_len()));
+        let ways = ways.max().filter(|ways| *ways > 1).unwrap_or(0);
+        let read = |copy: &mut [u8], k| self.read_pieces(map, copy, Some(k)).is_ok();
+        let Some(way) = heal::newest(ways, &mut bytes, ctx, verify, read) else {
+            return Err(BufError::Corrupt(fault));
+        };
+        let rewritten = self.writable.load(Ordering::Acquire) && self.rewrite(map, &bytes, way);
+        self.heals.note(fault, rewritten);
+        Ok(bytes)
+    }
+
+    /// Has the device make `bytes`, had in this way, what it holds in every way. False where it did not.
+    fn rewrite(&self, map: &BufMap, bytes: &[u8], way: usize) -> bool {
+        let (mut rest, mut any) = (bytes, false);
+        for (daddr, len) in map.iter() {
+            let (piece, behind) = rest.split_at(index(len.byte_len().0));
+            let ways = self.dev.alternatives(daddr.byte_offset(), len.byte_len());
+            let healed = self.dev.heal(daddr.byte_offset(), piece, way.min(ways - 1));
+            any |= healed.unwrap_or(false);
+            rest = behind;
+        }
+        any
+    }
+
+    /// Reads all pieces in the ordinary way, or in the one given: a piece that has fewer in its last.
+    fn read_pieces(
+        &self,
+        map: &BufMap,
+        bytes: &mut [u8],
+        way: Option<usize>,
+    ) -> Result<(), BufError> {
         self.counters.bytes_read.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         let mut rest = bytes;
         for (daddr, len) in map.iter() {
             let (piece, behind) = rest.split_at_mut(index(len.byte_len().0));
             match way {
-                0 => self.dev.read_at(daddr.byte_offset(), piece)?,
-                k => self.dev.read_alternative(daddr.byte_offset(), piece, k)?,
+                None => self.dev.read_at(daddr.byte_offset(), piece)?,
+                Some(k) => {
+                    let ways = self.dev.alternatives(daddr.byte_offset(), len.byte_len());
+                    self.dev.read_alternative(daddr.byte_offset(), piece, k.min(ways - 1))?;
+                }
             }
             rest = behind;
         }

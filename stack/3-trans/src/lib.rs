@@ -8,6 +8,7 @@
 //! | [`lock`] | [`LockRank`](lock::LockRank): the one lock order of the stack, checked in debug builds |
 //! | [`object`] | [`Object`]: one block or inode in memory, its states from clean to in place again |
 //! | [`buf`] | [`BufCache`]: verified metadata blocks, shared by all readers, in bounded memory |
+//! | [`heal`] | [`Heals`]: blocks that were bad in one way and good in another |
 //! | [`icache`] | [`InodeCache`]: inodes that change, one by one |
 //! | [`trans`] | [`Trans`]: lock, edit, then commit or undo |
 //! | [`engine`] | [`Engine`]: the gate, the committed-item list, when a checkpoint is due, shutdown |
@@ -28,6 +29,7 @@ pub mod busy;
 pub mod checkpoint;
 pub mod engine;
 mod force;
+pub mod heal;
 pub mod icache;
 pub mod lock;
 mod moved;
@@ -49,6 +51,7 @@ pub use buf::{BufCache, BufError, BufMap};
 pub use busy::BusyExtents;
 pub use checkpoint::Journal;
 pub use engine::{DataTicket, Engine, ShutDown};
+pub use heal::{Healed, Heals};
 pub use icache::{InodeCache, InodeHome};
 pub use object::{Buf, Home, Object, Shared};
 pub use promises::Promise;

@@ -56,5 +56,6 @@ pub use options::{JournalOptions, OpenOptions};
 pub use parent::Parent;
 pub use tx::{Tx, TxInode};
 pub use volume::Volume;
+pub use xfskit_trans::heal::{Healed, Heals};
 pub use xfskit_trans::lock::LockStats;
 pub use xfskit_trans::stats::Stats;

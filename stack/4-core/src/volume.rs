@@ -8,7 +8,8 @@ use xfskit_block::{BlockDevice, NoBarrierDevice, OverlayDevice};
 use xfskit_format::agf::Agf;
 use xfskit_format::agi::Agi;
 use xfskit_format::sb::{self, SbError, Superblock};
-use xfskit_format::{Corruption, Ctx, Expected, Location, Verdict, agf, agi};
+use xfskit_format::{Corruption, Ctx, Expected, Fault, Location, Verdict, agf, agi};
+use xfskit_trans::heal::read_other_way;
 use xfskit_trans::{Buf, BufCache, BufMap, Running, Stats};
 use xfskit_units::{AgNumber, ByteLen, ByteOffset, Geometry, Lsn};
 
@@ -71,7 +72,7 @@ impl Volume {
         if options.write {
             return Self::open_writable(dev, options);
         }
-        let sb = read_superblock(&*dev)?;
+        let (sb, healed) = read_healed_superblock(&*dev)?;
         let geo = sb.geometry();
         let faults = judge_size(&geo, dev.size());
         let (dev, replay) = if options.recovery && log_is_there(&geo, dev.size()) {
@@ -85,6 +86,9 @@ impl Volume {
             None => (sb, None),
         };
         let cache = Arc::new(BufCache::new(dev, options.cache_bytes));
+        if let Some(fault) = healed {
+            cache.heals().note(fault, false);
+        }
         Ok(Self {
             geo: sb.geometry(),
             sb: RwLock::new(sb),
@@ -341,20 +345,50 @@ fn finished(
     Ok((copy, replay))
 }
 
-/// Reads and judges the primary superblock. Its sector size is only known after a first look.
+/// Reads and judges the primary superblock; one that fails is had in another way, where the device has one.
 ///
 /// # Errors
 /// [`Error::Device`] and [`Error::Superblock`].
 pub fn read_superblock(dev: &dyn BlockDevice) -> Result<Superblock> {
+    read_healed_superblock(dev).map(|(sb, _)| sb)
+}
+
+/// The primary superblock as it is read first. Its sector size is only known after a first look.
+fn read_first_superblock(dev: &dyn BlockDevice) -> Result<Superblock> {
     let mut first = vec![0; 512];
     dev.read_at(ByteOffset(0), &mut first)?;
-    let sb = Superblock::parse(&first).ok_or(SbError::NotXfs { found: 0 })?;
-    sb.check_readable()?;
-    let mut sector = vec![0; usize::from(sb.sectsize.get()).clamp(512, 32768)];
+    let mut sector = vec![0; judge_first(&first)?];
     dev.read_at(ByteOffset(0), &mut sector)?;
-    let verified = Superblock::verify(&sector, AgNumber(0))?;
+    Ok(Superblock::verify(&sector, AgNumber(0))?.clone())
+}
 
-    Ok(verified.clone())
+/// What the start of a superblock says of its length, in bytes.
+fn judge_first(first: &[u8]) -> Result<usize> {
+    let sb = Superblock::parse(first).ok_or(SbError::NotXfs { found: 0 })?;
+    sb.check_readable()?;
+    Ok(usize::from(sb.sectsize.get()).clamp(512, 32768))
+}
+
+/// [`read_superblock`], and the fault of the first way where another one was taken.
+fn read_healed_superblock(dev: &dyn BlockDevice) -> Result<(Superblock, Option<Fault>)> {
+    let error = match read_first_superblock(dev) {
+        Ok(sb) => return Ok((sb, None)),
+        Err(error) => error,
+    };
+    let fault = match &error {
+        Error::Superblock(error) => error.fault(),
+        _ => return Err(error),
+    };
+    let mut first = vec![0; 512];
+    if !read_other_way(dev, ByteOffset(0), &mut first, |first| judge_first(first).is_ok()) {
+        return Err(error);
+    }
+    let mut sector = vec![0; judge_first(&first)?];
+    let sound = |sector: &[u8]| Superblock::verify(sector, AgNumber(0)).is_ok();
+    if !read_other_way(dev, ByteOffset(0), &mut sector, sound) {
+        return Err(error);
+    }
+    Ok((Superblock::verify(&sector, AgNumber(0))?.clone(), Some(fault)))
 }
 
 /// The fault of a device that ends before the volume does.

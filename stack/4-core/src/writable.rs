@@ -5,7 +5,7 @@ use std::mem::offset_of;
 use std::sync::Arc;
 
 use xfskit_block::BlockDevice;
-use xfskit_format::sb::{self, SbError, Superblock};
+use xfskit_format::sb::{self, Superblock};
 use xfskit_format::{Ctx, Image, Verdict};
 use xfskit_log::LogWriter;
 use xfskit_trans::{BufCache, Delta, Engine, Held, Journal};
@@ -181,8 +181,5 @@ fn edit_superblock_of(
 
 /// The superblock of group `agno`, as a block of metadata.
 fn judge(bytes: &[u8], agno: AgNumber) -> Verdict {
-    match Superblock::verify(bytes, agno) {
-        Err(SbError::Corrupt(fault)) => Err(fault),
-        _ => Ok(()),
-    }
+    Superblock::verify(bytes, agno).map(drop).map_err(|error| error.fault())
 }

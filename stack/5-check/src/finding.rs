@@ -30,6 +30,16 @@ impl fmt::Display for Severity {
     }
 }
 
+/// What became of a block that was bad in the way it was read first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Healing {
+    /// Another way to obtain it gave a sound one, by which the volume was judged.
+    Read,
+    /// And the device holds that in every way now.
+    Rewritten,
+}
+
 /// One thing that is wrong: how bad, and which check failed where.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
@@ -38,11 +48,19 @@ pub struct Finding {
     /// Which check, where, what was expected, what was found.
     #[serde(flatten)]
     pub corruption: Corruption,
+    /// What became of it, where the device had a sound copy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub healed: Option<Healing>,
 }
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.severity, self.corruption)
+        write!(f, "{}: {}", self.severity, self.corruption)?;
+        f.write_str(match self.healed {
+            None => "",
+            Some(Healing::Read) => "; sound as the other members have it",
+            Some(Healing::Rewritten) => "; healed from the other members",
+        })
     }
 }
 
@@ -51,25 +69,46 @@ pub(crate) struct Sink<'a> {
     /// `None` where nobody listens.
     to: Option<Mutex<&'a mut (dyn FnMut(Finding) + Send)>>,
     counts: [AtomicU64; 3],
+    healed: AtomicU64,
 }
 
 impl<'a> Sink<'a> {
     pub(crate) fn new(to: &'a mut (dyn FnMut(Finding) + Send)) -> Self {
-        Self { to: Some(Mutex::new(to)), counts: Default::default() }
+        Self { to: Some(Mutex::new(to)), counts: Default::default(), healed: AtomicU64::new(0) }
     }
 
     /// A sink for what has been reported already.
     pub(crate) fn quiet() -> Self {
-        Self { to: None, counts: Default::default() }
+        Self { to: None, counts: Default::default(), healed: AtomicU64::new(0) }
     }
 
     #[cold]
-    #[allow(clippy::boxed_local)] // as it comes from the verifiers
     pub(crate) fn report(&self, severity: Severity, fault: Fault) {
+        self.tell(severity, fault, None);
+    }
+
+    /// Reports a block that was bad, and sound in another way. What is rewritten is wrong no more.
+    #[cold]
+    pub(crate) fn report_healed(&self, fault: Fault, healing: Healing) {
+        self.healed.fetch_add(1, Ordering::Relaxed);
+        let severity = match healing {
+            Healing::Read => Severity::Error,
+            Healing::Rewritten => Severity::Warning,
+        };
+        self.tell(severity, fault, Some(healing));
+    }
+
+    #[allow(clippy::boxed_local)] // as it comes from the verifiers
+    fn tell(&self, severity: Severity, fault: Fault, healed: Option<Healing>) {
         self.counts[severity as usize].fetch_add(1, Ordering::Relaxed);
         let Some(to) = &self.to else { return };
         let mut to = to.lock().unwrap_or_else(PoisonError::into_inner);
-        to(Finding { severity, corruption: *fault });
+        to(Finding { severity, corruption: *fault, healed });
+    }
+
+    /// Blocks that were sound in another way, so far.
+    pub(crate) fn healed(&self) -> u64 {
+        self.healed.load(Ordering::Relaxed)
     }
 
     /// Reports a failed check as an error. True where it passed.

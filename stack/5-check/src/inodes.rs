@@ -198,19 +198,19 @@ impl<'w, 'v> Worker<'w, 'v> {
         let vol = self.shared.vol;
         let ctx = vol.ctx(place.at);
         match Dinode::verify(bytes, &ctx, place.ino) {
-            Ok(inode) => self.judge_sound(&inode, &ctx, place),
-            Err(_) => self.judge_faulty(bytes, &ctx, place),
+            Ok(inode) if !vol.is_suspect(inode_place(vol, place), bytes) => {
+                self.judge_sound(&inode, &ctx, place);
+            }
+            _ => self.judge_faulty(bytes, &ctx, place),
         }
     }
 
-    /// An inode that does not pass: another copy of it may, or its content but for the checksum.
+    /// An inode that does not pass, or that is in doubt: another copy of it may, or its content but for the
+    /// checksum.
     #[cold]
     fn judge_faulty(&mut self, bytes: &[u8], ctx: &Ctx<'_>, place: &Place) {
         let vol = self.shared.vol;
-        // Copies are read in units of 512 bytes; smaller inodes share one.
-        let whole = bytes.len().is_multiple_of(512);
-        let offset = vol.geo.ino_to_byte(place.ino).filter(|_| whole);
-        let at = Location { daddr: offset.map(|byte| Daddr(byte.0 / 512)), ..place.at };
+        let at = inode_place(vol, place);
         let mut copy = bytes.to_vec();
         let judged = vol.judge_in(at, &mut copy, inode::CRC_OFFSET, |bytes| {
             let inode = Dinode::verify(bytes, ctx, place.ino)?;
@@ -451,6 +451,14 @@ impl Gather<'_, '_> {
     fn flush(&mut self) {
         self.claims.extend(self.last.take());
     }
+}
+
+/// Where one inode lies. Copies are read in units of 512 bytes; smaller inodes share one, and have no place of
+/// their own.
+fn inode_place(vol: &Volume<'_>, place: &Place) -> Location {
+    let whole = vol.geo.inodesize().is_multiple_of(512);
+    let offset = vol.geo.ino_to_byte(place.ino).filter(|_| whole);
+    Location { daddr: offset.map(|byte| Daddr(byte.0 / 512)), ..place.at }
 }
 
 /// All bits that a flag word has names for.

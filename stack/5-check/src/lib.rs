@@ -1,4 +1,4 @@
-//! Floor 5: judge a volume, without changing a byte of it.
+//! Floor 5: judge a volume, without changing a byte of it (but for [`Options::mend`]).
 //!
 //! [`check`] reads everything the format knows and compares what the volume says of itself in one
 //! place with what it says in another. It stands on `1-format` alone: the judge must not trust the
@@ -40,6 +40,7 @@ mod rmaps;
 mod space;
 mod special;
 mod superblocks;
+mod suspects;
 mod symlinks;
 mod table;
 mod tree;
@@ -53,14 +54,15 @@ use xfskit_block::BlockDevice;
 use xfskit_format::sb::{SbError, Superblock};
 use xfskit_units::{AgNumber, index};
 
-pub use finding::{Finding, Severity};
+pub use finding::{Finding, Healing, Severity};
 pub use report::{Phase, PhaseReport, Progress, Report, Silent};
+pub use suspects::{InFile, Suspects};
 
 use finding::Sink;
 use groups::Group;
 use inodes::Inodes;
 use table::InodeTable;
-use volume::Volume;
+use volume::{Sound, Volume};
 
 /// Threads that read inodes, for each thread that was asked for: most of them wait for the device.
 const READERS: usize = 3;
@@ -72,13 +74,18 @@ pub struct Options<'a> {
     pub threads: usize,
     /// Also read and compare every other copy that the device has of each block.
     pub scrub: bool,
+    /// Have the device rewrite what was bad and is sound in another way; not before the journal was
+    /// replayed. All else is only read.
+    pub mend: bool,
+    /// Places of the device of which the caller wants to know who uses them.
+    pub suspects: Option<&'a Suspects>,
     /// Who is told how far the check has come.
     pub progress: &'a dyn Progress,
 }
 
 impl Default for Options<'_> {
     fn default() -> Self {
-        Self { threads: 1, scrub: false, progress: &Silent }
+        Self { threads: 1, scrub: false, mend: false, suspects: None, progress: &Silent }
     }
 }
 
@@ -108,18 +115,25 @@ pub fn check(
     options: &Options<'_>,
     findings: &mut (dyn FnMut(Finding) + Send),
 ) -> Result<Report, Error> {
-    let primary = superblocks::find(dev)?;
+    let primary = superblocks::find(dev, options.mend)?;
+    let sound = Sound::default();
     let mut vol = Volume {
         dev,
         geo: primary.sb.geometry(),
         log_head: None,
         log_clean: true,
         scrub: options.scrub,
+        mend: options.mend,
+        sound: &sound,
+        suspects: options.suspects,
         sink: Sink::new(findings),
     };
     let mut clock = Clock::start();
-    for fault in primary.faults {
-        vol.sink.report(Severity::Error, fault);
+    for (fault, healed) in primary.faults {
+        match healed {
+            Some(healing) => vol.sink.report_healed(fault, healing),
+            None => vol.sink.report(Severity::Error, fault),
+        }
     }
     let journal = journal::judge(&vol, log_dev);
     (vol.log_head, vol.log_clean) = (journal.head, journal.clean);
@@ -192,6 +206,7 @@ fn judge_files(
         warnings: vol.sink.count(Severity::Warning),
         errors: vol.sink.count(Severity::Error),
         fatals: vol.sink.count(Severity::Fatal),
+        healed: vol.sink.healed(),
         phases: clock.phases,
         inodes: counts.used,
         inodes_free: counts.free,

@@ -47,6 +47,9 @@ pub(crate) fn judge(vol: &Volume<'_>, agno: AgNumber, group: &Group, forks_known
         && refcountbt.as_ref().is_none_or(Option::is_some);
     let all_known =
         forks_known && trees_known && group.chunks.complete && group.agfl_blocks.is_some();
+    if let Some(suspects) = vol.suspects {
+        suspects.note(vol, agno, &used, all_known);
+    }
     let overlaps = judge_claims(vol, agno, &used);
     if group.free_known {
         judge_gaps(vol, agno, &used, &group.free, all_known);

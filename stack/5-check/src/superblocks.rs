@@ -1,12 +1,15 @@
 //! Phase 1: the primary superblock, without which there is nothing to judge, and its copies.
 
+use std::cmp::Reverse;
+
 use xfskit_block::BlockDevice;
 use xfskit_format::sb::{self, SbError, Superblock};
 use xfskit_format::{Corruption, Ctx, Fault, Location};
-use xfskit_units::{AgNumber, ByteOffset, Features};
+use xfskit_units::{AgNumber, ByteLen, ByteOffset, Features};
 use zerocopy::FromBytes;
 
 use crate::Error;
+use crate::finding::Healing;
 use crate::volume::Volume;
 
 /// Largest sector the format knows, in bytes.
@@ -15,7 +18,7 @@ const MAX_SECTOR: usize = 32768;
 /// The superblock that the judgement goes by, and what is wrong with the primary.
 pub(crate) struct Primary {
     pub sb: Superblock,
-    pub faults: Vec<Fault>,
+    pub faults: Vec<(Fault, Option<Healing>)>,
 }
 
 /// Reads the superblock at byte `offset` and verifies it as that of group `agno`.
@@ -27,27 +30,36 @@ fn read_at(
     let room = dev.size().0.saturating_sub(offset).min(MAX_SECTOR as u64);
     let mut sector = vec![0; usize::try_from(room).unwrap_or(MAX_SECTOR)];
     dev.read_at(ByteOffset(offset), &mut sector)?;
-    let size = Superblock::parse(&sector).map_or(0, |sb| usize::from(sb.sectsize.get()));
-    sector.truncate(if (512..=MAX_SECTOR).contains(&size) { size } else { 512 });
-    let sb = Superblock::verify(&sector, agno)?.clone();
-    Ok((sb, sector))
+    Ok(verified(&sector, agno)?)
+}
+
+/// The superblock of group `agno` at the start of `bytes`, verified, and its sector.
+fn verified(bytes: &[u8], agno: AgNumber) -> Result<(Superblock, Vec<u8>), SbError> {
+    let size = Superblock::parse(bytes).map_or(0, |sb| usize::from(sb.sectsize.get()));
+    let size = if (512..=MAX_SECTOR).contains(&size) { size } else { 512 };
+    let sector = bytes.get(..size).unwrap_or(bytes);
+    Ok((Superblock::verify(sector, agno)?.clone(), sector.to_vec()))
 }
 
 /// The primary superblock of `dev`. Where a field of it is wrong, the first secondary that can be
 /// found by its sizes and passes stands in for it.
-pub(crate) fn find(dev: &dyn BlockDevice) -> Result<Primary, Error> {
-    let fault = match read_at(dev, 0, AgNumber(0)) {
+pub(crate) fn find(dev: &dyn BlockDevice, mend: bool) -> Result<Primary, Error> {
+    let error = match read_at(dev, 0, AgNumber(0)) {
         Ok((sb, _)) => return Ok(Primary { sb, faults: Vec::new() }),
-        Err(Error::Superblock(SbError::Corrupt(fault))) => fault,
+        Err(Error::Superblock(error)) => error,
         Err(other) => return Err(other),
     };
+    if let Some((sb, healing)) = other_way(dev, mend) {
+        return Ok(Primary { sb, faults: vec![(error.fault(), Some(healing))] });
+    }
+    let SbError::Corrupt(fault) = error else { return Err(error.into()) };
     let mut start = [0u8; size_of::<Superblock>()];
     dev.read_at(ByteOffset(0), &mut start)?;
     let broken = Superblock::read_from_bytes(&start).map_err(|_| Error::TooSmall)?;
     if fault.check.0 == "sb.crc"
         && let Some(sb) = with_crc_mended(dev, &broken)
     {
-        return Ok(Primary { sb, faults: vec![fault] });
+        return Ok(Primary { sb, faults: vec![(fault, None)] });
     }
     let ag_bytes = u64::from(broken.agblocks.get()).saturating_mul(broken.blocksize.get().into());
     for agno in 1..broken.agcount.get().min(64) {
@@ -55,10 +67,26 @@ pub(crate) fn find(dev: &dyn BlockDevice) -> Result<Primary, Error> {
         if let Ok((mut sb, _)) = read_at(dev, offset, AgNumber(agno)) {
             sb.inprogress = 0;
             sb.rootino = broken.rootino;
-            return Ok(Primary { sb, faults: vec![fault] });
+            return Ok(Primary { sb, faults: vec![(fault, None)] });
         }
     }
     Err(Error::Superblock(SbError::Corrupt(fault)))
+}
+
+/// The primary in another way that the device has, the newest that passes; rewritten where that is wanted.
+fn other_way(dev: &dyn BlockDevice, mend: bool) -> Option<(Superblock, Healing)> {
+    let len = dev.size().0.min(MAX_SECTOR as u64);
+    let ways = dev.alternatives(ByteOffset(0), ByteLen(len));
+    let mut copy = vec![0; usize::try_from(len).unwrap_or(MAX_SECTOR)];
+    let read = |k: usize| {
+        dev.read_alternative(ByteOffset(0), &mut copy, k).ok()?;
+        let (sb, sector) = verified(&copy, AgNumber(0)).ok()?;
+        Some((sb.lsn(), k, sb, sector))
+    };
+    let found = (0..ways).filter(|_| ways > 1).filter_map(read);
+    let (_, k, sb, sector) = found.max_by_key(|(lsn, k, ..)| (*lsn, Reverse(*k)))?;
+    let rewritten = mend && dev.heal(ByteOffset(0), &sector, k).unwrap_or(false);
+    Some((sb, if rewritten { Healing::Rewritten } else { Healing::Read }))
 }
 
 /// The primary, if nothing but its checksum is wrong.
@@ -154,6 +182,12 @@ pub(crate) fn judge_secondary(vol: &Volume<'_>, primary: &Superblock, agno: AgNu
         return;
     }
     let mut verdict = verify(&sector, agno, ctx.at);
+    if let Err(fault) = &verdict
+        && let Some((sb, healing)) = vol.other_way(ctx.at, &mut sector, |s| verify(s, agno, ctx.at))
+    {
+        vol.sink.report_healed(fault.clone(), healing);
+        verdict = Ok(sb);
+    }
     if verdict.as_ref().is_err_and(|fault| fault.check.0 == "sb.crc") {
         vol.sink.error(verdict.map(drop));
         xfskit_crc::update(&mut sector, sb::CRC_OFFSET);

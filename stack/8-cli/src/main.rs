@@ -29,14 +29,16 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let out = Out::new(cli.voice);
     let ended = command::run(&cli.command, &out).and_then(|answer| {
+        out.tell_healed()?;
         out.flush()?;
         Ok(answer)
     });
     match ended {
         Ok(answer) => answer.into(),
         Err(failure) => {
-            out.failure(&failure);
             // Where not even that can be said, the exit code still says it.
+            let _ = out.tell_healed();
+            out.failure(&failure);
             let _ = out.flush();
             ExitCode::from(failure.exit)
         }

@@ -5,16 +5,20 @@
 //! same stream of objects as `{"fault": …}` and `{"error": …}`. Notes go to standard error always.
 
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::Serialize;
 use serde_json::json;
+use xfskit::core::{Healed, Heals};
 use xfskit::format::Corruption;
-use xfskit::vfs;
+use xfskit::{Volume, vfs};
 
 use crate::exit::{Answer, Failure};
 use crate::grammar::Voice;
 use crate::show;
+
+/// Blocks that healed that are told one by one, of a volume.
+const HEALED_SHOWN: usize = 100;
 
 /// The two streams of one run. Many threads may speak; a line is never torn. The lock is a leaf.
 pub(crate) struct Out {
@@ -22,6 +26,8 @@ pub(crate) struct Out {
     /// Standard output is one.
     terminal: bool,
     inner: Mutex<Inner>,
+    /// Where blocks that healed are counted, of all volumes that were open.
+    heals: Mutex<Vec<Arc<Heals>>>,
 }
 
 struct Inner {
@@ -34,7 +40,8 @@ impl Out {
     pub(crate) fn new(voice: Voice) -> Self {
         let stdout = BufWriter::with_capacity(64 * 1024, io::stdout());
         let terminal = io::stdout().is_terminal();
-        Self { voice, terminal, inner: Mutex::new(Inner { stdout, faults: 0 }) }
+        let inner = Mutex::new(Inner { stdout, faults: 0 });
+        Self { voice, terminal, inner, heals: Mutex::default() }
     }
 
     /// How it speaks.
@@ -124,6 +131,31 @@ impl Out {
         if !self.quiet() {
             self.complain(&format!("note: {text}"));
         }
+    }
+
+    /// What heals on this volume is told at the end.
+    pub(crate) fn watch(&self, volume: &Volume) {
+        let heals = Arc::clone(volume.fs().volume().cache().heals());
+        self.heals.lock().unwrap_or_else(PoisonError::into_inner).push(heals);
+    }
+
+    /// Tells what healed: it does not change the answer.
+    pub(crate) fn tell_healed(&self) -> Result<(), Failure> {
+        let heals = std::mem::take(&mut *self.heals.lock().unwrap_or_else(PoisonError::into_inner));
+        for heals in heals {
+            for healed in heals.list().iter().take(HEALED_SHOWN) {
+                if self.json() {
+                    let Healed { fault, rewritten } = healed;
+                    self.object(&json!({ "healed": fault, "rewritten": rewritten }))?;
+                } else {
+                    self.note(&healed.to_string());
+                }
+            }
+            if let Some(more @ 1..) = heals.count().checked_sub(HEALED_SHOWN as u64) {
+                self.note(&format!("and {more} more blocks that healed"));
+            }
+        }
+        Ok(())
     }
 
     /// How many faults there were.

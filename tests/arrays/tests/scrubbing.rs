@@ -25,6 +25,7 @@ fn wrong_data_and_wrong_parity_are_located_and_mended() {
     let found = scrub(&array, false);
     // The kernel counted 16 sectors: two pages.
     let wrong = |sector: u64, role| Mismatch {
+        row: sector / array.geometry().chunk().0,
         sectors: MemberSector(sector / 8 * 8)..MemberSector(sector / 8 * 8 + 8),
         role: Some(role),
         mended: false,

@@ -73,7 +73,26 @@ impl Array {
             Some(device) if place.len >= buf.len() as u64 => {
                 device.read_alternative(member.position(place.at), buf, k)
             }
+            _ if k == 0 => self.read_concat(map, offset, buf),
             _ => Err(Error::NoAlternative(k)),
+        }
+    }
+
+    /// A member that is an array may have been lied to by one of its own.
+    pub(super) fn heal_concat(
+        &self,
+        map: &Concat,
+        offset: u64,
+        good: &[u8],
+        k: usize,
+    ) -> Result<bool> {
+        let place = map.place(offset);
+        let member = &self.members[place.role];
+        match member.device() {
+            Some(device) if place.len >= good.len() as u64 => {
+                device.heal(member.position(place.at), good, k)
+            }
+            _ => Ok(false),
         }
     }
 }

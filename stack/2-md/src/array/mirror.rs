@@ -51,7 +51,7 @@ impl Array {
     pub(super) fn readable_copies(&self, offset: u64, len: u64) -> Vec<Copy> {
         let mut copies = self.copies(offset);
         copies.retain(|copy| self.members[copy.role].is_readable(copy.at, len));
-        if !self.is_synced(offset + len) {
+        if self.steady.load(Ordering::Relaxed) || !self.is_synced(offset + len) {
             return copies; // always the same one, or what was read once might change by itself
         }
         // Pieces take turns, so that readers of one file meet on all members.
@@ -62,6 +62,13 @@ impl Array {
             let member = &self.members[copy.role];
             (member.is_write_mostly(), member.pending().load(Ordering::Relaxed))
         });
+        copies
+    }
+
+    /// The copies of a piece that may be read, by role: way `k` is the same one whoever asks.
+    pub(super) fn copies_in_order(&self, offset: u64, len: u64) -> Vec<Copy> {
+        let mut copies = self.readable_copies(offset, len);
+        copies.sort_by_key(|copy| copy.role);
         copies
     }
 
@@ -159,8 +166,9 @@ impl Array {
         while !rest.is_empty() {
             let len = index(self.mirror_piece(at)).min(rest.len());
             let (piece, behind) = rest.split_at_mut(len);
-            let mut copies = self.readable_copies(at, len as u64);
-            copies.sort_by_key(|copy| copy.role);
+            // While the copies are written they need not agree.
+            let _shared = self.share_row(at / self.mirror_unit());
+            let copies = self.copies_in_order(at, len as u64);
             let copy = copies.get(k).or(copies.last()).ok_or(Error::NoAlternative(k))?;
             if !self.fetch(&mut [ReadJob { role: copy.role, at: copy.at, buf: piece }]).is_empty() {
                 return Err(lost("read", at, len, format!("copy {k} cannot be read")));

@@ -18,6 +18,7 @@
 //! | `io` | reads and writes of several members at once |
 //! | `blemish` | places of a member that cannot be written |
 //! | `concat` | linear and RAID0 |
+//! | `heal` | what lied is rewritten, once somebody can tell who did |
 //! | `mirror` | RAID1 and RAID10: reading and writing copies |
 //! | `rows` | RAID4, 5, 6: a row with holes, and what fills them |
 //! | `striped` | RAID4, 5, 6: requests, cut into rows |
@@ -52,6 +53,7 @@ use crate::layout::{Layout, Level};
 mod blemish;
 pub mod cache;
 mod concat;
+mod heal;
 mod io;
 pub mod ledger;
 mod member;
@@ -197,6 +199,8 @@ pub struct Array {
     read_only: bool,
     /// No member was ever missing, invalid in places, or faulty: nobody needs to look for holes.
     is_whole: AtomicBool,
+    /// Mirrors are read from their first copy alone.
+    steady: AtomicBool,
     /// From this sector of the sync space on parity, or other copies than the first, may be out of
     /// date: the array was not shut down cleanly.
     synced_to: AtomicU64,
@@ -253,6 +257,7 @@ impl Array {
             computing: AtomicU64::new(0),
             read_only,
             is_whole: AtomicBool::new(is_whole),
+            steady: AtomicBool::new(false),
             synced_to: AtomicU64::new(u64::MAX),
             logs: None,
             ledger: None,
@@ -510,10 +515,20 @@ impl BlockDevice for Array {
     fn read_alternative(&self, offset: ByteOffset, buf: &mut [u8], k: usize) -> Result<()> {
         check_range("read", self.size(), offset, buf.len())?;
         match &self.map {
-            Map::Concat(_) if k == 0 => self.read_at(offset, buf),
             Map::Concat(map) => self.read_concat_alternative(map, offset.0, buf, k),
             Map::Raid1 | Map::Raid10(_) => self.read_mirror_copy(offset.0, buf, k),
             Map::Parity => self.read_striped_alternative(offset.0, buf, k),
+        }
+    }
+
+    fn heal(&self, offset: ByteOffset, good: &[u8], k: usize) -> Result<bool> {
+        check_range("write", self.size(), offset, good.len())?;
+        if self.read_only || good.is_empty() {
+            return Ok(false);
+        }
+        match &self.map {
+            Map::Concat(map) => self.heal_concat(map, offset.0, good, k),
+            _ => self.heal_redundant(offset.0, good, k),
         }
     }
 }

@@ -113,7 +113,7 @@ impl Array {
         }
     }
 
-    fn resync_span(&self, span: &Span) -> Result<bool> {
+    pub(super) fn resync_span(&self, span: &Span) -> Result<bool> {
         let (row, at, len) = (span.row, self.member_at(span), index(span.len()));
         let mut memory = vec![0; row.data_disks() * len];
         let mut data: Vec<&mut [u8]> = memory.chunks_mut(len).collect();
@@ -132,7 +132,11 @@ impl Array {
 
     fn resync_copies(&self, row: u64) -> Result<bool> {
         let start = row * self.mirror_unit();
-        let len = self.mirror_piece(start).min(self.size_bytes() - start);
+        self.resync_copies_of(start, self.mirror_piece(start).min(self.size_bytes() - start))
+    }
+
+    /// Makes all copies of a piece what the first that can be read is.
+    pub(super) fn resync_copies_of(&self, start: u64, len: u64) -> Result<bool> {
         let mut first = vec![0; index(len)];
         let source = self.copies(start).into_iter().find(|Copy { role, at }| {
             let job = ReadJob { role: *role, at: *at, buf: &mut first };
@@ -152,7 +156,7 @@ impl Array {
     }
 
     /// True where the member is missing, or holds this already.
-    fn holds(&self, role: usize, at: u64, content: &[u8]) -> bool {
+    pub(super) fn holds(&self, role: usize, at: u64, content: &[u8]) -> bool {
         let mut found = vec![0; content.len()];
         self.members[role].device().is_none()
             || (self.fetch(&mut [ReadJob { role, at, buf: &mut found }]).is_empty()

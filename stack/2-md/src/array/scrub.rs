@@ -22,6 +22,8 @@ const COMPARED: usize = 64 << 10;
 /// A page whose copies or parity do not agree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mismatch {
+    /// The row, as [`Array::scrub_rows`] counts them.
+    pub row: u64,
     /// Which sectors of every member of the row; of the first copy on RAID1 and RAID10.
     pub sectors: Range<MemberSector>,
     /// The role that is wrong, where that can be told.
@@ -89,7 +91,7 @@ impl Array {
             let copies = others.chunks(index(len)).filter(differ).count();
             let counted = if first_of_window { copies * compared.len().div_ceil(512) } else { 0 };
             let counted = counted as u64;
-            Mismatch { sectors: sectors(at, &page), role: None, mended: false, counted }
+            Mismatch { row, sectors: sectors(at, &page), role: None, mended: false, counted }
         };
         Ok(pages(index(len)).filter(differs).map(mismatch).collect())
     }
@@ -146,7 +148,7 @@ impl Array {
             }
             let sectors = sectors(at, &page);
             let counted = sectors.end.0 - sectors.start.0;
-            found.push(Mismatch { sectors, role: culprit, mended, counted });
+            found.push(Mismatch { row: span.stripe, sectors, role: culprit, mended, counted });
         }
         Ok(())
     }

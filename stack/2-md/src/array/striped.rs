@@ -226,7 +226,7 @@ impl Array {
     ///
     /// Without its own member; then, where one more may be left out, without each of the others in
     /// turn, P first: any of them may be the one that lied.
-    fn ways(&self, span: &Span, d: usize) -> Vec<Vec<usize>> {
+    pub(super) fn ways(&self, span: &Span, d: usize) -> Vec<Vec<usize>> {
         let own = span.row.data_role(d);
         let readable = |role: usize| self.is_role_readable(span, role);
         let holes = (0..self.members.len()).filter(|role| !readable(*role) && *role != own).count();

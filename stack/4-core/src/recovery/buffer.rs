@@ -29,7 +29,7 @@ impl Pass<'_> {
             return Ok(());
         }
         self.check_range(daddr, sectors, ctx)?;
-        let mut bytes = self.queue.read(daddr, sectors)?;
+        let mut bytes = self.queue.read_whole(daddr, sectors, &self.geo)?;
         if buf.is_unlinked() {
             return self.replay_unlinked(buf, &mut bytes, ctx);
         }

@@ -11,6 +11,7 @@ use std::ops::Range;
 use xfskit_block::BlockDevice;
 use xfskit_format::log::Stamp;
 use xfskit_format::log::item::buf::BufType;
+use xfskit_trans::heal::read_other_way;
 use xfskit_units::{Daddr, Geometry, Lsn, Sectors};
 
 use crate::error::Result;
@@ -40,6 +41,30 @@ impl<'d> Queue<'d> {
             if let Some(changed) = self.sectors.get(&content) {
                 sector.copy_from_slice(&**changed);
             }
+        }
+        Ok(bytes)
+    }
+
+    /// The same. Content of the disk that carries a CRC and fails it is had in another way, where the device
+    /// has one: what the journal does not replace of it would get a new CRC and be believed. Then all of the
+    /// buffer counts as changed.
+    pub(super) fn read_whole(
+        &mut self,
+        daddr: Daddr,
+        sectors: Sectors,
+        geo: &Geometry,
+    ) -> Result<Vec<u8>> {
+        let mut bytes = self.read(daddr, sectors)?;
+        let is_whole = |bytes: &[u8]| Stamp::of(bytes, geo).map(|stamp| stamp.is_whole(bytes));
+        let kept = daddr.0..daddr.0.saturating_add(sectors.0);
+        if is_whole(&bytes) != Some(false) || self.sectors.range(kept).next().is_some() {
+            return Ok(bytes);
+        }
+        let mut other = vec![0; bytes.len()];
+        let whole = |bytes: &[u8]| is_whole(bytes) == Some(true);
+        if read_other_way(self.dev, daddr.byte_offset(), &mut other, whole) {
+            bytes = other;
+            self.change(daddr, &bytes, 0..bytes.len());
         }
         Ok(bytes)
     }

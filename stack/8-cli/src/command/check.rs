@@ -1,9 +1,11 @@
 //! `xfskit check`: the judge, with its findings and progress.
 
+mod scrub;
+
 use std::sync::{Arc, Mutex, PoisonError};
 
 use xfskit::block::BlockDevice;
-use xfskit::check::{self, Options, Phase, Report};
+use xfskit::check::{self, Options, Phase, Report, Suspects};
 
 use super::open::{self, about, device_hint};
 use crate::exit::{Answer, Failure, Outcome};
@@ -11,6 +13,7 @@ use crate::grammar::judge::Check;
 use crate::out::Out;
 use crate::progress::Progress;
 use crate::show;
+use scrub::Scrubbed;
 
 /// Progress by phases: a bar each.
 struct Phases<'a> {
@@ -33,11 +36,44 @@ impl check::Progress for Phases<'_> {
 /// `xfskit check`
 pub(crate) fn run(args: &Check, out: &Out) -> Outcome {
     let name = args.target.name.as_str();
-    let device = judged_device(args, out)?;
-    let log = args.target.logdev.as_deref().map(open::device).transpose()?;
+    let scrubbed = if args.scrub { Scrubbed::of(args, out)? } else { None };
+    let device = match &scrubbed {
+        Some(scrubbed) if args.repair => Arc::clone(&scrubbed.device),
+        Some(scrubbed) => judged_device(args, Arc::clone(&scrubbed.device), out),
+        None => judged_device(args, open::device(&args.target.name)?, out),
+    };
+    let suspects = scrubbed.as_ref().map(Scrubbed::suspects);
+    let report = judge(args, &*device, scrubbed.is_none(), suspects.as_ref(), out)?;
+    if out.json() {
+        out.object(&serde_json::json!({ "report": report, "clean": report.clean() }))?;
+    } else if !out.quiet() {
+        out.raw(summary(name, &report).as_bytes())?;
+    }
+    let agrees = match (scrubbed, suspects) {
+        (Some(scrubbed), Some(suspects)) => scrubbed.settle(args, &report, &suspects, out)?,
+        _ => true,
+    };
+    Ok(Answer::of(report.clean() && agrees))
+}
+
+/// Judges the volume on `device`, and prints findings as they are made. `copies`: every other copy of each block
+/// is compared as it is read, for nobody has compared them all before.
+fn judge(
+    args: &Check,
+    device: &dyn BlockDevice,
+    copies: bool,
+    suspects: Option<&Suspects>,
+    out: &Out,
+) -> Result<Report, Failure> {
+    let log = args.target.logdev.as_deref().map(open::device_whole).transpose()?;
     let progress = Phases { out, now: Mutex::new(None) };
-    let options =
-        Options { threads: threads(args.threads), scrub: args.scrub, progress: &progress };
+    let options = Options {
+        threads: threads(args.threads),
+        scrub: args.scrub && copies,
+        mend: args.repair,
+        suspects,
+        progress: &progress,
+    };
     let mut failed = None;
     let mut say = |finding: check::Finding| {
         let print = || out.answer(&finding, |finding| format!("{finding}\n"));
@@ -45,30 +81,23 @@ pub(crate) fn run(args: &Check, out: &Out) -> Outcome {
         let said = now.as_ref().map_or_else(print, |(_, bar)| bar.aside(print));
         failed = failed.take().or(said.err());
     };
-    let report = check::check(&*device, log.as_deref(), &options, &mut say);
+    let report = check::check(device, log.as_deref(), &options, &mut say);
     drop(progress);
-    if let Some(failure) = failed {
-        return Err(failure);
+    match failed {
+        Some(failure) => Err(failure),
+        None => report.map_err(|error| check_failure(&args.target.name, &error)),
     }
-    let report = report.map_err(|error| check_failure(name, &error))?;
-    if out.json() {
-        out.object(&serde_json::json!({ "report": report, "clean": report.clean() }))?;
-    } else if !out.quiet() {
-        out.raw(summary(name, &report).as_bytes())?;
-    }
-    Ok(Answer::of(report.clean()))
 }
 
 /// What is to be judged: the device, with its journal replayed in memory where that is wanted and
 /// possible. In the middle of a replay the parts of a volume need not agree.
-fn judged_device(args: &Check, out: &Out) -> Result<Arc<dyn BlockDevice>, Failure> {
-    let device = open::device(&args.target.name)?;
+fn judged_device(args: &Check, device: Arc<dyn BlockDevice>, out: &Out) -> Arc<dyn BlockDevice> {
     if args.target.norecovery {
-        return Ok(device);
+        return device;
     }
     // A volume too damaged to be opened is judged as it lies.
-    let replayed = open::volume(&args.target, out);
-    Ok(replayed.map_or(device, |volume| Arc::clone(volume.fs().volume().device())))
+    let replayed = open::volume_on(&args.target, Arc::clone(&device), out);
+    replayed.map_or(device, |volume| Arc::clone(volume.fs().volume().device()))
 }
 
 /// As many threads as were asked for; 0 is one per processor.
@@ -88,9 +117,13 @@ fn summary(name: &str, report: &Report) -> String {
         }
     };
     let journal = if report.log_clean { "" } else { " (the journal waits for its replay)" };
+    let healed = match report.healed {
+        0 => String::new(),
+        n => format!(" ({n} blocks as other members have them)"),
+    };
     let used = report.blocks.saturating_sub(report.blocks_free);
     format!(
-        "{name}: {verdict}{journal}\n  {} inodes, {} directories, {} extents, {used} of {} blocks in use\n  \
+        "{name}: {verdict}{journal}{healed}\n  {} inodes, {} directories, {} extents, {used} of {} blocks in use\n  \
          memory {}\n",
         report.inodes,
         report.directories,

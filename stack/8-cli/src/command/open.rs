@@ -85,23 +85,47 @@ pub(crate) fn device_hint(failure: Failure, error: &block::Error) -> Failure {
 
 /// The volume that `target` names, with its journal replayed in memory where that is wanted.
 pub(crate) fn volume(target: &grammar::Target, out: &Out) -> Result<Volume, Failure> {
-    let volume = volume_quietly(target, out)?;
+    Ok(said(volume_quietly(target, out)?, target, out))
+}
+
+/// The same of a volume on a device that is open already.
+pub(crate) fn volume_on(
+    target: &grammar::Target,
+    device: Arc<dyn BlockDevice>,
+    out: &Out,
+) -> Result<Volume, Failure> {
+    warn(&target.name, out)?;
+    Ok(said(quietly_on(target, device, out)?, target, out))
+}
+
+/// Says what is to be known of a volume.
+fn said(volume: Volume, target: &grammar::Target, out: &Out) -> Volume {
     for fault in volume.fs().volume().faults() {
         out.fault_at(&target.name, fault, Some(fault));
     }
     note_replay(&volume, out);
-    Ok(volume)
+    volume
 }
 
 /// The same, and nothing is said of its journal.
 pub(crate) fn volume_quietly(target: &grammar::Target, out: &Out) -> Result<Volume, Failure> {
     let name = target.name.as_str();
     warn(name, out)?;
-    let device = device(name)?;
+    quietly_on(target, device(name)?, out)
+}
+
+fn quietly_on(
+    target: &grammar::Target,
+    device: Arc<dyn BlockDevice>,
+    out: &Out,
+) -> Result<Volume, Failure> {
+    let name = target.name.as_str();
     let log = target.logdev.as_deref().map(device_whole).transpose()?;
     let (recovery, cache_bytes) = (!target.norecovery, target.cache.bytes());
     let options = OpenOptions { recovery, cache_bytes, ..OpenOptions::default() };
-    options.open_device(device, log).map_err(|error| not_opened(name, &error))
+    let volume = options.open_device(device, log).map_err(|error| not_opened(name, &error))?;
+    out.watch(&volume);
+    Ok(volume)
 }
 
 /// The volume that `target` names, to be changed: a dirty journal is replayed onto it.
@@ -109,7 +133,7 @@ pub(crate) fn volume_for_writing(
     target: &grammar::change::Target,
     out: &Out,
 ) -> Result<Volume, Failure> {
-    let volume = volume_to_change(target)?;
+    let volume = volume_to_change(target, out)?;
     if let Some(replay) = volume.fs().volume().replay().filter(|replay| !replay.clean) {
         out.note(&format!("the journal was replayed ({} transactions)", replay.transactions));
         note_finished(replay, out);
@@ -118,7 +142,10 @@ pub(crate) fn volume_for_writing(
 }
 
 /// The same, and nothing is said of its journal.
-pub(crate) fn volume_to_change(target: &grammar::change::Target) -> Result<Volume, Failure> {
+pub(crate) fn volume_to_change(
+    target: &grammar::change::Target,
+    out: &Out,
+) -> Result<Volume, Failure> {
     let (log, journal) = (target.logdev.clone(), target.journal);
     let options = OpenOptions {
         write: true,
@@ -127,7 +154,9 @@ pub(crate) fn volume_to_change(target: &grammar::change::Target) -> Result<Volum
         cache_bytes: target.cache.bytes(),
         ..OpenOptions::default()
     };
-    options.open(&target.name).map_err(|error| not_opened(&target.name, &error))
+    let volume = options.open(&target.name).map_err(|error| not_opened(&target.name, &error))?;
+    out.watch(&volume);
+    Ok(volume)
 }
 
 /// Says what the journal held, where it was not clean.

@@ -98,7 +98,7 @@ pub(crate) fn run(args: &Recover, out: &Out) -> Outcome {
     let volume = if args.dry_run {
         open::volume_quietly(&args.target.to_read(), out)?
     } else {
-        open::volume_to_change(&args.target)?
+        open::volume_to_change(&args.target, out)?
     };
     let report = report(&volume, !args.dry_run)?;
     if !args.dry_run {

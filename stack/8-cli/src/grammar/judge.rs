@@ -87,7 +87,11 @@ pub(crate) struct Recover {
     pub dry_run: bool,
 }
 
-/// Judge a volume: every checksum, every structure, every cross-reference. Reads only
+/// Judge a volume: every checksum, every structure, every cross-reference
+///
+/// Reads only, unless --repair is given. On an array of redundancy a block that fails is had from the other
+/// members, and the finding says so. --scrub compares all that the members hold, too, and tells what lies
+/// where they do not agree: metadata has checksums to tell who lied, content of files has none.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Exit code 0: clean. 1: corrupt; each finding says where, what was expected, what was found, and
@@ -96,14 +100,19 @@ carries a stable id such as [agf.flcount]. 2: could not run.
 Examples:
   xfskit check disk.img
   xfskit check --json disk.img | jq -r .check
-  xfskit check --logdev log.img disk.img")]
+  xfskit check --logdev log.img disk.img
+  xfskit check --scrub md:a.img,b.img,c.img            compare members, too
+  xfskit check --scrub --repair md:a.img,b.img,c.img   and rewrite what lied, where that is known")]
 pub(crate) struct Check {
     #[command(flatten)]
     pub target: Target,
     /// Threads; 0 is one per processor
     #[arg(short = 't', long, value_name = "N", default_value_t = 0)]
     pub threads: usize,
-    /// Read every other copy of each block too, where the device has more than one
+    /// Compare all that the members of an array hold; every other copy of each block, elsewhere
     #[arg(long)]
     pub scrub: bool,
+    /// Rewrite the members that are wrong, where checksums or parity tell which; replays the journal first
+    #[arg(long, requires = "scrub", conflicts_with = "norecovery")]
+    pub repair: bool,
 }

@@ -49,7 +49,8 @@ Exit codes:
 With --json every line of standard output is one JSON object, faults and errors included.
 These commands write to a target: mkfs, put, mkdir, rm, mv, cp, ln, mknod, chmod, chown, touch,
 truncate, fallocate, label, uuid, xattr set, xattr rm, shell, md load, md create, md fail,
-md remove, md add, md replace, md rebuild, md scrub --repair. All others only read it.
+md remove, md add, md replace, md rebuild, md scrub --repair, check --scrub --repair. All others
+only read it.
 
 Examples:
   xfskit mkfs --size 1G disk.img          make a volume in a new file
