@@ -11,10 +11,10 @@ use std::io;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use xfskit_bench::kernel::{self, Mounted};
+use xfskit_bench::kernel::{self, Mount, bulkstat};
 use xfskit_bench::turns::{spread, time};
 use xfskit_block::{FileDevice, OpenMode};
 use xfskit_core::{OpenOptions, Volume};
@@ -47,28 +47,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 /// The kernel: cold, then warm.
 fn kernel_turn(image: &Path, threads: usize) -> io::Result<[(Duration, Answer); 2]> {
-    let mounted = Mounted::new(image)?;
-    let groups = groups(image)?;
+    let mounted = Mount::new(image, "ro")?;
     let dir = File::open(mounted.path())?;
     kernel::drop_caches()?;
     let pass = || {
-        let (next, count, bytes) = (AtomicU32::new(0), AtomicU64::new(0), AtomicU64::new(0));
-        let work = || -> io::Result<()> {
-            loop {
-                let agno = next.fetch_add(1, Ordering::Relaxed);
-                if agno >= groups {
-                    return Ok(());
-                }
-                let (inodes, size) = kernel::bulkstat(&dir, agno)?;
-                count.fetch_add(inodes, Ordering::Relaxed);
-                bytes.fetch_add(size, Ordering::Relaxed);
-            }
-        };
-        std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-            threads.into_iter().try_for_each(|thread| thread.join().unwrap_or(Ok(())))
-        })?;
-        Ok::<_, io::Error>((count.into_inner(), bytes.into_inner()))
+        let inodes = bulkstat::all(&dir, threads)?;
+        Ok::<_, io::Error>((inodes.count, inodes.bytes))
     };
     let (cold, first) = time(pass);
     let (warm, second) = time(pass);
@@ -104,10 +88,6 @@ fn our_turn(image: &Path, threads: usize) -> io::Result<[(Duration, Answer); 2]>
 fn open(image: &Path) -> io::Result<Volume> {
     let dev = FileDevice::open(image, OpenMode::ReadOnly).map_err(io::Error::other)?;
     Volume::open(Arc::new(dev), &OpenOptions::default()).map_err(io::Error::other)
-}
-
-fn groups(image: &Path) -> io::Result<u32> {
-    Ok(open(image)?.geo().agcount)
 }
 
 fn report(count: u64, threads: usize, rows: &mut [Vec<Duration>; 4]) {

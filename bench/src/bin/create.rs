@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use xfskit::Volume;
 use xfskit::vfs::NewNode;
-use xfskit_bench::kernel::{self, Mounted};
+use xfskit_bench::kernel::{self, Mount};
 use xfskit_bench::turns::{spread, time};
 
 /// Directories that the files are spread over.
@@ -54,7 +54,7 @@ fn fresh(image: &Path) -> io::Result<()> {
 }
 
 fn by_kernel(image: &Path, files: usize) -> io::Result<Duration> {
-    let mounted = Mounted::writable(image)?;
+    let mounted = Mount::new(image, "rw")?;
     let root = mounted.path();
     let dirs: Vec<PathBuf> = (0..DIRS).map(|n| root.join(format!("d{n}"))).collect();
     dirs.iter().try_for_each(std::fs::create_dir)?;

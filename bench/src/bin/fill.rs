@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use xfskit::block::FileDevice;
 use xfskit::mkfs;
 use xfskit::units::ByteLen;
-use xfskit_bench::kernel::{Mounted, run};
+use xfskit_bench::kernel::{Mount, run};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -24,7 +24,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let need = (dirs * files * (2 * bytes.next_multiple_of(4096) + 8192)) as u64;
     make(&image, ByteLen(need.max(1 << 30)))?;
     {
-        let mounted = Mounted::writable(&image)?;
+        let mounted = Mount::new(&image, "rw")?;
         fill(mounted.path(), dirs, files, bytes)?;
     }
     println!("{}: {} files in {dirs} directories", image.display(), dirs * files);

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use xfskit::vfs::{Child, Error, Visitor};
-use xfskit_bench::kernel::{self, Mounted};
+use xfskit_bench::kernel::{self, Mount};
 use xfskit_bench::turns::{spread, time};
 
 /// Sizes above this are found, in bytes.
@@ -53,7 +53,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 fn kernel_find(image: &Path, sizes: bool) -> io::Result<u64> {
-    let mounted = Mounted::new(image)?;
+    let mounted = Mount::new(image, "ro")?;
     let mut find = Command::new("find");
     find.arg(mounted.path());
     if sizes {

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use xfskit_bench::kernel::{self, Mounted};
+use xfskit_bench::kernel::{self, Mount};
 use xfskit_bench::turns::{spread, time};
 
 /// One contestant.
@@ -128,7 +128,7 @@ fn measured(program: &Path, args: &[&str]) -> io::Result<u64> {
 
 fn with_kernel(job: &Job) -> io::Result<u64> {
     kernel::run("mkfs.xfs", &["-q", "-f", &job.image.to_string_lossy()])?;
-    let mounted = Mounted::writable(&job.image)?;
+    let mounted = Mount::new(&job.image, "rw")?;
     let (from, to) = (job.tree.join("."), mounted.path().to_string_lossy());
     let memory = measured(Path::new("cp"), &["-a", &from.to_string_lossy(), &to])?;
     kernel::run("sync", &["-f", &to])?;

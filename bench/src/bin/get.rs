@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use xfskit::copy::{self, Event, GetOptions};
-use xfskit_bench::kernel::{self, Mounted};
+use xfskit_bench::kernel::{self, Mount};
 use xfskit_bench::turns::{spread, time};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -52,7 +52,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 fn kernel_get(image: &Path, dest: &Path) -> io::Result<()> {
-    let mounted = Mounted::new(image)?;
+    let mounted = Mount::new(image, "ro")?;
     let from = mounted.path().to_string_lossy();
     kernel::run("cp", &["-a", &from, &dest.to_string_lossy()]).map(drop)
 }

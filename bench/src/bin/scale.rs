@@ -26,7 +26,7 @@ use xfskit::core::LockStats;
 use xfskit::units::Ino;
 use xfskit::vfs::NewNode;
 use xfskit::{OpenOptions, Volume};
-use xfskit_bench::kernel::{self, Costs, Mounted};
+use xfskit_bench::kernel::{self, Costs, Mount};
 use xfskit_bench::turns::{spread, time};
 use xfskit_crc::{meter, routines, select};
 
@@ -160,7 +160,7 @@ fn names_by_kernel(image: &Path, files: usize, steps: &mut Steps) -> Result<()> 
     let path = |root: &Path, dir: usize, n: usize| root.join(format!("d{dir}")).join(name_of(n));
     let each = files / WRITERS;
     {
-        let mounted = Mounted::writable(image)?;
+        let mounted = Mount::new(image, "rw")?;
         let root = mounted.path();
         (0..WRITERS).try_for_each(|dir| std::fs::create_dir(root.join(format!("d{dir}"))))?;
         let (took, done) = time(|| -> Result<()> {
@@ -175,14 +175,14 @@ fn names_by_kernel(image: &Path, files: usize, steps: &mut Steps) -> Result<()> 
     }
     kernel::drop_caches()?;
     {
-        let mounted = Mounted::new(image)?;
+        let mounted = Mount::new(image, "ro")?;
         let root = mounted.path();
         steps.stat.push(in_threads(WRITERS, |dir| {
             (0..each).try_for_each(|n| path(root, dir, n).symlink_metadata().map(drop))?;
             Ok(())
         })?);
     }
-    let mounted = Mounted::writable(image)?;
+    let mounted = Mount::new(image, "rw")?;
     let root = mounted.path();
     let (took, done) = time(|| -> Result<()> {
         in_threads(WRITERS, |dir| {
@@ -323,9 +323,9 @@ fn fsyncs(image: &Path, count: usize, turns: usize) -> Result<()> {
 }
 
 fn fsyncs_by_kernel(image: &Path, each: usize, sum: &mut Appends) -> Result<()> {
-    let mounted = Mounted::writable(image)?;
+    let mounted = Mount::new(image, "rw")?;
     let root = mounted.path();
-    let before = mounted.costs()?;
+    let before = Costs::of(&mounted)?;
     sum.took.push(in_threads(WRITERS, |n| {
         let mut file = File::create(root.join(name_of(n)))?;
         for _ in 0..each {
@@ -334,7 +334,7 @@ fn fsyncs_by_kernel(image: &Path, each: usize, sum: &mut Appends) -> Result<()> 
         }
         Ok(())
     })?);
-    let after = mounted.costs()?;
+    let after = Costs::of(&mounted)?;
     sum.costs.flushes += after.flushes - before.flushes;
     sum.costs.log_writes += after.log_writes - before.log_writes;
     sum.costs.log_bytes += after.log_bytes - before.log_bytes;

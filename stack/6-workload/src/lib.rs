@@ -13,11 +13,13 @@
 //! | [`circumstances`] | the machine and the software that a report is of |
 //! | [`report`] | tables and plots, and how they are shown |
 //! | [`program`] | fs_mark and its kin, as users of these programs know them |
+//! | [`kernel`] | images that the kernel mounts |
 //! | [`side`] | the same disk with the engine on it, or the kernel |
 //! | [`suite`] | whole studies |
 
 pub mod circumstances;
 pub mod driver;
+pub mod kernel;
 pub mod measure;
 pub mod program;
 pub mod random;

@@ -21,6 +21,7 @@ use xfskit_units::{ByteLen, Uuid};
 use crate::Driver;
 use crate::driver::engine::Engine;
 use crate::driver::mounted::Mounted;
+use crate::kernel;
 use crate::measure::usage::{Usage, Watch, peak_memory, reset_peak_memory};
 
 /// Magic number of tmpfs, as `statfs` tells it.
@@ -330,84 +331,19 @@ fn judge_by_repair(image: &Path) -> io::Result<Verdict> {
 #[derive(Debug)]
 struct KernelMount {
     driver: Mounted,
-    at: MountPoint,
+    at: kernel::Mount,
 }
 
 impl KernelMount {
     fn new(image: &Path, name: &str, on: &str) -> io::Result<Self> {
-        let device = LoopDevice::new(image)?;
-        let point = std::env::temp_dir().join(device.0.trim_start_matches('/').replace('/', "-"));
-        let point = point.with_extension(format!("xfskit-bench-{}", std::process::id()));
-        fs::create_dir_all(&point)?;
-        let target = point.to_string_lossy().into_owned();
-        let mounted =
-            run("mount", &["-t", "xfs", "-o", "logbsize=256k", &device.0, &target]).map(drop);
-        if let Err(err) = mounted {
-            let _ = fs::remove_dir(&point);
-            return Err(err);
-        }
-        let at = MountPoint { point, mounted: true, device };
-        Ok(Self { driver: Mounted::new(&at.point, name, on)?.counted(&at.device.0), at })
+        let at = kernel::Mount::new(image, "logbsize=256k")?;
+        let driver = Mounted::new(at.path(), name, on)?.counted(at.device().name());
+        Ok(Self { driver, at })
     }
 
     fn unmount(self) -> io::Result<()> {
-        let Self { driver, mut at } = self;
+        let Self { driver, at } = self;
         drop(driver);
         at.unmount()
     }
-}
-
-/// Unmounted when dropped; then the loop device goes.
-#[derive(Debug)]
-struct MountPoint {
-    point: PathBuf,
-    mounted: bool,
-    device: LoopDevice,
-}
-
-impl MountPoint {
-    fn unmount(&mut self) -> io::Result<()> {
-        if std::mem::take(&mut self.mounted) {
-            run("umount", &[&self.point.to_string_lossy()])?;
-            fs::remove_dir(&self.point)?;
-        }
-        Ok(())
-    }
-}
-
-impl Drop for MountPoint {
-    fn drop(&mut self) {
-        let _ = self.unmount();
-    }
-}
-
-/// An image behind a loop device until dropped.
-#[derive(Debug)]
-struct LoopDevice(String);
-
-impl LoopDevice {
-    fn new(image: &Path) -> io::Result<Self> {
-        let image = image.to_str().ok_or_else(|| io::Error::other("an image name in UTF-8"))?;
-        // A tmpfs of older kernels cannot do direct I/O; losetup then warns or fails.
-        let direct = run("losetup", &["--find", "--show", "--direct-io=on", image]);
-        direct.or_else(|_| run("losetup", &["--find", "--show", image])).map(Self)
-    }
-}
-
-impl Drop for LoopDevice {
-    fn drop(&mut self) {
-        let _ = run("losetup", &["--detach", &self.0]);
-    }
-}
-
-/// Runs a command, which must succeed, and answers with what it printed.
-fn run(program: &str, args: &[&str]) -> io::Result<String> {
-    let failed = |why: &dyn std::fmt::Display| {
-        io::Error::other(format!("{program} {}: {why}", args.join(" ")))
-    };
-    let out = Command::new(program).args(args).output().map_err(|err| failed(&err))?;
-    if out.status.success() {
-        return Ok(String::from_utf8_lossy(&out.stdout).trim().to_owned());
-    }
-    Err(failed(&String::from_utf8_lossy(&out.stderr).trim()))
 }

@@ -78,6 +78,15 @@ fn an_array_without_parity_is_only_read_whole() {
 }
 
 #[test]
+fn numbers_that_are_given_count_in_a_quick_run_too_and_none_is_nought() {
+    let some = ["bench", "inodes", "--quick", "--files", "5", "--loops", "3", "--threads", "2"];
+    let results = json(&[&some[..], &["--size", "4G", "--json"]].concat());
+    assert_eq!(results[0]["inodes"]["operations"], 30);
+    expect(2, &["bench", "inodes", "--files", "0"]);
+    expect(2, &["bench", "crc-update", "--appends", "0"]);
+}
+
+#[test]
 fn one_pass_and_split_come_with_the_load_that_asks_for_it() {
     let some = ["bench", "crc-update", "--quick", "--appends", "3", "--threads", "2", "--json"];
     let results = json(&some);

@@ -260,7 +260,7 @@ impl Driver for Engine {
         self.fs.take().map_or(Ok(()), Fs::close).map_err(told)?;
         self.fs = Some(mount(&self.device, &self.options)?);
         // The pages of the file below are cached by the kernel.
-        match std::fs::write("/proc/sys/vm/drop_caches", "3") {
+        match crate::kernel::drop_clean() {
             Err(_) if self.on == "memory" => Ok(()),
             dropped => dropped,
         }

@@ -9,7 +9,6 @@
 //! Names are relative to a directory that is open, so that nobody is measured parsing paths that the
 //! other was spared.
 
-mod bulkstat;
 pub mod engine;
 pub mod mounted;
 pub mod null;

@@ -11,7 +11,8 @@ use rustix::fs::{
 };
 use rustix::io::{pread, pwrite};
 
-use super::{Counters, Driver, Kind, Space, Stat, bulkstat};
+use super::{Counters, Driver, Kind, Space, Stat};
+use crate::kernel::{bulkstat, drop_clean};
 
 /// Bytes that `getdents64` fills at once: what the C library asks for.
 const DIRENTS: usize = 32 << 10;
@@ -194,7 +195,7 @@ impl Driver for Mounted {
     }
 
     fn bulkstat(&self, threads: usize) -> io::Result<u64> {
-        bulkstat::all(&self.root, threads)
+        Ok(bulkstat::all(&self.root, threads)?.count)
     }
 
     fn counters(&self) -> Option<Counters> {
@@ -208,7 +209,7 @@ impl Driver for Mounted {
 
     fn drop_caches(&mut self) -> io::Result<()> {
         self.sync()?;
-        std::fs::write("/proc/sys/vm/drop_caches", "3")
+        drop_clean()
     }
 }
 

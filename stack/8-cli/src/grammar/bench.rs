@@ -33,6 +33,7 @@ pub(crate) struct FsMark {
     pub per_subdir: u64,
     /// Files of each thread in an iteration
     #[arg(short = 'n', value_name = "NUMBER", default_value_t = 1000)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..))]
     pub files: u64,
     /// Iterations
     #[arg(short = 'L', value_name = "NUMBER", default_value_t = 1)]
@@ -111,9 +112,9 @@ Examples:
   xfskit bench crc-update --quick
   xfskit bench crc-update --appends 10000 --against kernel --dir /srv/scratch --repetitions 5")]
 pub(crate) struct CrcUpdate {
-    /// Appends of each thread, an fsync after each
-    #[arg(long, value_name = "NUMBER", default_value_t = 2000)]
-    pub appends: u64,
+    /// Appends of each thread, an fsync after each [2000; quick: 200]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
+    pub appends: Option<u64>,
     /// Bytes of an append
     #[arg(long, value_name = "BYTES", default_value_t = 512)]
     pub bytes: usize,
@@ -148,12 +149,12 @@ pub(crate) struct Inodes {
     /// How files are spread; may be repeated
     #[arg(long, value_name = "SHAPE", default_value = "separate")]
     pub shape: Vec<Shape>,
-    /// Files of each thread in an iteration
-    #[arg(long, value_name = "NUMBER", default_value_t = 25_000)]
-    pub files: u64,
-    /// Iterations
-    #[arg(long, value_name = "NUMBER", default_value_t = 4)]
-    pub loops: u64,
+    /// Files of each thread in an iteration [25000; quick: 2000]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
+    pub files: Option<u64>,
+    /// Iterations [4; quick: 2]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
+    pub loops: Option<u64>,
     /// Bytes in a file
     #[arg(long, value_name = "BYTES", default_value_t = 0)]
     pub file_size: u64,
@@ -275,15 +276,15 @@ pub(crate) struct Xattrs {
     /// Not everything, but this part; may be repeated
     #[arg(long, value_name = "PART")]
     pub only: Vec<XattrPart>,
-    /// Cost: attributes of the largest run
-    #[arg(long, value_name = "NUMBER", default_value_t = 10_000_000)]
-    pub count: u64,
-    /// Cost: attributes of the smallest run, and from one run to the next
-    #[arg(long, value_name = "NUMBER", default_value_t = 1_000_000)]
-    pub step: u64,
-    /// Names of one inode
-    #[arg(long, value_name = "NUMBER", default_value_t = 1_000_000)]
-    pub links: u64,
+    /// Cost: attributes of the largest run [10000000; quick: 50000]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
+    pub count: Option<u64>,
+    /// Cost: attributes of the smallest run, and from one run to the next [1000000; quick: 10000]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
+    pub step: Option<u64>,
+    /// Names of one inode [1000000; quick: 10000]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
+    pub links: Option<u64>,
     #[command(flatten)]
     pub how: How,
 }
@@ -302,7 +303,7 @@ pub(crate) enum XattrPart {
 /// What every suite takes.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct How {
-    /// Smaller numbers: seconds, not minutes
+    /// Smaller numbers: seconds, not minutes. Those given count
     #[arg(long)]
     pub quick: bool,
     /// Measure this one too, in turn with xfskit

@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::shape::{Plan, Shape, iterations, unsupported};
 use crate::Driver;
 use crate::driver::Counters;
+use crate::kernel::drop_clean;
 use crate::measure::Usage;
 use crate::measure::phase::{Measured, parallel};
 use crate::program::fs_mark::Iteration;
@@ -154,18 +155,13 @@ impl Work<'_> {
     }
 }
 
-/// Forgets what the machine has of files; false where that is not allowed. Of memory nothing is cached.
-fn drop_pages() -> bool {
-    std::fs::write("/proc/sys/vm/drop_caches", "3").is_ok()
-}
-
 /// Does `step` on `side`; `None` where that side cannot.
 pub(super) fn on(side: &mut Side, step: Step, plan: &Plan) -> io::Result<Option<Done>> {
     if step != Step::Check {
         return side.run(&mut Work { step, plan });
     }
     side.unmount()?;
-    let cold = drop_pages();
+    let cold = drop_clean().is_ok();
     let verdict = match side.judge(plan.threads) {
         Err(err) if err.kind() == io::ErrorKind::NotFound => return Ok(None),
         verdict => verdict?,

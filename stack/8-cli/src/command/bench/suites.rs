@@ -32,21 +32,20 @@ const QUICK_CASES: [&str; 4] = [
 ];
 
 pub(super) fn xattrs(args: &Xattrs, audience: &mut dyn Audience) -> Sections {
-    let mut options = if args.how.quick {
-        xattrs::Options {
-            cases: QUICK_CASES.iter().filter_map(|case| case.parse().ok()).collect(),
-            cost: Some(xattrs::cost::Counts { most: 50_000, step: 10_000 }),
-            links: Some(10_000),
-        }
-    } else {
-        xattrs::Options {
-            cost: Some(xattrs::cost::Counts { most: args.count, step: args.step }),
-            links: Some(args.links),
-            ..xattrs::Options::default()
-        }
+    let quick = args.how.quick;
+    let usual = |quick_one, full| if quick { quick_one } else { full };
+    let mut options = xattrs::Options {
+        cost: Some(xattrs::cost::Counts {
+            most: args.count.unwrap_or(usual(50_000, 10_000_000)),
+            step: args.step.unwrap_or(usual(10_000, 1_000_000)),
+        }),
+        links: Some(args.links.unwrap_or(usual(10_000, 1_000_000))),
+        ..xattrs::Options::default()
     };
     if !args.cases.is_empty() {
         options.cases.clone_from(&args.cases);
+    } else if quick {
+        options.cases = QUICK_CASES.iter().filter_map(|case| case.parse().ok()).collect();
     }
     let wanted = |part| args.only.is_empty() || args.only.contains(&part);
     if !wanted(XattrPart::Space) {
@@ -67,16 +66,14 @@ const GROUP_MAX: u64 = 1 << 40;
 
 pub(super) fn inodes(args: &Inodes, audience: &mut dyn Audience) -> Sections {
     let mut settings = settings(&args.how, ByteLen(INODES_DISK));
-    let mut options = inodes::Options {
+    let (files, loops) = if args.how.quick { (2000, 2) } else { (25_000, 4) };
+    let options = inodes::Options {
         shapes: args.shape.iter().map(|shape| shape_of(*shape)).collect(),
-        files: args.files,
-        loops: args.loops,
+        files: args.files.unwrap_or(files),
+        loops: args.loops.unwrap_or(loops),
         file_size: args.file_size,
         subdirs: args.subdirs,
     };
-    if args.how.quick {
-        (options.files, options.loops) = (2000, 2);
-    }
     settings.threads = args.how.threads.map_or(THREADS, usize::from);
     for_many_threads(&mut settings.bed, settings.threads, args.groups);
     inodes::run(&options, &settings, audience)
@@ -172,14 +169,11 @@ fn level_of(name: &str) -> io::Result<(Level, u32)> {
 pub(super) fn crc_update(args: &CrcUpdate, audience: &mut dyn Audience) -> Sections {
     let mut settings = settings(&args.how, ByteLen(DISK));
     settings.threads = args.how.threads.map_or(THREADS, usize::from);
-    let mut options = crc_update::Options {
-        appends: args.appends,
-        bytes: args.bytes,
-        ..crc_update::Options::default()
-    };
+    let mut options = crc_update::Options { bytes: args.bytes, ..crc_update::Options::default() };
     if args.how.quick {
         (options.turn, options.appends) = (Duration::from_micros(50), 200);
     }
+    options.appends = args.appends.unwrap_or(options.appends);
     crc_update::run(&options, &settings, audience)
 }
 

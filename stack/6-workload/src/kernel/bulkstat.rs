@@ -64,32 +64,50 @@ unsafe impl Ioctl for &mut Request {
     }
 }
 
-/// Counts the inodes in use of group `agno` of the filesystem that `dir` is on; `None` where there is no such
+/// What was found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Inodes {
+    /// In use.
+    pub count: u64,
+    /// Sum of their sizes.
+    pub bytes: u64,
+}
+
+/// Lists the inodes in use of group `agno` of the filesystem that `dir` is on; `None` where there is no such
 /// group.
-fn group(dir: impl AsFd, agno: u32) -> io::Result<Option<u64>> {
+fn group(dir: impl AsFd, agno: u32) -> io::Result<Option<Inodes>> {
     let mut request = Request::of_group(agno);
-    let mut count = 0;
+    let mut inodes = Inodes::default();
     loop {
         // SAFETY: as at `Ioctl for &mut Request`.
         match unsafe { rustix::ioctl::ioctl(&dir, &mut request) } {
-            Err(Errno::INVAL) if count == 0 => return Ok(None),
+            Err(Errno::INVAL) if inodes.count == 0 => return Ok(None),
             Err(Errno::NOTTY) => return Err(io::ErrorKind::Unsupported.into()),
             answer => answer?,
         }
-        let found = request.stats().map(std::hint::black_box).count() as u64;
-        if found == 0 {
-            return Ok(Some(count));
+        if request.stats().next().is_none() {
+            return Ok(Some(inodes));
         }
-        count += found;
+        for stat in request.stats() {
+            inodes.count += 1;
+            inodes.bytes += stat[1];
+        }
     }
 }
 
-/// Counts the inodes in use, a group at a time on each of `threads` threads.
-pub(super) fn all(dir: impl AsFd + Sync, threads: usize) -> io::Result<u64> {
-    let (next, found) = (AtomicU32::new(0), AtomicU64::new(0));
+/// Lists all inodes in use of the filesystem that `dir` is on, a group at a time on each of `threads` threads.
+///
+/// # Errors
+/// [`io::ErrorKind::Unsupported`] where `dir` is not on XFS.
+///
+/// # Panics
+/// Where a thread does.
+pub fn all(dir: impl AsFd + Sync, threads: usize) -> io::Result<Inodes> {
+    let (next, count, bytes) = (AtomicU32::new(0), AtomicU64::new(0), AtomicU64::new(0));
     let work = || {
-        while let Some(count) = group(&dir, next.fetch_add(1, Ordering::Relaxed))? {
-            found.fetch_add(count, Ordering::Relaxed);
+        while let Some(inodes) = group(&dir, next.fetch_add(1, Ordering::Relaxed))? {
+            count.fetch_add(inodes.count, Ordering::Relaxed);
+            bytes.fetch_add(inodes.bytes, Ordering::Relaxed);
         }
         Ok(())
     };
@@ -97,5 +115,5 @@ pub(super) fn all(dir: impl AsFd + Sync, threads: usize) -> io::Result<u64> {
         let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
         threads.into_iter().try_for_each(|thread| thread.join().expect("no panic"))
     })
-    .map(|()| found.into_inner())
+    .map(|()| Inodes { count: count.into_inner(), bytes: bytes.into_inner() })
 }
