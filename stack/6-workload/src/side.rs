@@ -111,8 +111,11 @@ fn is_tmpfs(dir: &Path) -> bool {
     rustix::fs::statfs(dir).is_ok_and(|stat| u64::try_from(stat.f_type) == Ok(TMPFS))
 }
 
-/// A volume of now with a UUID of its own.
-fn format(device: &dyn BlockDevice, options: &Options) -> io::Result<()> {
+/// Makes a volume of now with a UUID of its own.
+///
+/// # Errors
+/// Where the options do not fit the device, or it cannot be written.
+pub fn format(device: &dyn BlockDevice, options: &Options) -> io::Result<()> {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let stamp = Stamp {
         uuid: Uuid::new_v4(),

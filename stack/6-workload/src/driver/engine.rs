@@ -12,7 +12,7 @@ use xfskit_core::chunks::Entry;
 use xfskit_core::{LockStats, OpenOptions, Volume};
 use xfskit_format::inode::FileType;
 use xfskit_units::Ino;
-use xfskit_vfs::{Clock, Error, Fs, Handle, NewNode, Timestamp};
+use xfskit_vfs::{Clock, Error, Fs, Handle, NewNode, SetAttr, Timestamp};
 
 use super::{Counters, Driver, Kind, Lock, Space, Stat};
 
@@ -170,6 +170,12 @@ impl Driver for Engine {
         Ok(Stat { size: file.size(), ..self.inode_stat(file.ino())? })
     }
 
+    fn set_times(&self, file: &Handle<'_>, atime: i64, mtime: i64) -> io::Result<()> {
+        let time = |sec| Some(Timestamp { sec, nsec: 0 });
+        let set = SetAttr { atime: time(atime), mtime: time(mtime), ..SetAttr::default() };
+        self.fs().set_attr(file.ino(), &set).map_err(told)
+    }
+
     fn stat(&self, dir: &Ino, name: &[u8]) -> io::Result<Stat> {
         self.inode_stat(self.ino(*dir, name)?)
     }
@@ -201,6 +207,10 @@ impl Driver for Engine {
 
     fn remove_dir(&self, dir: &Ino, name: &[u8]) -> io::Result<()> {
         self.fs().rmdir(*dir, name).map_err(told)
+    }
+
+    fn sync_dir(&self, dir: &Ino) -> io::Result<()> {
+        self.fs().fsync(*dir).map_err(told)
     }
 
     fn set_xattr(&self, file: &Handle<'_>, name: &[u8], value: &[u8]) -> io::Result<()> {

@@ -6,6 +6,8 @@
 //! | [`mounted`] | whatever is mounted at a directory: the kernel's XFS, ext4, anything |
 //! | [`null`] | nobody: every call returns at once, which measures the harness |
 //!
+//! [`tree`] walks and removes trees on any of them.
+//!
 //! Names are relative to a directory that is open, so that nobody is measured parsing paths that the
 //! other was spared.
 
@@ -14,6 +16,7 @@ pub mod mounted;
 pub mod null;
 #[cfg(test)]
 pub(crate) mod record;
+pub mod tree;
 
 use std::io;
 use std::time::Duration;
@@ -159,6 +162,13 @@ pub trait Driver: Sync {
     /// What is known about an open file.
     fn fstat(&self, file: &Self::File<'_>) -> io::Result<Stat>;
 
+    /// Sets the times of last access and last change of an open file, in seconds since 1970.
+    fn set_times(&self, file: &Self::File<'_>, atime: i64, mtime: i64) -> io::Result<()>;
+    /// Locks a file for this process, or unlocks it. Who answers from within this process knows no other one.
+    fn lock(&self, _file: &Self::File<'_>, _locked: bool) -> io::Result<()> {
+        Ok(())
+    }
+
     /// What is known about `name`, not following symbolic links.
     fn stat(&self, dir: &Self::Dir, name: &[u8]) -> io::Result<Stat>;
     /// All names in `dir` but `.` and `..`, in the order of the directory.
@@ -171,6 +181,8 @@ pub trait Driver: Sync {
     fn unlink(&self, dir: &Self::Dir, name: &[u8]) -> io::Result<()>;
     /// Removes an empty directory.
     fn remove_dir(&self, dir: &Self::Dir, name: &[u8]) -> io::Result<()>;
+    /// What was changed in the directory becomes durable.
+    fn sync_dir(&self, dir: &Self::Dir) -> io::Result<()>;
 
     /// Sets an extended attribute, by its full name ("trusted.name").
     fn set_xattr(&self, file: &Self::File<'_>, name: &[u8], value: &[u8]) -> io::Result<()>;

@@ -6,8 +6,9 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, RawDir, XattrFlags, fgetxattr, fremovexattr, fsetxattr,
-    fstat, fstatvfs, fsync, ftruncate, linkat, mkdirat, openat, renameat, statat, syncfs, unlinkat,
+    AtFlags, CWD, FileType, FlockOperation, Mode, OFlags, RawDir, Timespec, Timestamps, XattrFlags,
+    fcntl_lock, fgetxattr, fremovexattr, fsetxattr, fstat, fstatvfs, fsync, ftruncate, futimens,
+    linkat, mkdirat, openat, renameat, statat, syncfs, unlinkat,
 };
 use rustix::io::{pread, pwrite};
 
@@ -137,6 +138,17 @@ impl Driver for Mounted {
         Ok(stat_of(&fstat(file)?))
     }
 
+    fn set_times(&self, file: &OwnedFd, atime: i64, mtime: i64) -> io::Result<()> {
+        let time = |tv_sec| Timespec { tv_sec, tv_nsec: 0 };
+        let times = Timestamps { last_access: time(atime), last_modification: time(mtime) };
+        Ok(futimens(file, &times)?)
+    }
+
+    fn lock(&self, file: &OwnedFd, locked: bool) -> io::Result<()> {
+        let how = if locked { FlockOperation::LockExclusive } else { FlockOperation::Unlock };
+        Ok(fcntl_lock(file, how)?)
+    }
+
     fn stat(&self, dir: &OwnedFd, name: &[u8]) -> io::Result<Stat> {
         Ok(stat_of(&statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?))
     }
@@ -174,6 +186,10 @@ impl Driver for Mounted {
 
     fn remove_dir(&self, dir: &OwnedFd, name: &[u8]) -> io::Result<()> {
         Ok(unlinkat(dir, name, AtFlags::REMOVEDIR)?)
+    }
+
+    fn sync_dir(&self, dir: &OwnedFd) -> io::Result<()> {
+        Ok(fsync(dir)?)
     }
 
     fn set_xattr(&self, file: &OwnedFd, name: &[u8], value: &[u8]) -> io::Result<()> {

@@ -97,6 +97,10 @@ impl Driver for Recorder {
         Ok(Stat { ino: 1, kind: Kind::File, size: 0, nlink: 1, ctime: 0 })
     }
 
+    fn set_times(&self, file: &String, _: i64, _: i64) -> io::Result<()> {
+        self.note(file, "times".into())
+    }
+
     fn stat(&self, dir: &String, name: &[u8]) -> io::Result<Stat> {
         self.note(dir, format!("stat {}", shown(name)))?;
         self.fstat(dir)
@@ -120,6 +124,10 @@ impl Driver for Recorder {
 
     fn remove_dir(&self, dir: &String, name: &[u8]) -> io::Result<()> {
         self.note(dir, format!("rmdir {}", shown(name)))
+    }
+
+    fn sync_dir(&self, dir: &String) -> io::Result<()> {
+        self.note(dir, "fsync".into())
     }
 
     fn set_xattr(&self, file: &String, name: &[u8], value: &[u8]) -> io::Result<()> {

@@ -1,6 +1,6 @@
 //! `xfskit fs_mark`: fs_mark for any directory.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -66,14 +66,7 @@ fn options(args: &FsMark) -> Options {
 
 /// One for each directory, which is made where it is missing.
 fn drivers(dirs: &[std::path::PathBuf]) -> Result<Vec<Mounted>, Failure> {
-    let open = |dir: &std::path::PathBuf| {
-        match fs::create_dir(dir) {
-            Err(err) if err.kind() != io::ErrorKind::AlreadyExists => Err(err),
-            _ => Mounted::new(dir, "mounted", dir.to_string_lossy()),
-        }
-        .map_err(|err| at(dir, err))
-    };
-    dirs.iter().map(open).collect()
+    dirs.iter().map(|dir| super::ground::directory(dir)).collect()
 }
 
 fn open_log(path: &Path) -> Result<(File, &Path), Failure> {

@@ -5,10 +5,13 @@ mod bulkstat;
 mod cat;
 pub(crate) mod change;
 mod check;
+mod compilebench;
+mod dbench;
 mod df;
 mod find;
 mod fs_mark;
 mod get;
+mod ground;
 mod identity;
 mod info;
 mod inspect;
@@ -55,6 +58,8 @@ pub(crate) fn run(command: &Command, out: &Out) -> Outcome {
         Command::Md(args) => md::run(args, out),
         Command::Bench(args) => bench::run(args, out),
         Command::FsMark(args) => fs_mark::run(args, out),
+        Command::Dbench(args) => dbench::run(args, out),
+        Command::Compilebench(args) => compilebench::run(args, out),
         Command::Recover(args) => recover::run(args, out),
         _ => unreachable!("commands on a volume are carried out above"),
     }

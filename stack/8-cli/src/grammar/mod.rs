@@ -11,6 +11,7 @@
 //! | [`change`] | `put`, `mkdir`, `rm`, `mv`, `ln`, `mknod`, `chmod`, `chown`, `touch`, `cp`, `truncate`, `fallocate`, `label`, `uuid`, `shell`, `xattr set`, `xattr rm` |
 //! | [`judge`] | `check`, `inspect`, `log` |
 //! | [`bench`] | `bench`, `fs_mark` |
+//! | [`programs`] | `dbench`, `compilebench` |
 //! | [`md`] | `md create`, `md fail`, `md remove`, `md add`, `md replace`, `md rebuild`, `md scrub`, `md examine`, `md assemble`, `md detail`, `md dump`, `md load`, `md guess` |
 
 pub(crate) mod bench;
@@ -19,6 +20,7 @@ pub(crate) mod judge;
 pub(crate) mod look;
 pub(crate) mod make;
 pub(crate) mod md;
+pub(crate) mod programs;
 
 use std::path::PathBuf;
 
@@ -163,6 +165,8 @@ pub(crate) enum Command {
     Bench(bench::Bench),
     #[command(name = "fs_mark")]
     FsMark(bench::FsMark),
+    Dbench(programs::Dbench),
+    Compilebench(programs::Compilebench),
     Bulkstat(look::Bulkstat),
     Check(judge::Check),
     Targets(look::Targets),

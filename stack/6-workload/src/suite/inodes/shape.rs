@@ -7,7 +7,8 @@ use std::thread;
 
 use serde::Serialize;
 
-use crate::driver::{Driver, Kind};
+use crate::driver::Driver;
+use crate::driver::tree::{Visit, remove_one, walk};
 use crate::program::fs_mark::{Iteration, Options as FsMark, Run, Sync as SyncMethod};
 use crate::random::Random;
 
@@ -60,9 +61,6 @@ pub struct Plan {
     /// The same seed makes the same names.
     pub seed: u64,
 }
-
-/// What a walk calls for each name: its directory, itself, what it is.
-type Visit<'v, D> = dyn FnMut(&<D as Driver>::Dir, &[u8], Kind) -> io::Result<()> + 'v;
 
 /// The directory of thread `n`.
 fn dir_name(n: usize) -> Vec<u8> {
@@ -203,12 +201,8 @@ impl Plan {
     pub(super) fn remove<D: Driver>(&self, driver: &D, thread: usize) -> io::Result<u64> {
         let mut removed = 0;
         self.part(driver, thread, &mut |dir, name, kind| {
-            match kind {
-                Kind::Directory => driver.remove_dir(dir, name)?,
-                _ => driver.unlink(dir, name)?,
-            }
             removed += 1;
-            Ok(())
+            remove_one(driver, dir, name, kind)
         })?;
         Ok(removed)
     }
@@ -227,19 +221,6 @@ fn make_file<D: Driver>(driver: &D, dir: &D::Dir, name: &[u8], content: &[u8]) -
     let file = driver.create(dir, name)?;
     driver.write(&file, 0, content)?;
     driver.close(file)
-}
-
-/// Every name below `dir`, what a directory holds before the directory itself.
-fn walk<D: Driver>(driver: &D, dir: &D::Dir, visit: &mut Visit<'_, D>) -> io::Result<()> {
-    let mut names = Vec::new();
-    driver.read_dir(dir, &mut |name, kind| names.push((name.to_vec(), kind)))?;
-    for (name, kind) in names {
-        if kind == Kind::Directory {
-            walk(driver, &driver.open_dir(dir, &name)?, visit)?;
-        }
-        visit(dir, &name, kind)?;
-    }
-    Ok(())
 }
 
 /// All iterations of fs_mark.

@@ -1,0 +1,250 @@
+//! The load that is built in: an office at work on a file server, made from a seed.
+//!
+//! It stands in place of a recorded one, and a report that used it says so. A client has [`DIRS`] directories with
+//! [`FILES`] documents each, 2 KiB to 256 KiB, and does [`SESSIONS`] things with them, in this mix:
+//!
+//! | of 100 | what | calls |
+//! | --- | --- | --- |
+//! | 30 | a document is read | look for it, open, ask, read in pieces of 4 or 60 KiB, close |
+//! | 14 | one is saved anew | a temporary file, its end first, then 64 KiB at once, times, flush; it takes the old one's name |
+//! | 14 | one is changed in place | open, lock, read and write 4 KiB here and there, unlock, flush now and then |
+//! | 20 | something is looked for that is not there | by name, by mask, by opening it |
+//! | 12 | a directory is listed, and its documents are looked at | |
+//! | 6 | a scratch file comes and goes | |
+//! | 4 | how much room is there? | |
+//!
+//! Of 100 operations that makes about 27 reads and 9 writes, as in the loads that file servers are commonly measured with.
+
+use std::fmt::Write as _;
+
+use crate::random::Random;
+
+/// Directories of a client.
+const DIRS: usize = 8;
+/// Documents in each.
+const FILES: usize = 12;
+/// Things done in a pass.
+const SESSIONS: usize = 1500;
+/// Bytes of a piece that is written.
+const WRITE: u64 = 65_536;
+
+/// The load of `seed`, as the text of a loadfile.
+pub fn text(seed: u64) -> String {
+    let mut mix =
+        Mix { text: String::new(), random: Random::new(seed), handle: 0, sizes: Vec::new() };
+    mix.prepare();
+    (0..SESSIONS).for_each(|_| mix.session());
+    mix.line("Deltree \"\\clients\\client1\"", true);
+    mix.text
+}
+
+struct Mix {
+    text: String,
+    random: Random,
+    /// The last one.
+    handle: u32,
+    /// Bytes of each document.
+    sizes: Vec<u64>,
+}
+
+/// How a file is opened: what was asked for must be there, or is made.
+const OPEN: u32 = 1;
+const CREATE: u32 = 2;
+
+fn dir(n: usize) -> String {
+    format!("\\clients\\client1\\dept{n}")
+}
+
+fn document(n: usize) -> String {
+    format!("{}\\Report{:03}.doc", dir(n / FILES), n % FILES)
+}
+
+impl Mix {
+    fn line(&mut self, words: &str, there: bool) {
+        let status = if there { "NT_STATUS_OK" } else { "NT_STATUS_OBJECT_NAME_NOT_FOUND" };
+        let _ = writeln!(self.text, "{words} {status}");
+    }
+
+    /// A line about the file that was opened last.
+    fn on(&mut self, name: &str, operands: &str) {
+        let words = format!("{name} {}{operands}", self.handle);
+        self.line(&words, true);
+    }
+
+    fn open(&mut self, path: &str, options: u32, disposition: u32, there: bool) {
+        self.handle += 1;
+        let handle = self.handle;
+        self.line(&format!("NTCreateX \"{path}\" {options:#x} {disposition:#x} {handle}"), there);
+    }
+
+    fn query(&mut self, path: &str, there: bool) {
+        self.line(&format!("QUERY_PATH_INFORMATION \"{path}\" 1004"), there);
+    }
+
+    fn find(&mut self, path: &str, count: usize) {
+        self.line(&format!("FIND_FIRST \"{path}\" 260 1366 {count}"), true);
+    }
+
+    fn io(&mut self, name: &str, offset: u64, size: u64) {
+        self.on(name, &format!(" {offset} {size} {size}"));
+    }
+
+    /// As programs save: the last byte first, so that there is room, and then all of it.
+    fn write_all(&mut self, size: u64) {
+        self.io("WriteX", size - 1, 1);
+        self.on("QUERY_FILE_INFORMATION", " 258");
+        for offset in (0..size).step_by(usize::try_from(WRITE).unwrap_or(usize::MAX)) {
+            self.io("WriteX", offset, WRITE.min(size - offset));
+        }
+    }
+
+    /// 2 KiB to 256 KiB, the logarithm evenly.
+    fn size(&mut self) -> u64 {
+        (2048 << self.random.below(8)) + self.random.below(1024)
+    }
+
+    fn prepare(&mut self) {
+        self.line("Deltree \"\\clients\\client1\"", true);
+        self.line("Mkdir \"\\clients\"", true);
+        self.open("\\clients\\client1", 1, CREATE, true);
+        self.on("Close", "");
+        for n in 0..DIRS {
+            self.open(&dir(n), 1, CREATE, true);
+            self.on("Close", "");
+        }
+        for n in 0..DIRS * FILES {
+            let size = self.size();
+            self.sizes.push(size);
+            self.open(&document(n), 0x40, CREATE, true);
+            self.write_all(size);
+            self.on("Close", "");
+        }
+    }
+
+    fn session(&mut self) {
+        let n = self.random.index(DIRS * FILES);
+        match self.random.below(100) {
+            0..30 => self.read(n),
+            30..44 => self.save(n),
+            44..58 => self.change(n),
+            58..78 => self.miss(n),
+            78..90 => self.list(n),
+            90..96 => self.scratch(n),
+            _ => self.line("QUERY_FS_INFORMATION 259", true),
+        }
+    }
+
+    fn read(&mut self, n: usize) {
+        let (path, size) = (document(n), self.sizes[n]);
+        self.query(&path, true);
+        self.open(&path, 0x40, OPEN, true);
+        self.on("QUERY_FILE_INFORMATION", " 1004");
+        // Programs that read all of a file take large pieces, most others a few small ones.
+        if self.random.below(4) == 0 {
+            for offset in (0..size).step_by(61_440) {
+                self.io("ReadX", offset, 61_440.min(size - offset));
+            }
+        } else {
+            for offset in (0..size).step_by(4096).take(12) {
+                self.io("ReadX", offset, 4096.min(size - offset));
+            }
+        }
+        self.on("Close", "");
+        self.query(&path, true);
+    }
+
+    fn save(&mut self, n: usize) {
+        let (path, temporary) =
+            (document(n), format!("{}\\~save{:04x}.tmp", dir(n / FILES), self.handle));
+        let size = self.size();
+        self.query(&path, true);
+        self.query(&temporary, false);
+        self.open(&temporary, 0x40, OPEN, false);
+        self.open(&temporary, 0x40, CREATE, true);
+        self.write_all(size);
+        if self.random.below(2) == 0 {
+            self.on("Flush", "");
+        }
+        self.on("SET_FILE_INFORMATION", " 1004");
+        self.on("Close", "");
+        self.line(&format!("Unlink \"{path}\" 0x6"), true);
+        self.line(&format!("Rename \"{temporary}\" \"{path}\""), true);
+        self.query(&path, true);
+        self.sizes[n] = size;
+    }
+
+    fn change(&mut self, n: usize) {
+        let blocks = self.sizes[n].div_ceil(4096);
+        self.query(&document(n), true);
+        self.open(&document(n), 0x40, OPEN, true);
+        self.on("QUERY_FILE_INFORMATION", " 1004");
+        self.on("LockX", " 2147483538 1");
+        for _ in 0..3 + self.random.below(6) {
+            let offset = self.random.below(blocks) * 4096;
+            self.io("ReadX", offset, 4096.min(self.sizes[n] - offset));
+            if self.random.below(3) == 0 {
+                self.io("WriteX", offset, 4096.min(self.sizes[n] - offset));
+            }
+        }
+        self.on("UnlockX", " 2147483538 1");
+        if self.random.below(3) == 0 {
+            self.on("Flush", "");
+        }
+        self.on("Close", "");
+    }
+
+    fn miss(&mut self, n: usize) {
+        let base = dir(n / FILES);
+        let none = format!("{base}\\Draft{:03}.doc", n % FILES);
+        self.query(&none, false);
+        self.open(&none, 0x40, OPEN, false);
+        self.find(&format!("{base}\\*.bak"), 0);
+        self.query(&document(n), true);
+    }
+
+    fn list(&mut self, n: usize) {
+        let first = n / FILES * FILES;
+        self.find(&format!("{}\\*", dir(n / FILES)), FILES);
+        for n in first..first + 4 {
+            self.query(&document(n), true);
+            self.open(&document(n), 0x40, OPEN, true);
+            self.on("QUERY_FILE_INFORMATION", " 1005");
+            self.on("Close", "");
+        }
+    }
+
+    fn scratch(&mut self, n: usize) {
+        let path = format!("{}\\~work{:04x}.tmp", dir(n / FILES), self.handle);
+        self.open(&path, 0x40, CREATE, true);
+        for offset in 0..4 {
+            self.io("WriteX", offset * 4096, 4096);
+        }
+        self.io("ReadX", 0, 4096);
+        self.on("Close", "");
+        self.line(&format!("Unlink \"{path}\" 0x6"), true);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::program::dbench::load::{Load, Op};
+
+    #[test]
+    fn the_mix_is_what_it_is_said_to_be() {
+        let load = Load::parse(&text(0)).expect("a load");
+        let share = |of: fn(&Op) -> bool| {
+            load.lines.iter().filter(|line| of(&line.op)).count() * 100 / load.lines.len()
+        };
+        let reads = share(|op| matches!(op, Op::Read { .. }));
+        let writes = share(|op| matches!(op, Op::Write { .. }));
+        assert!((22..=32).contains(&reads) && (6..=12).contains(&writes), "{reads} {writes}");
+        assert!(load.lines.len() > 15_000, "{}", load.lines.len());
+    }
+
+    #[test]
+    fn a_seed_makes_one_load() {
+        assert_eq!(text(3), text(3));
+        assert_ne!(text(3), text(4));
+    }
+}

@@ -1,0 +1,75 @@
+//! Where programs that measure work: below a directory, or on a volume in this process.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use xfskit::block::{BlockDevice, MemDevice, OpenMode};
+use xfskit::core::OpenOptions;
+use xfskit::target::{self, Base, Target};
+use xfskit::units::ByteLen;
+use xfskit_workload::driver::engine::Engine;
+use xfskit_workload::driver::mounted::Mounted;
+use xfskit_workload::side::{self, Job};
+
+use super::open::target_failure;
+use crate::exit::Failure;
+
+/// Bytes of `mem:` without a size; sparse.
+const MEMORY: u64 = 1 << 40;
+
+/// Does `job` on the volume that `engine` names, or else below `dir`, which is made where it is missing.
+pub(crate) fn run<J: Job>(
+    dir: &Path,
+    engine: Option<&str>,
+    job: &mut J,
+) -> Result<J::Answer, Failure> {
+    if let Some(name) = engine {
+        return on_engine(name, job);
+    }
+    job.run(&mut directory(dir)?).map_err(failed)
+}
+
+/// The driver of a directory, which is made where it is missing.
+pub(crate) fn directory(dir: &Path) -> Result<Mounted, Failure> {
+    match fs::create_dir(dir) {
+        Err(err) if err.kind() != io::ErrorKind::AlreadyExists => Err(err),
+        _ => Mounted::new(dir, "mounted", dir.to_string_lossy()),
+    }
+    .map_err(|err| Failure::cannot(format!("{}: {err}", dir.display())))
+}
+
+fn on_engine<J: Job>(name: &str, job: &mut J) -> Result<J::Answer, Failure> {
+    let device = device(name)?;
+    let options =
+        OpenOptions { cache_bytes: xfskit::quarter_of_memory(), ..OpenOptions::default() };
+    let mut engine = Engine::new(device, options, "xfskit", name)
+        .map_err(|err| Failure::cannot(format!("{name}: {err}")))?;
+    let answer = job.run(&mut engine);
+    // What was done stays, whether or not the job came to its end.
+    let closed = engine.close();
+    let answer = answer.map_err(failed)?;
+    closed.map_err(failed)?;
+    Ok(answer)
+}
+
+/// The device, with a volume on it: memory has none yet.
+fn device(name: &str) -> Result<Arc<dyn BlockDevice>, Failure> {
+    let made = |device: Arc<dyn BlockDevice>| {
+        side::format(&*device, &xfskit::mkfs::Options::default()).map_err(failed)?;
+        Ok(device)
+    };
+    if name == "mem:" {
+        return made(Arc::new(MemDevice::new(ByteLen(MEMORY))));
+    }
+    let target = Target::parse(name).map_err(|e| target_failure(name, &e))?;
+    let memory = matches!(target.base, Base::Memory(_));
+    let device =
+        target::open(&target, OpenMode::ReadWrite).map_err(|e| target_failure(name, &e))?;
+    if memory { made(device) } else { Ok(device) }
+}
+
+fn failed(err: io::Error) -> Failure {
+    Failure::cannot(err.to_string())
+}
