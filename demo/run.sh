@@ -65,4 +65,10 @@ agsize=$("$xfskit" info --json disk.img | tr ',' '\n' | sed -n 's/.*"agblocks": 
 printf '\377' | dd of=broken.img bs=1 seek=$((agsize * 4096 + 512 + 55)) conv=notrunc status=none
 run check broken.img || echo "  (exit $?)"
 
+bold "9. Published studies of filesystems again, small (under two minutes)"
+report=${DEMO_REPORT:-${TMPDIR:-/tmp}/xfskit-report.html}
+run bench all --quick --html "$report" >studies.txt || { tail studies.txt; exit 1; }
+grep -A1 "^The figure to reach" studies.txt || true
+
 bold "Done."
+echo "The report of the studies, with plots: $report"

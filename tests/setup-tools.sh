@@ -21,6 +21,8 @@ need sfdisk fdisk
 need lvcreate lvm2
 need mdadm mdadm
 need busybox busybox-static
+need fs_mark fsmark
+need dbench dbench
 if [ -n "$missing" ]; then
     if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
         echo "make test compares with Linux' own tools; installing:$missing"

@@ -16,6 +16,7 @@
 //! | --- | --- |
 //! | [`routine`] | the routines there are, and the choice among them |
 //! | [`meter`] | what sums cost, for who asks |
+//! | [`skip`](mod@skip) | no sums at all, for studies of what they cost |
 //! | `table` | the portable routine: eight table look-ups per eight bytes |
 //! | `poly` | powers of x modulo the polynomial, computed by the compiler |
 //! | `x86` | the CRC instruction on three streams; carry-less multiplication of 64 bytes at once |
@@ -26,6 +27,7 @@ mod arm;
 pub mod meter;
 mod poly;
 pub mod routine;
+pub mod skip;
 mod table;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod three;
@@ -33,6 +35,7 @@ mod three;
 mod x86;
 
 pub use routine::{Measured, Routine, fastest, measure, routines, select, selected};
+pub use skip::{Skipping, skip};
 
 /// Bytes a stored checksum takes.
 pub const CRC_LEN: usize = 4;

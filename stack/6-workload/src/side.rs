@@ -24,6 +24,8 @@ use crate::driver::mounted::Mounted;
 use crate::kernel;
 use crate::measure::usage::{Usage, Watch, peak_memory, reset_peak_memory};
 
+/// On what a volume lies that has no file.
+pub const MEMORY: &str = "memory";
 /// Magic number of tmpfs, as `statfs` tells it.
 const TMPFS: u64 = 0x0102_1994;
 /// Where files are memory.
@@ -73,7 +75,7 @@ impl Bed {
 
     /// On what volumes lie, in words.
     pub fn on(&self) -> String {
-        let Some(dir) = &self.dir else { return "memory".into() };
+        let Some(dir) = &self.dir else { return MEMORY.into() };
         if is_tmpfs(dir) {
             return "a file in memory (tmpfs)".into();
         }

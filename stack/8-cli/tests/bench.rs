@@ -80,10 +80,32 @@ fn an_array_without_parity_is_only_read_whole() {
 #[test]
 fn numbers_that_are_given_count_in_a_quick_run_too_and_none_is_nought() {
     let some = ["bench", "inodes", "--quick", "--files", "5", "--loops", "3", "--threads", "2"];
-    let results = json(&[&some[..], &["--size", "4G", "--json"]].concat());
+    let results = json(&[&some[..], &["--shape", "racing", "--size", "4G", "--json"]].concat());
     assert_eq!(results[0]["inodes"]["operations"], 30);
     expect(2, &["bench", "inodes", "--files", "0"]);
     expect(2, &["bench", "crc-update", "--appends", "0"]);
+}
+
+#[test]
+fn every_program_runs_without_checksums_and_with_them_and_shares_are_told() {
+    let mut some =
+        "bench checksum --quick --json --repetitions 1 --threads 2 --files 60 --passes 1";
+    let fs_mark: Vec<&str> = some.split(' ').chain(["--only", "fs-mark"]).collect();
+    let results = json(&fs_mark);
+    let shares: Vec<_> = results.iter().filter_map(|line| line.get("checksum_share")).collect();
+    assert_eq!(shares.len(), 6, "three steps by two routines");
+    assert!(shares.iter().all(|share| share["sums"].as_u64() > Some(0)), "{shares:?}");
+    some = "bench checksum --quick --json --repetitions 1 --only dbench --only compilebench \
+            --runs 6 --trees 2 --tree-files 20 --threads 1";
+    let results = json(&some.split(' ').collect::<Vec<_>>());
+    let figures: Vec<_> = results.iter().filter_map(|line| line.get("checksum")).collect();
+    assert_eq!(figures.iter().filter(|figure| figure["program"] == "dbench").count(), 4);
+    for figure in figures {
+        for way in ["off", "on", "table"] {
+            assert!(!figure[way]["values"].as_array().unwrap().is_empty(), "{way}: {figure}");
+        }
+    }
+    assert_eq!(results.last().unwrap()["report"]["sections"].as_array().unwrap().len(), 2);
 }
 
 #[test]

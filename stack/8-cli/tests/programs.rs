@@ -1,11 +1,14 @@
-//! `xfskit dbench` and `xfskit compilebench`, with small numbers.
+//! `xfskit dbench`, `xfskit compilebench` and `xfskit fs_mark`, with small numbers, and beside the programs of
+//! these names.
 
 mod common;
 
 use std::fs;
+use std::process::Command;
 
 use common::{Bench, expect, json, shown};
 use serde_json::Value;
+use xfskit_test_oracle::need::skip;
 
 /// Those of the operations of a dbench that each counts, and how often.
 fn counts(results: &[Value]) -> Vec<(String, u64)> {
@@ -65,4 +68,85 @@ fn compilebench_does_the_same_in_a_directory_and_on_a_volume() {
     assert!(run.stdout.contains("\ninitial create total runs 1 avg "), "{}", run.stdout);
     let run = expect(0, &["check", &image]);
     assert!(run.stdout.contains("clean"), "{}", run.stdout);
+}
+
+/// What Debian's program prints; nothing where it is not installed.
+fn theirs(bench: &Bench, program: &str, args: &[&str]) -> Option<String> {
+    // fs_mark leaves a log where it is.
+    let here = bench.path(".");
+    let Ok(out) = Command::new(program).args(args).current_dir(here).output() else {
+        skip(&format!("{program} (Debian packages fsmark, dbench)"));
+        return None;
+    };
+    Some(String::from_utf8(out.stdout).unwrap())
+}
+
+/// Lines with `N` for every number and one blank between words.
+fn shape(text: &str) -> Vec<String> {
+    let word = |word: &str| {
+        let (name, value) =
+            word.split_once('=').map_or(("", word), |(name, _)| (name, &word[name.len() + 1..]));
+        let number = value.parse::<f64>().is_ok();
+        if number { format!("{name}N") } else { word.to_owned() }
+    };
+    let line = |line: &str| line.split_whitespace().map(word).collect::<Vec<_>>().join(" ");
+    text.lines().map(line).filter(|line| !line.is_empty()).collect()
+}
+
+#[test]
+fn fs_mark_prints_what_fs_mark_prints() {
+    let bench = Bench::new();
+    let some = ["-n", "50", "-s", "100", "-S", "0", "-L", "2", "-k", "-d"];
+    let Some(theirs) =
+        theirs(&bench, "fs_mark", &[&some[..], &[&shown(&bench.path("theirs"))]].concat())
+    else {
+        return;
+    };
+    let ours =
+        expect(0, &[&["fs_mark"], &some[..], &[&shown(&bench.path("ours"))]].concat()).stdout;
+    let heads = |text: &str| text.lines().filter(|line| line.starts_with('#')).count();
+    assert_eq!(heads(&ours), heads(&theirs), "{ours}{theirs}");
+    let table = |text: &str| {
+        let at = text.find("FSUse%").unwrap();
+        shape(&text[at..])
+    };
+    assert_eq!(table(&ours), table(&theirs));
+    let columns = |text: &str| -> Vec<String> {
+        let lines = text.lines().rev().take(2);
+        lines
+            .map(|line| line.split_whitespace().skip(1).take(2).collect::<Vec<_>>().join(" "))
+            .collect()
+    };
+    assert_eq!(columns(&ours), columns(&theirs), "Count and Size");
+    let files = |dir: &str| fs::read_dir(bench.path(dir)).unwrap().count();
+    assert_eq!(files("ours"), files("theirs"));
+}
+
+#[test]
+fn dbench_prints_what_dbench_prints_of_the_same_load() {
+    let bench = Bench::new();
+    let load = expect(0, &["dbench", "--print-load"]).stdout;
+    let load = shown(&bench.file("client.txt", load.as_bytes()));
+    let (theirs_in, ours_in) = (bench.path("theirs"), bench.path("ours"));
+    fs::create_dir(&theirs_in).unwrap();
+    let some = ["-t", "2", "-c", &load];
+    let Some(theirs) =
+        theirs(&bench, "dbench", &[&some[..], &["-D", &shown(&theirs_in), "2"]].concat())
+    else {
+        return;
+    };
+    let ours = expect(0, &[&["dbench"], &some[..], &["-D", &shown(&ours_in), "2"]].concat()).stdout;
+    // Which operations come to pass in that time differs, and so does what is said before.
+    let lines = |text: &str| -> Vec<String> {
+        let known = |line: &String| {
+            ["Operation", "-----", "Throughput", "N cleanup"]
+                .iter()
+                .any(|head| line.starts_with(head))
+        };
+        shape(text).into_iter().filter(known).collect()
+    };
+    assert_eq!(lines(&ours), lines(&theirs), "{ours}{theirs}");
+    let second = |text: &str| shape(text).into_iter().find(|line| line.contains("execute"));
+    assert_eq!(second(&ours), second(&theirs));
+    assert!(!theirs.contains("failed for handle"), "dbench takes our load: {theirs}");
 }

@@ -11,7 +11,7 @@ const UNSAFE_ALLOWED: &[&str] = &[
     "stack/0-parity/src/",
     "stack/1-block/src/",
     "stack/3-trans/src/sync/explored.rs",
-    "stack/6-workload/src/driver/bulkstat.rs",
+    "stack/6-workload/src/kernel/bulkstat.rs",
     "bench/src/",
     "tests/oracle/src/fsxattr.rs",
 ];

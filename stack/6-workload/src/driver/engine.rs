@@ -14,6 +14,9 @@ use xfskit_format::inode::FileType;
 use xfskit_units::Ino;
 use xfskit_vfs::{Clock, Error, Fs, Handle, NewNode, SetAttr, Timestamp};
 
+use crate::kernel::drop_clean;
+use crate::side::MEMORY;
+
 use super::{Counters, Driver, Kind, Lock, Space, Stat};
 
 /// A volume that is open for writing.
@@ -269,10 +272,7 @@ impl Driver for Engine {
     fn drop_caches(&mut self) -> io::Result<()> {
         self.fs.take().map_or(Ok(()), Fs::close).map_err(told)?;
         self.fs = Some(mount(&self.device, &self.options)?);
-        // The pages of the file below are cached by the kernel.
-        match crate::kernel::drop_clean() {
-            Err(_) if self.on == "memory" => Ok(()),
-            dropped => dropped,
-        }
+        // The pages of a file below are cached by the kernel; of memory nothing is.
+        if self.on == MEMORY { Ok(()) } else { drop_clean() }
     }
 }

@@ -3,12 +3,14 @@
 //!
 //! | module | study |
 //! | --- | --- |
+//! | [`checksum`] | A: what checksums of metadata cost |
 //! | [`inodes`] | B: files by many threads: created, found, removed |
 //! | [`locks`] | B: the same creates with every kind of lock, and a model for more processors |
 //! | [`raid`] | C: sequential readers of arrays that lack members |
 //! | [`xattrs`] | D: extended attributes and links in millions on one inode |
 //! | [`crc_update`] | E: checksums brought up to date in one pass |
 
+pub mod checksum;
 pub mod crc_update;
 pub mod inodes;
 pub mod locks;

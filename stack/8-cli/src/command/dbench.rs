@@ -70,6 +70,7 @@ fn options(args: &Dbench) -> Options {
         fsync: args.fsync || args.sync,
         sync_dirs: args.sync_dirs,
         xattr: args.xattr,
+        xattr_len: dbench::DOS_LEN,
         resolve: !args.no_resolve,
         rate: args.rate,
         cleanup: !args.skip_cleanup,

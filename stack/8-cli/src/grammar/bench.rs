@@ -94,12 +94,58 @@ pub(crate) struct Bench {
 /// Which study.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Suite {
+    Checksum(Checksum),
     Inodes(Inodes),
     Locks(Locks),
     Raid(Raid),
     Xattrs(Xattrs),
     CrcUpdate(CrcUpdate),
     All(All),
+}
+
+/// What checksums of metadata cost: fs_mark, dbench and compilebench without and with them
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Without means version 5 of the format with the computation skipped, which nobody else can read: volumes
+are made for the study and thrown away. With means the best routine of this processor, and the portable
+one beside it. The kernel's column (--against kernel) has checksums on.
+
+Examples:
+  xfskit bench checksum --quick
+  xfskit bench checksum --repetitions 9 --against kernel --dir /srv/scratch --html checksum.html
+  xfskit bench checksum --only fs-mark --threads 8 --files 1000000")]
+pub(crate) struct Checksum {
+    /// Not all, but this program; may be repeated
+    #[arg(long, value_name = "PROGRAM")]
+    pub only: Vec<Program>,
+    /// fs_mark: files of each thread [50000; quick: 2000]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
+    pub files: Option<u64>,
+    /// dbench: times that each client goes through its load [10; quick: 1]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
+    pub passes: Option<u64>,
+    /// compilebench: operations [100; quick: 12]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
+    pub runs: Option<u32>,
+    /// compilebench: trees that are made before [10; quick: 3]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
+    pub trees: Option<u32>,
+    /// compilebench: files in a tree [4000; quick: 200]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
+    pub tree_files: Option<u32>,
+    #[command(flatten)]
+    pub how: How,
+}
+
+/// A program that filesystems are measured with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Program {
+    /// Small files: created, walked, removed
+    FsMark,
+    /// Clients of a file server
+    Dbench,
+    /// Source trees
+    Compilebench,
 }
 
 /// Checksums brought up to date in one pass, and what that saves a load that is all fsync

@@ -154,7 +154,7 @@ fn patch(clean: &[File], changed: usize, new: usize, random: &mut Random) -> Vec
     let mut order: Vec<usize> = (0..clean.len()).collect();
     random.shuffle(&mut order);
     let picked = |n: &usize| {
-        let chance = if clean[*n].size > 4_055 { 0.38 } else { 0.14 };
+        let chance = if clean[*n].size > 4_055 { 0.45 } else { 0.07 };
         Random::of(n.wrapping_mul(31) as u64, clean[*n].size).fraction() < chance
     };
     let (first, rest): (Vec<usize>, Vec<usize>) = order.into_iter().partition(picked);

@@ -19,8 +19,6 @@ use crate::random::Random;
 
 /// The attribute that servers keep what DOS knew of a file in.
 const DOS: &[u8] = b"user.DosAttrib";
-/// Its bytes.
-const DOS_LEN: usize = 44;
 /// Dispositions that make a file which is not there: supersede, create, open or create, overwrite or create.
 const MAKES: [u32; 4] = [0, 2, 3, 5];
 /// Those that empty one which is there.
@@ -277,7 +275,7 @@ impl<'r, D: Driver> Client<'r, D> {
         if !self.options.xattr {
             return Ok(());
         }
-        let mut value = [0; DOS_LEN];
+        let mut value = vec![0; self.options.xattr_len];
         self.on_file(handle, |driver, file| match driver.xattr(file, DOS, &mut value) {
             // Not every file has one.
             Ok(_) | Err(_) => Ok(()),
@@ -290,8 +288,10 @@ impl<'r, D: Driver> Client<'r, D> {
         if !self.options.xattr {
             return Ok(());
         }
-        let mut value = [0; DOS_LEN];
-        value[..8].copy_from_slice(&self.random.number().to_le_bytes());
+        let mut value = vec![0; self.options.xattr_len];
+        for (byte, chosen) in value.iter_mut().zip(self.random.number().to_le_bytes()) {
+            *byte = chosen;
+        }
         self.on_file(handle, |driver, file| driver.set_xattr(file, DOS, &value))
     }
 

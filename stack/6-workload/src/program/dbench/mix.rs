@@ -1,7 +1,7 @@
 //! The load that is built in: an office at work on a file server, made from a seed.
 //!
-//! It stands in place of a recorded one, and a report that used it says so. A client has [`DIRS`] directories with
-//! [`FILES`] documents each, 2 KiB to 256 KiB, and does [`SESSIONS`] things with them, in this mix:
+//! It stands in place of a recorded one, and a report that used it says so. A client has 8 directories with
+//! 12 documents each, 2 KiB to 256 KiB, and does 1,500 things with them, in this mix:
 //!
 //! | of 100 | what | calls |
 //! | --- | --- | --- |

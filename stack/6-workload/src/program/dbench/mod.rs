@@ -32,6 +32,9 @@ use tally::{Outcome, Progress, Stage, Tally};
 /// Between two lines of progress.
 const TICK: Duration = Duration::from_secs(1);
 
+/// Bytes of the attribute that servers keep what DOS knew of a file in.
+pub const DOS_LEN: usize = 44;
+
 /// What is to be done, in the words of dbench's options.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -47,6 +50,8 @@ pub struct Options {
     pub sync_dirs: bool,
     /// `-x`: extended attributes as Samba 4 keeps them.
     pub xattr: bool,
+    /// Bytes of such an attribute.
+    pub xattr_len: usize,
     /// Names are looked up without minding case; off with `--no-resolve`.
     pub resolve: bool,
     /// `-R`: at most so many megabytes in a second.
@@ -68,6 +73,7 @@ impl Default for Options {
             fsync: false,
             sync_dirs: false,
             xattr: false,
+            xattr_len: DOS_LEN,
             resolve: true,
             rate: None,
             cleanup: true,

@@ -12,7 +12,7 @@ use crate::kernel::drop_clean;
 use crate::measure::Usage;
 use crate::measure::phase::{Measured, parallel};
 use crate::program::fs_mark::Iteration;
-use crate::side::{Job, Side, Verdict};
+use crate::side::{Job, MEMORY, Side, Verdict};
 
 /// What is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -156,12 +156,12 @@ impl Work<'_> {
 }
 
 /// Does `step` on `side`; `None` where that side cannot.
-pub(super) fn on(side: &mut Side, step: Step, plan: &Plan) -> io::Result<Option<Done>> {
+pub(crate) fn on(side: &mut Side, step: Step, plan: &Plan) -> io::Result<Option<Done>> {
     if step != Step::Check {
         return side.run(&mut Work { step, plan });
     }
     side.unmount()?;
-    let cold = drop_clean().is_ok();
+    let cold = side.on() == MEMORY || drop_clean().is_ok();
     let verdict = match side.judge(plan.threads) {
         Err(err) if err.kind() == io::ErrorKind::NotFound => return Ok(None),
         verdict => verdict?,

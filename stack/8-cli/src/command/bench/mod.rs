@@ -17,13 +17,18 @@ use xfskit_workload::suite::Audience;
 use xfskit_workload::{Circumstances, Report};
 
 use crate::exit::{Answer, Failure, Outcome};
-use crate::grammar::bench::{All, Bench, CrcUpdate, How, Inodes, Locks, Raid, Suite, Xattrs};
+use crate::grammar::bench::{
+    All, Bench, Checksum, CrcUpdate, How, Inodes, Locks, Raid, Suite, Xattrs,
+};
 use crate::out::Out;
 use crate::stop::Stop;
 
 /// `xfskit bench`
 pub(crate) fn run(args: &Bench, out: &Out) -> Outcome {
     match &args.suite {
+        Suite::Checksum(args) => report("What checksums cost", &args.how, out, |audience| {
+            suites::checksum(args, audience)
+        }),
         Suite::Inodes(args) => report("The concurrent inode test", &args.how, out, |audience| {
             suites::inodes(args, audience)
         }),
@@ -49,7 +54,8 @@ pub(crate) fn run(args: &Bench, out: &Out) -> Outcome {
 
 /// Every suite with what its command takes by itself.
 fn all(how: &How, audience: &mut dyn Audience) -> io::Result<Vec<Section>> {
-    let mut sections = suites::inodes(&Inodes { how: how.clone(), ..usual() }, audience)?;
+    let mut sections = suites::checksum(&Checksum { how: how.clone(), ..usual() }, audience)?;
+    sections.extend(suites::inodes(&Inodes { how: how.clone(), ..usual() }, audience)?);
     sections.extend(suites::locks(&Locks { how: how.clone(), ..usual() }, audience)?);
     sections.extend(suites::raid(&Raid { how: how.clone(), ..usual() }, audience)?);
     sections.extend(suites::xattrs(&Xattrs { how: how.clone(), ..usual() }, audience)?);

@@ -10,10 +10,12 @@ use xfskit::units::ByteLen;
 use xfskit_workload::report::Section;
 use xfskit_workload::side::Bed;
 use xfskit_workload::suite::raid::bed::{Members, Plan};
-use xfskit_workload::suite::{Audience, Settings, crc_update, inodes, locks, raid, xattrs};
+use xfskit_workload::suite::{
+    Audience, Settings, checksum, crc_update, inodes, locks, raid, xattrs,
+};
 
 use crate::grammar::bench::{
-    Against, CrcUpdate, How, Inodes, Locks, Raid, Shape, XattrPart, Xattrs,
+    Against, Checksum, CrcUpdate, How, Inodes, Locks, Program, Raid, Shape, XattrPart, Xattrs,
 };
 
 type Sections = io::Result<Vec<Section>>;
@@ -55,6 +57,34 @@ pub(super) fn xattrs(args: &Xattrs, audience: &mut dyn Audience) -> Sections {
     options.links = options.links.filter(|_| wanted(XattrPart::Links));
     let settings = settings(&args.how, ByteLen(DISK));
     xattrs::run(&options, &settings, audience)
+}
+
+/// Bytes of the journal of the study of checksums.
+const CHECKSUM_LOG: u64 = 128 << 20;
+/// Turns, where nobody says how many: without several nothing is sure.
+const CHECKSUM_TURNS: [usize; 2] = [5, 3];
+
+pub(super) fn checksum(args: &Checksum, audience: &mut dyn Audience) -> Sections {
+    let quick = args.how.quick;
+    let wanted = |program| args.only.is_empty() || args.only.contains(&program);
+    let number = |given: Option<u32>, usual: [u32; 2]| {
+        usize::try_from(given.unwrap_or(usual[usize::from(quick)])).unwrap_or(usize::MAX)
+    };
+    let options = checksum::Options {
+        files: wanted(Program::FsMark)
+            .then(|| args.files.unwrap_or(if quick { 2000 } else { 50_000 })),
+        passes: wanted(Program::Dbench).then(|| args.passes.unwrap_or(if quick { 1 } else { 10 })),
+        runs: wanted(Program::Compilebench).then(|| number(args.runs, [100, 12])),
+        trees: number(args.trees, [10, 3]),
+        tree_files: number(args.tree_files, [4000, 200]),
+    };
+    let mut settings = settings(&args.how, ByteLen(DISK));
+    settings.threads = args.how.threads.map_or(if quick { 2 } else { THREADS }, usize::from);
+    settings.repetitions =
+        args.how.repetitions.map_or(CHECKSUM_TURNS[usize::from(quick)], usize::from);
+    settings.bed.mkfs.agcount = u32::try_from(settings.threads * 2).ok();
+    settings.bed.mkfs.log_size = Some(Quantity::Bytes(CHECKSUM_LOG));
+    checksum::run(&options, &settings, audience)
 }
 
 /// Bytes of a disk of the test as it was published.

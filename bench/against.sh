@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# Debian's fs_mark and dbench beside ours, on the same directory, turn by turn: against.sh DIR [TURNS].
+# Rates ought to lie within each other's spread. Ours is $XFSKIT (default target/release/xfskit).
+set -euo pipefail
+dir=${1:?against.sh DIR [TURNS]} turns=${2:-5}
+xfskit=${XFSKIT:-$(dirname "$0")/../target/release/xfskit}
+load=${LOAD:-/usr/share/dbench/client.txt} seconds=${SECONDS_EACH:-10} clients=${CLIENTS:-2}
+for program in fs_mark dbench; do
+    command -v $program >/dev/null || { echo "$program is not installed"; exit 2; }
+done
+work=$(mktemp -d "$dir/xfskit-against.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+
+# Files/sec, the mean over the iterations: -S0 empty files, and -S1 files of 4 KiB with an fsync each.
+marked() { awk '$1 ~ /^[0-9]+$/ && NF >= 5 { n++; sum += $4 } END { printf "%.1f\n", sum / n }'; }
+mark() { # NAME PROGRAM OPTIONS...
+    local name=$1; shift
+    rm -rf "$work/files"; mkdir "$work/files"; sync
+    (cd "$work" && "$@" -d "$work/files" 2>&1) | marked | sed "s|^|$name |"
+}
+clients() { # NAME PROGRAM OPTIONS...
+    local name=$1; shift
+    rm -rf "$work/clients"; sync
+    "$@" -t "$seconds" -c "$load" -D "$work" "$clients" | sed -n "s|^Throughput \([0-9.]*\).*|$name \1|p"
+}
+
+for _ in $(seq "$turns"); do
+    mark "fs_mark-empty debian" fs_mark -n 20000 -s 0 -S 0 -L 4
+    mark "fs_mark-empty xfskit" "$xfskit" fs_mark -n 20000 -s 0 -S 0 -L 4
+    mark "fs_mark-fsync debian" fs_mark -n 1000 -s 4096 -S 1 -L 2
+    mark "fs_mark-fsync xfskit" "$xfskit" fs_mark -n 1000 -s 4096 -S 1 -L 2
+    clients "dbench debian" dbench
+    clients "dbench xfskit" "$xfskit" dbench
+done | sort | awk '
+    { key = $1 " " $2; values[key] = values[key] " " $3; order[NR] = key }
+    function report(key,   n, v, m) {
+        n = split(values[key], v, " "); asort_numbers(v, n)
+        m = n % 2 ? v[(n + 1) / 2] : (v[n / 2] + v[n / 2 + 1]) / 2
+        printf "%-24s median %10.1f  from %10.1f to %10.1f  %d turns\n", key, m, v[1], v[n], n
+    }
+    function asort_numbers(v, n,   i, j, t) {
+        for (i = 2; i <= n; i++) for (j = i; j > 1 && v[j - 1] + 0 > v[j] + 0; j--) { t = v[j]; v[j] = v[j - 1]; v[j - 1] = t }
+    }
+    END { for (i = 1; i <= NR; i++) if (order[i] != order[i - 1]) report(order[i]) }'

@@ -1,0 +1,84 @@
+//! In which functions this process spends its time: perf looks on, where it is installed and may.
+
+use std::io;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// Samples in a second, of each thread.
+const RATE: &str = "499";
+
+/// perf, looking on.
+#[derive(Debug)]
+pub struct Profile {
+    perf: Child,
+    data: PathBuf,
+}
+
+impl Profile {
+    /// Looks on from now on.
+    ///
+    /// # Errors
+    /// Where there is no perf.
+    pub fn start() -> io::Result<Self> {
+        let own = std::process::id().to_string();
+        let data = std::env::temp_dir().join(format!("xfskit-perf-{own}.data"));
+        let perf = Command::new("perf")
+            .args(["record", "-q", "-F", RATE, "-p", &own, "-o"])
+            .arg(&data)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(|err| io::Error::other(format!("perf: {err}")))?;
+        Ok(Self { perf, data })
+    }
+
+    /// Ends it; answers functions and percent of the samples, the most first.
+    ///
+    /// # Errors
+    /// Where perf was not allowed to look, or saw nothing.
+    pub fn end(mut self) -> io::Result<Vec<(String, f64)>> {
+        kill_process(Pid::from_child(&self.perf), Signal::INT)?;
+        self.perf.wait()?;
+        let report = Command::new("perf")
+            .args(["report", "-q", "--stdio", "--no-inline", "-F", "overhead,symbol", "-i"])
+            .arg(&self.data)
+            .output()?;
+        let functions = functions(&String::from_utf8_lossy(&report.stdout));
+        if functions.is_empty() {
+            return Err(io::Error::other("perf saw nothing"));
+        }
+        Ok(functions)
+    }
+}
+
+impl Drop for Profile {
+    fn drop(&mut self) {
+        let _ = self.perf.kill();
+        let _ = self.perf.wait();
+        let _ = std::fs::remove_file(&self.data);
+    }
+}
+
+/// Lines such as `  12.34%  [.] function`.
+fn functions(report: &str) -> Vec<(String, f64)> {
+    let line = |line: &str| {
+        let (percent, rest) = line.trim().split_once('%')?;
+        let name = rest.split_once(']')?.1.trim();
+        Some((name.to_owned(), percent.parse().ok()?))
+    };
+    report.lines().filter_map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_a_report_are_functions_and_percent() {
+        let report = "# nothing\n\n    12.34%  [.] alpha::beta\n     0.50%  [k] do_syscall_64\n";
+        let expected = [("alpha::beta".to_owned(), 12.34), ("do_syscall_64".to_owned(), 0.5)];
+        assert_eq!(functions(report), expected);
+    }
+}

@@ -1,0 +1,121 @@
+//! Figures without checksums and with them, side by side.
+
+use serde_json::json;
+
+use super::{Column, published};
+use crate::measure::Samples;
+use crate::report::{Cell, Table};
+use crate::suite::Audience;
+
+/// One thing that was measured in each way.
+#[derive(Debug)]
+struct Figure {
+    name: String,
+    /// Digits behind the point.
+    digits: u8,
+    /// In the order of [`Column::ALL`].
+    columns: [Samples; 4],
+}
+
+/// All of one program.
+#[derive(Debug, Default)]
+pub(super) struct Figures(Vec<Figure>);
+
+impl Figures {
+    /// What one turn measured.
+    pub(super) fn add(&mut self, name: &str, digits: u8, column: Column, value: f64) {
+        let at = self.0.iter().position(|figure| figure.name == name).unwrap_or_else(|| {
+            self.0.push(Figure { name: name.into(), digits, columns: Default::default() });
+            self.0.len() - 1
+        });
+        self.0[at].columns[column as usize].add(value);
+    }
+
+    /// In an order of one's own.
+    pub(super) fn sort_by_key<K: Ord>(&mut self, key: impl Fn(&str) -> K) {
+        self.0.sort_by_key(|figure| key(&figure.name));
+    }
+
+    /// Percent by which something is more with checksums: the middle, at least, at most.
+    pub(super) fn difference(&self, name: &str) -> Option<[f64; 3]> {
+        let figure = self.0.iter().find(|figure| figure.name == name)?;
+        Some(figure.difference(Column::Best))
+    }
+
+    /// The table in its published shape, but for the rows that were published.
+    pub(super) fn table(&self, title: &str, on: &str) -> Table {
+        let best = format!("CRC, {}", xfskit_crc::selected());
+        let mut table = Table::new(
+            title,
+            &[
+                ("no CRC", ""),
+                (best.as_str(), ""),
+                ("difference", "%"),
+                ("at least", "%"),
+                ("at most", "%"),
+                ("CRC, table", ""),
+                ("difference", "%"),
+                ("kernel XFS, CRC", ""),
+                ("turns", ""),
+            ],
+        );
+        for figure in &self.0 {
+            let median = |column: Column| {
+                let samples = &figure.columns[column as usize];
+                if samples.count() == 0 {
+                    return Cell::None;
+                }
+                Cell::Number(samples.median(), figure.digits)
+            };
+            let [middle, least, most] = figure.difference(Column::Best);
+            let [of_table, ..] = figure.difference(Column::Table);
+            let cells = vec![
+                median(Column::Off),
+                median(Column::Best),
+                Cell::Number(middle, 1),
+                Cell::Number(least, 1),
+                Cell::Number(most, 1),
+                median(Column::Table),
+                Cell::Number(of_table, 1),
+                median(Column::Kernel),
+                Cell::Count(figure.columns[Column::Best as usize].count() as u64),
+            ];
+            table.row(&figure.name, on, cells);
+        }
+        table
+    }
+
+    /// Tells each.
+    pub(super) fn tell(&self, program: &str, audience: &mut dyn Audience) -> std::io::Result<()> {
+        for figure in &self.0 {
+            let [off, best, table, kernel] = &figure.columns;
+            audience.result(json!({ "checksum": {
+                "program": program,
+                "figure": figure.name,
+                "off": off,
+                "on": best,
+                "routine": xfskit_crc::selected(),
+                "table": table,
+                "kernel": kernel,
+                "difference_percent": figure.difference(Column::Best),
+            }}))?;
+        }
+        Ok(())
+    }
+}
+
+impl Figure {
+    fn difference(&self, column: Column) -> [f64; 3] {
+        let ratio = self.columns[column as usize].over(&self.columns[Column::Off as usize]);
+        [ratio.ratio, ratio.low, ratio.high].map(|ratio| (ratio - 1.0) * 100.0)
+    }
+}
+
+/// A row of what was published: without, with, difference.
+pub(super) fn published_row(table: &mut Table, name: &str, figures: [f64; 3], digits: u8) {
+    let [off, on, difference] = figures;
+    let mut cells =
+        vec![Cell::Number(off, digits), Cell::Number(on, digits), Cell::Number(difference, 1)];
+    cells.resize(table.columns.len(), Cell::None);
+    table.published(name, published::ON, cells);
+}

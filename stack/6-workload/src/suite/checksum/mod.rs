@@ -1,0 +1,408 @@
+//! Study A: what checksums of metadata cost.
+//!
+//! The same programs without checksums and with them. *Without* is version 5 of the format with the computation
+//! skipped ([`xfskit_crc::skip()`]): the same bytes are read and written but for the sums, so that nothing else differs.
+//! *With* means the best routine that the processor has and, beside it, the portable one. The kernel no longer mounts
+//! version 4, so its column has checksums on. All ways take turns, and each turn has a volume of its own.
+//!
+//! | module | what |
+//! | --- | --- |
+//! | `figures` | without, with, the difference and how sure it is |
+//! | `share` | the share of the processor in checksums, and where the rest goes |
+//! | [`published`] | what was published |
+
+mod figures;
+pub mod published;
+mod share;
+
+use std::io;
+
+use xfskit_crc::Skipping;
+
+use crate::Driver;
+use crate::program::compilebench;
+use crate::program::dbench::{self, load::Load, mix, tally::Outcome};
+use crate::report::{Cell, Section, Table};
+use crate::side::{Job, Side, Who};
+use crate::suite::inodes::shape::{Plan, Shape};
+use crate::suite::inodes::step::{self, Step};
+use crate::suite::{Audience, Settings};
+use figures::{Figures, published_row};
+
+/// What is studied.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// fs_mark: files of each thread; none leaves it out.
+    pub files: Option<u64>,
+    /// dbench: times each client goes through its load; none leaves it out.
+    pub passes: Option<u64>,
+    /// compilebench: operations; none leaves it out.
+    pub runs: Option<usize>,
+    /// Trees that are made before these.
+    pub trees: usize,
+    /// Files in such a tree.
+    pub tree_files: usize,
+}
+
+/// A column of the tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Column {
+    /// The engine, no checksums.
+    Off,
+    /// The engine, by the best routine.
+    Best,
+    /// The engine, by the portable routine.
+    Table,
+    /// The kernel, checksums on.
+    Kernel,
+}
+
+impl Column {
+    const ALL: [Self; 4] = [Self::Off, Self::Best, Self::Table, Self::Kernel];
+
+    fn who(self) -> Who {
+        if self == Self::Kernel { Who::Kernel } else { Who::Engine }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Off => "without checksums",
+            Self::Best => "with checksums",
+            Self::Table => "with checksums by table",
+            Self::Kernel => "kernel XFS",
+        }
+    }
+}
+
+/// Checksums are made in this way until it is dropped.
+struct Chosen {
+    _skipping: Option<Skipping>,
+    /// The routine that comes back; where sums are skipped it does so by itself.
+    before: Option<&'static str>,
+}
+
+impl Column {
+    fn choose(self) -> Chosen {
+        let before = xfskit_crc::selected();
+        if self == Self::Table {
+            xfskit_crc::select("table");
+        }
+        let off = self == Self::Off;
+        Chosen { _skipping: off.then(xfskit_crc::skip), before: (!off).then_some(before) }
+    }
+}
+
+impl Drop for Chosen {
+    fn drop(&mut self) {
+        if let Some(before) = self.before {
+            xfskit_crc::select(before);
+        }
+    }
+}
+
+/// What all parts go by.
+struct Study<'s> {
+    settings: &'s Settings,
+    columns: Vec<Column>,
+    audience: &'s mut dyn Audience,
+}
+
+impl Study<'_> {
+    /// Does `work` on a volume of its own in each way, so many times in turn.
+    fn turns(
+        &mut self,
+        what: &str,
+        settings: &Settings,
+        mut work: impl FnMut(Column, &mut Side) -> io::Result<()>,
+    ) -> io::Result<()> {
+        for turn in 0..self.settings.repetitions {
+            for n in 0..self.columns.len() {
+                // Whoever is first has it a little better or worse: everybody is once.
+                let column = self.columns[(n + turn) % self.columns.len()];
+                self.audience.note(&format!("{what}, turn {}: {}", turn + 1, column.name()))?;
+                let _chosen = column.choose();
+                let mut side = settings.side(column.who())?;
+                work(column, &mut side)?;
+                side.unmount()?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Runs the study.
+///
+/// # Errors
+/// Those of the volumes, and where the audience wants to stop.
+pub fn run(
+    options: &Options,
+    settings: &Settings,
+    audience: &mut dyn Audience,
+) -> io::Result<Vec<Section>> {
+    let (sides, refused) = settings.sides();
+    let kernel = sides.contains(&Who::Kernel);
+    let columns = Column::ALL.into_iter().filter(|column| kernel || *column != Column::Kernel);
+    let mut study = Study { settings, columns: columns.collect(), audience };
+    let mut sections = Vec::new();
+    if let Some(files) = options.files {
+        sections.push(study.fs_mark(files)?);
+        sections.push(study.shares(files)?);
+    }
+    if let Some(passes) = options.passes {
+        sections.push(study.dbench(passes)?);
+    }
+    if let Some(runs) = options.runs {
+        sections.push(study.compilebench(runs, options)?);
+    }
+    if let (Some(first), Some(why)) = (sections.first_mut(), refused) {
+        first.text.insert(0, why);
+    }
+    Ok(sections)
+}
+
+/// What checksums may cost where it counts, in percent: the figure to reach.
+const GOAL: f64 = 2.0;
+/// Rows that have it.
+const CREATE: &str = "create, time (s)";
+const WALK: &str = "walk, time (s)";
+
+impl Study<'_> {
+    fn plan(&self, files: u64) -> Plan {
+        Plan {
+            shape: Shape::Separate,
+            threads: self.settings.threads,
+            files,
+            loops: 1,
+            size: 0,
+            subdirs: 10,
+            seed: self.settings.seed,
+        }
+    }
+
+    /// Files are created, walked, removed.
+    fn fs_mark(&mut self, files: u64) -> io::Result<Section> {
+        let (plan, settings) = (self.plan(files), self.settings);
+        let mut figures = Figures::default();
+        self.turns("fs_mark", settings, |column, side| {
+            for step in [Step::Create, Step::Find, Step::Remove] {
+                let Some(done) = step::on(side, step, &plan)? else { continue };
+                let wall = done.usage.wall.as_secs_f64();
+                let processor = done.usage.processor.as_secs_f64();
+                match step {
+                    Step::Create => {
+                        #[allow(clippy::cast_precision_loss)] // of a rate
+                        let rate = done.operations.unwrap_or(0) as f64 / wall;
+                        figures.add(CREATE, 3, column, wall);
+                        figures.add("create, processor (s)", 3, column, processor);
+                        figures.add("create, rate (1/s)", 0, column, rate);
+                    }
+                    Step::Find => {
+                        figures.add(WALK, 3, column, wall);
+                        figures.add("walk, processor (s)", 3, column, processor);
+                    }
+                    _ => figures.add("unlink, time (s)", 3, column, wall),
+                }
+            }
+            Ok(())
+        })?;
+        figures.tell("fs_mark", self.audience)?;
+        let mut section = Section::new("Checksums: fs_mark");
+        section.say(format!(
+            "{} threads create {} empty files each, then every name is walked with its inode, then everything is \
+             removed; caches are dropped before each, the final sync is in the time. Without checksums means \
+             version 5 with the computation skipped.",
+            plan.threads,
+            Cell::Count(files),
+        ));
+        section.say(self.verdict(&figures));
+        let mut table = figures.table("Create, walk, unlink", &settings.bed.on());
+        for (name, off, on, difference) in published::FS_MARK {
+            published_row(&mut table, name, [off, on, difference], 0);
+        }
+        table.note(SURE);
+        section.tables.push(table);
+        Ok(section)
+    }
+
+    /// How far the figure to reach was reached.
+    fn verdict(&self, figures: &Figures) -> String {
+        let told = [(CREATE, "create"), (WALK, "walk")].map(|(row, name)| {
+            let Some([middle, least, most]) = figures.difference(row) else { return String::new() };
+            let word = if middle <= GOAL {
+                "reached"
+            } else if least <= GOAL {
+                "not reached by the median, but within what is sure"
+            } else {
+                "not reached"
+            };
+            format!("{name} {middle:+.1} % ({least:+.1} to {most:+.1}): {word}")
+        });
+        format!(
+            "The figure to reach is at most {GOAL} % more time with checksums. {}. {} turns.",
+            told.join("; "),
+            self.settings.repetitions,
+        )
+    }
+
+    /// Clients of a file server, with inodes that hold their attributes and with inodes that do not.
+    fn dbench(&mut self, passes: u64) -> io::Result<Section> {
+        let load = Load::parse(&mix::text(self.settings.seed)).map_err(io::Error::other)?;
+        let options = dbench::Options {
+            clients: self.settings.threads,
+            loops: Some(passes),
+            xattr: true,
+            xattr_len: INLINE_AT_1024,
+            seed: self.settings.seed,
+            ..dbench::Options::default()
+        };
+        let mut figures = Figures::default();
+        for inode_size in [512, 1024] {
+            let mut settings = self.settings.clone();
+            settings.bed.mkfs.inode_size = Some(inode_size);
+            let (rate, latency) = (
+                format!("inodes of {inode_size} bytes, throughput (MB/s)"),
+                format!("inodes of {inode_size} bytes, worst latency (ms)"),
+            );
+            self.turns(
+                &format!("dbench, inodes of {inode_size} bytes"),
+                &settings,
+                |column, side| {
+                    let outcome = side.run(&mut Dbench { load: &load, options: &options })?;
+                    figures.add(&rate, 2, column, outcome.throughput());
+                    let worst = outcome.all().max().as_secs_f64() * 1e3;
+                    figures.add(&latency, 3, column, worst);
+                    Ok(())
+                },
+            )?;
+        }
+        figures.tell("dbench", self.audience)?;
+        let mut section = Section::new("Checksums: dbench");
+        section.say(format!(
+            "{} clients go {passes} times through a load of our own making, in place of dbench's recorded one. Files have \
+             an attribute of {INLINE_AT_1024} bytes, which lies in the inode where that has 1024 bytes, and in a block of \
+             its own where it has 512. In the published study that was the largest effect: with checksums inodes \
+             had 512 bytes instead of 256, and attributes came to lie in them.",
+            self.settings.threads,
+        ));
+        let mut table = figures.table("Throughput and latency", &self.settings.bed.on());
+        for (name, rates, latencies) in published::DBENCH {
+            published_row(&mut table, &format!("{name}, throughput (MB/s)"), rates, 2);
+            published_row(&mut table, &format!("{name}, worst latency (ms)"), latencies, 3);
+        }
+        table.note(SURE);
+        section.tables.push(table);
+        Ok(section)
+    }
+
+    /// Source trees.
+    fn compilebench(&mut self, runs: usize, options: &Options) -> io::Result<Section> {
+        let Options { trees, tree_files, .. } = *options;
+        let options = compilebench::Options {
+            initial: trees,
+            runs,
+            files: tree_files,
+            seed: self.settings.seed,
+            ..compilebench::Options::default()
+        };
+        let mut figures = Figures::default();
+        let settings = self.settings;
+        self.turns("compilebench", settings, |column, side| {
+            for run in side.run(&mut Compilebench(&options))? {
+                let digits = if run.kind.is_rate() { 2 } else { 3 };
+                figures.add(&row(run.kind), digits, column, run.figure());
+            }
+            Ok(())
+        })?;
+        let order = compilebench::Kind::ALL.map(row);
+        figures.sort_by_key(|name| order.iter().position(|row| row == name));
+        figures.tell("compilebench", self.audience)?;
+        let mut section = Section::new("Checksums: compilebench");
+        section.say(format!(
+            "{trees} trees of {tree_files} files are made, then come {runs} operations on trees at random, with cold caches. \
+             The trees are made from a seed after the figures of compilebench's own. Medians over all runs of an \
+             operation.",
+        ));
+        let mut table = figures.table("Source trees", &settings.bed.on());
+        for ((_, off, on), kind) in published::COMPILEBENCH.iter().zip(compilebench::Kind::ALL) {
+            let difference = (on / off - 1.0) * 100.0;
+            published_row(&mut table, &row(kind), [*off, *on, difference], 2);
+        }
+        table.note(SURE);
+        section.tables.push(table);
+        Ok(section)
+    }
+
+    /// The share of the processor that goes into checksums, and where the rest goes.
+    fn shares(&mut self, files: u64) -> io::Result<Section> {
+        let plan = self.plan(files);
+        let mut shares = Vec::new();
+        let mut profiles: Vec<Table> = Vec::new();
+        for column in [Column::Best, Column::Table] {
+            self.audience.note(&format!("share of the processor, {}", column.name()))?;
+            let _chosen = column.choose();
+            let mut side = self.settings.side(Who::Engine)?;
+            for step in [Step::Create, Step::Find, Step::Remove] {
+                shares.push(share::of_step(&mut side, step, &plan)?);
+            }
+            side.unmount()?;
+            if column == Column::Best {
+                // Once more for who looks on from outside: it costs the program something, too.
+                let mut side = self.settings.side(Who::Engine)?;
+                for step in [Step::Create, Step::Find] {
+                    profiles.extend(share::profiles(&mut side, step, &plan)?);
+                }
+                side.unmount()?;
+            }
+        }
+        for share in &shares {
+            self.audience.result(share.result())?;
+        }
+        let mut section = Section::new("Checksums: where the time goes");
+        section.say(
+            "In turns of their own every sum was timed, by the processor's time stamp counter; reading it is in the time, \
+             about 40 cycles for each sum.",
+        );
+        section.tables.push(share::table(&shares, &self.settings.bed.on()));
+        section.tables.push(share::self_test());
+        section.tables.extend(profiles);
+        Ok(section)
+    }
+}
+
+/// Bytes of an attribute that an inode of 1024 bytes holds, and one of 512 does not.
+const INLINE_AT_1024: usize = 400;
+
+/// How figures are to be read.
+const SURE: &str = "Medians over the turns. Difference: with the best routine against none, with a confidence of \
+     95 percent between at least and at most, as far as the number of turns bears it. Processor time of the kernel's \
+     column is that of the process only.";
+
+fn row(kind: compilebench::Kind) -> String {
+    let unit = if kind.is_rate() { "MB/s" } else { "s" };
+    format!("{} ({unit})", kind.name())
+}
+
+struct Dbench<'d> {
+    load: &'d Load,
+    options: &'d dbench::Options,
+}
+
+impl Job for Dbench<'_> {
+    type Answer = Outcome;
+
+    fn run<D: Driver>(&mut self, driver: &mut D) -> io::Result<Outcome> {
+        let outcome = dbench::run(&*driver, self.load, self.options, &mut |_| Ok(()));
+        driver.sync()?;
+        outcome
+    }
+}
+
+struct Compilebench<'c>(&'c compilebench::Options);
+
+impl Job for Compilebench<'_> {
+    type Answer = Vec<compilebench::Run>;
+
+    fn run<D: Driver>(&mut self, driver: &mut D) -> io::Result<Vec<compilebench::Run>> {
+        compilebench::run(driver, self.0, &mut |_, _| Ok(()))
+    }
+}
