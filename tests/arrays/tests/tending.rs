@@ -145,6 +145,26 @@ fn a_rebuild_that_is_stopped_goes_on_where_it_was() {
 }
 
 #[test]
+fn a_rebuild_that_is_stopped_at_its_very_end_is_finished_another_time() {
+    for (level, name, members) in SHAPES {
+        let what = format!("{level} {name} of {members}");
+        let shelf = made(layout(level, name), members, 1, false);
+        let array = shelf.open();
+        let expected = fill(&array, 10);
+        array.fail(1).unwrap();
+        // All of it is one window.
+        assert_eq!(array.rebuild(|_| ControlFlow::Break(())).unwrap(), Ended::Stopped, "{what}");
+        drop(array);
+        assert!(shelf.assembly().is_degraded(), "{what}");
+        let array = shelf.open();
+        assert!(array.needs_rebuild(), "{what}");
+        array.rebuild(to_the_end).unwrap();
+        drop(array);
+        assert_whole(&shelf, &expected, &what);
+    }
+}
+
+#[test]
 fn a_replacement_is_filled_while_the_member_serves_and_takes_its_place() {
     for (level, name, members) in SHAPES {
         let what = format!("{level} {name} of {members}");

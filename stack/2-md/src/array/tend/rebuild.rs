@@ -103,7 +103,8 @@ impl Array {
         let mut targets = Vec::new();
         for (role, member) in self.members.iter().enumerate() {
             let from = member.readable_until();
-            if member.device().is_some() && from < size {
+            // One that was stopped at its very end is not finished yet: what is finished is valid everywhere.
+            if member.device().is_some() && from < u64::MAX {
                 let lacks = bitmap.clone().filter(|_| member.by_bitmap());
                 targets.push(Target { role, from, replacement: false, lacks });
             }
