@@ -67,7 +67,8 @@ run check broken.img || echo "  (exit $?)"
 
 bold "9. Published studies of filesystems again, small (under two minutes)"
 report=${DEMO_REPORT:-${TMPDIR:-/tmp}/xfskit-report.html}
-run bench all --quick --html "$report" >studies.txt || { tail studies.txt; exit 1; }
+printf '\033[2m$ xfskit bench all --quick --html %s\033[0m\n' "$report"
+"$xfskit" bench all --quick --html "$report" >studies.txt || { tail studies.txt; exit 1; }
 grep -A1 "^The figure to reach" studies.txt || true
 
 bold "Done."

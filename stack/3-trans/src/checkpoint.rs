@@ -1,8 +1,8 @@
 //! The checkpoint: what is listed becomes records in the journal.
 //!
-//! 1. The gate is closed, the changed ranges of every listed object are copied into the payload as log
-//!    items, the gate is opened.
-//! 2. Data that the changes refer to is waited for.
+//! 1. The gate is closed, a snapshot is taken of every listed object and of what changed of it, the gate is opened.
+//!    Who changes an object again changes a copy.
+//! 2. The changed ranges are copied into the payload as log items. Data that the changes refer to is waited for.
 //! 3. The records are written and durable. What stood under older LSNs than the tail that they carry is in place and
 //!    flushed (`writeback`).
 //! 4. The objects go to the AIL, unpinned; once no older copy of what was freed is on its way to the device, freed
@@ -19,8 +19,8 @@ use xfskit_units::{AgIno, Geometry, Lsn};
 use zerocopy::IntoBytes;
 
 use crate::buf::BufError;
-use crate::engine::{Engine, Listed, TakenList};
-use crate::object::{Home, Object, Unplaced};
+use crate::engine::{Engine, TakenList};
+use crate::object::{Buf, Home, Object, Unplaced};
 use crate::promises::Promises;
 
 /// Where an inode's unlinked pointer stands in it, in bytes.
@@ -84,8 +84,9 @@ impl Journal {
         let old = writer.lsn_behind_head(writer.size() / 4);
         let taken = engine.take_list(|listed| {
             promises.format(&listed.promises, payload, (lsn, old), &engine.promise_ids);
-            format(engine.geo(), listed, payload, lsn)
+            listed.objects.iter().map(Snapshot::take).collect()
         });
+        format(engine.geo(), &taken, payload, lsn);
         let before = if taken.data.wait() { Before::Data } else { Before::Nothing };
         let number = taken.number;
         if !taken.objects.is_empty() || !self.payload.is_empty() {
@@ -98,15 +99,15 @@ impl Journal {
     fn append(
         &mut self,
         engine: &Engine,
-        taken: TakenList<Vec<bool>>,
+        taken: TakenList<Vec<Snapshot>>,
         tail: Lsn,
         before: Before,
     ) -> Result<(), JournalError> {
         let written = self.writer.append(&self.payload, tail, before)?;
         self.last = written.start;
         let (mut gone, mut kept) = (Vec::new(), Vec::with_capacity(taken.objects.len()));
-        for (object, stale) in taken.objects.into_iter().zip(taken.formatted) {
-            if stale { gone.push(object) } else { kept.push(object) }
+        for (object, snapshot) in taken.objects.into_iter().zip(taken.snapshots) {
+            if let Snapshot::Gone = snapshot { gone.push(object) } else { kept.push(object) }
         }
         engine.ail.remove(gone.iter().filter_map(|object| Some((&**object, object.lsn()?))));
         for object in &gone {
@@ -146,57 +147,82 @@ impl Journal {
     }
 }
 
-/// Copies what is listed into the payload; answers which objects were cancelled.
-fn format(geo: &Geometry, listed: &Listed, payload: &mut Payload, lsn: Lsn) -> Vec<bool> {
-    for icreate in &listed.icreates {
+/// What a checkpoint says of one object.
+#[derive(Debug)]
+enum Snapshot {
+    /// It was freed, and is cancelled.
+    Gone,
+    /// This, as it was when the gate was closed.
+    Changed(Arc<Buf>, Unplaced),
+    /// Nothing: it is written in place, unlogged.
+    Ordered,
+}
+
+impl Snapshot {
+    /// Takes what is listed of `object` off it. The caller has closed the gate.
+    fn take(object: &Arc<Object>) -> Self {
+        let mut content = object.lock.write();
+        let content = &mut *content;
+        content.logged.merge(&Unplaced {
+            chunks: std::mem::take(&mut content.dirty),
+            unlinked: std::mem::take(&mut content.unlinked),
+        });
+        content.listed = false;
+        if std::mem::take(&mut content.stale) {
+            // Whoever needs what comes to stand there reads it anew.
+            (content.bytes, content.verified, content.ordered) = (None, false, false);
+            (content.logged, content.writing) = Default::default();
+            return Self::Gone;
+        }
+        match &content.bytes {
+            None => Self::Gone,
+            Some(_) if content.ordered => Self::Ordered,
+            Some(bytes) => Self::Changed(Arc::clone(bytes), content.unplaced()),
+        }
+    }
+}
+
+/// Copies what was taken into the payload.
+fn format(geo: &Geometry, taken: &TakenList<Vec<Snapshot>>, payload: &mut Payload, lsn: Lsn) {
+    for icreate in &taken.icreates {
         payload.region(&[icreate.as_bytes()]);
     }
     let mut runs = Vec::new();
-    let one = |object: &Arc<Object>| format_object(geo, object, payload, lsn, &mut runs);
-    listed.objects.iter().map(one).collect()
+    for (object, snapshot) in taken.objects.iter().zip(&taken.snapshots) {
+        match (snapshot, object.home()) {
+            (Snapshot::Gone, Home::Block(map)) => {
+                map.iter().for_each(|place| encode::cancel(payload, place));
+            }
+            (Snapshot::Changed(bytes, unplaced), home) => {
+                runs.clear();
+                runs.extend(unplaced.chunks.runs(bytes.len()));
+                format_changed(geo, payload, lsn, home, (&bytes[..], &runs, unplaced.unlinked));
+            }
+            (Snapshot::Gone, Home::Inode { .. }) | (Snapshot::Ordered, _) => {}
+        }
+    }
 }
 
-/// Copies what changed of one object; true where it was cancelled. `runs` is memory to work in.
-fn format_object(
+/// Copies the `runs` that changed of one object, and its unlinked pointer where that did.
+fn format_changed(
     geo: &Geometry,
-    object: &Object,
     payload: &mut Payload,
     lsn: Lsn,
-    runs: &mut Vec<Range<usize>>,
-) -> bool {
-    let mut content = object.lock.write();
-    let content = &mut *content;
-    content.logged.merge(&Unplaced {
-        chunks: std::mem::take(&mut content.dirty),
-        unlinked: std::mem::take(&mut content.unlinked),
-    });
-    content.listed = false;
-    if std::mem::take(&mut content.stale) {
-        if let Home::Block(map) = object.home() {
-            map.iter().for_each(|place| encode::cancel(payload, place));
-        }
-        // Whoever needs what comes to stand there reads it anew.
-        (content.bytes, content.verified, content.ordered) = (None, false, false);
-        (content.logged, content.writing) = Default::default();
-        return true;
-    }
-    let Some(image) = content.bytes.as_ref().map(|buf| &buf.bytes[..]) else { return true };
-    runs.clear();
-    let unplaced = content.unplaced();
-    runs.extend(unplaced.chunks.runs(image.len()));
-    match object.home() {
-        Home::Block(_) if content.ordered || runs.is_empty() => {}
+    home: &Home,
+    (image, runs, unlinked): (&[u8], &[Range<usize>], bool),
+) {
+    match home {
+        Home::Block(_) if runs.is_empty() => {}
         Home::Block(map) => {
             let pieces: Vec<_> = map.iter().collect();
             encode::buf(payload, geo, image, &pieces, runs, lsn);
         }
         Home::Inode { ino, cluster, offset } => {
             encode::inode(payload, geo, *ino, (*cluster, *offset), image, runs);
-            if unplaced.unlinked {
+            if unlinked {
                 let next = bytes::be32(image, NEXT_UNLINKED).filter(|&next| next != u32::MAX);
                 encode::unlinked(payload, *cluster, &[(*offset, next.map(AgIno))]);
             }
         }
     }
-    false
 }

@@ -414,9 +414,9 @@ impl Engine {
         answer.map_err(|error| TransError::ShutDown(self.shut_down(&error.to_string())))
     }
 
-    /// Closes the gate, takes over the list, lets `format` copy what is on it, and opens the gate: what
+    /// Closes the gate, takes over the list, lets `take` look at what is on it, and opens the gate: what
     /// is committed from then on belongs to the next checkpoint.
-    pub(crate) fn take_list<T>(&self, format: impl FnOnce(&Listed) -> T) -> TakenList<T> {
+    pub(crate) fn take_list<T>(&self, take: impl FnOnce(&Listed) -> T) -> TakenList<T> {
         let _rank = Ranked::take(LockRank::Gate);
         let _gates: Vec<_> = self.shards.iter().map(|shard| shard.gate.write()).collect();
         let mut all = Listed::default();
@@ -425,10 +425,11 @@ impl Engine {
         }
         self.tally.lock().take(&mut all.tally);
         self.listed_bytes.store(0, Ordering::Relaxed);
-        let formatted = format(&all);
+        let snapshots = take(&all);
         let number = self.number.fetch_add(1, Ordering::AcqRel);
         let data = std::mem::take(&mut *self.data.write());
-        TakenList { number, objects: all.objects, formatted, data }
+        let Listed { objects, icreates, .. } = all;
+        TakenList { number, objects, icreates, snapshots, data }
     }
 
     /// Numbers of promises up to `newest` are taken: the journal has them from an earlier life of the volume.
@@ -505,7 +506,8 @@ impl Engine {
 pub(crate) struct TakenList<T> {
     pub number: u64,
     pub objects: Vec<Arc<Object>>,
-    pub formatted: T,
+    pub icreates: Vec<Icreate>,
+    pub snapshots: T,
     pub data: Arc<DataInFlight>,
 }
 

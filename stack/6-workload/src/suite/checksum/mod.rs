@@ -228,12 +228,14 @@ impl Study<'_> {
     fn verdict(&self, figures: &Figures) -> String {
         let told = [(CREATE, "create"), (WALK, "walk")].map(|(row, name)| {
             let Some([middle, least, most]) = figures.difference(row) else { return String::new() };
-            let word = if middle <= GOAL {
+            let word = if most <= GOAL {
                 "reached"
-            } else if least <= GOAL {
-                "not reached by the median, but within what is sure"
-            } else {
+            } else if least > GOAL {
                 "not reached"
+            } else if middle <= GOAL {
+                "reached by the median, but these turns vary too much to be sure"
+            } else {
+                "not reached by the median, but these turns vary too much to be sure"
             };
             format!("{name} {middle:+.1} % ({least:+.1} to {most:+.1}): {word}")
         });
