@@ -627,6 +627,19 @@ mod tests {
     }
 
     #[test]
+    fn a_superblock_that_is_refused_is_at_fault_where_another_copy_is_not() {
+        let mut other = golden(512, PRIMARY_1G);
+        other[0] = b'Y';
+        let refused = Superblock::verify(&other, AgNumber(0)).unwrap_err();
+        assert!(matches!(refused, SbError::NotXfs { .. }));
+        assert_eq!(refused.fault().check, CheckId("sb.refused"));
+        let mut broken = golden(512, PRIMARY_1G);
+        broken[120] = 17;
+        let corrupt = Superblock::verify(&broken, AgNumber(0)).unwrap_err();
+        assert_ne!(corrupt.fault().check, CheckId("sb.refused"));
+    }
+
+    #[test]
     fn fields_that_only_some_volumes_use_are_checked_there() {
         let realtime: &[(&str, usize, &[u8])] = &[
             ("sb.rextsize", 80, &[0, 0, 0, 0]),

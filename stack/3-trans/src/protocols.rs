@@ -8,13 +8,13 @@ use std::sync::Arc;
 
 use shuttle::Runner;
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
-use xfskit_block::BlockDevice;
+use xfskit_block::{BlockDevice, MemDevice};
 use xfskit_format::Image;
-use xfskit_units::{AgBlock, AgNumber, ByteOffset, ExtLen, FsBlock};
+use xfskit_units::{AgBlock, AgNumber, ByteLen, ByteOffset, ExtLen, FsBlock};
 
 use crate::sync::atomic::{AtomicBool, Ordering};
-use crate::sync::thread;
-use crate::testing::{engine_and_log, map, read, recovered};
+use crate::sync::{Mutex, thread};
+use crate::testing::{SIZE, engine_and_log, engine_on, map, read, recovered, recovered_on};
 use crate::{Engine, Freed, Running};
 
 /// Orders of each kind.
@@ -37,17 +37,45 @@ fn explore(protocol: impl Fn() + Send + Sync + 'static) {
     Runner::new(PctScheduler::new_from_seed(7, CHANGES, ORDERS), config()).run(move || protocol());
 }
 
-/// An engine, and the device of its journal.
+/// A device with a cache that a crash empties: what was not flushed is not there afterwards.
+#[derive(Debug)]
+struct Caching {
+    now: MemDevice,
+    durable: MemDevice,
+    unflushed: Mutex<Vec<(ByteOffset, Vec<u8>)>>,
+}
+
+impl BlockDevice for Caching {
+    fn size(&self) -> ByteLen {
+        self.now.size()
+    }
+    fn read_at(&self, offset: ByteOffset, buf: &mut [u8]) -> xfskit_block::Result<()> {
+        self.now.read_at(offset, buf)
+    }
+    fn write_at(&self, offset: ByteOffset, buf: &[u8]) -> xfskit_block::Result<()> {
+        self.unflushed.lock().push((offset, buf.into()));
+        self.now.write_at(offset, buf)
+    }
+    fn flush(&self) -> xfskit_block::Result<()> {
+        let mut unflushed = self.unflushed.lock();
+        unflushed.drain(..).try_for_each(|(offset, bytes)| self.durable.write_at(offset, &bytes))
+    }
+}
+
+/// An engine, its device and that of its journal.
 #[derive(Clone)]
 struct Volume {
     engine: Arc<Engine>,
+    dev: Arc<Caching>,
     log_dev: Arc<dyn BlockDevice>,
 }
 
 impl Volume {
     fn new() -> Self {
-        let (engine, log_dev) = engine_and_log();
-        Self { engine: Arc::new(engine), log_dev }
+        let [now, durable] = [SIZE; 2].map(MemDevice::new);
+        let dev = Arc::new(Caching { now, durable, unflushed: Mutex::default() });
+        let (engine, log_dev) = engine_on(dev.clone());
+        Self { engine: Arc::new(engine), dev, log_dev }
     }
 
     /// Puts `value` into each of `blocks`, all at once; answers the checkpoint that has it.
@@ -64,7 +92,7 @@ impl Volume {
 
     /// What a crash now would leave of a block.
     fn after_crash(&self, block: u64) -> Vec<u8> {
-        recovered(&self.engine, &*self.log_dev, block)
+        recovered_on(&self.dev.durable, &*self.log_dev, block)
     }
 
     /// What stands in its place.

@@ -11,6 +11,9 @@ use xfskit_units::{ByteLen, ByteOffset, Daddr, Features, Geometry, RfsBlock, Sec
 
 use crate::{BufCache, BufMap, Delta, Engine, Handle, Journal, Place, Trans, TransError};
 
+/// Size of the volume.
+pub(crate) const SIZE: ByteLen = ByteLen(16 << 20);
+
 /// One group of 16 MiB.
 pub(crate) fn geo() -> Geometry {
     let example = example::geometry();
@@ -32,7 +35,11 @@ pub(crate) fn engine() -> Engine {
 
 /// The same, and the device of its journal.
 pub(crate) fn engine_and_log() -> (Engine, Arc<dyn BlockDevice>) {
-    let dev: Arc<dyn BlockDevice> = Arc::new(MemDevice::new(ByteLen(16 << 20)));
+    engine_on(Arc::new(MemDevice::new(SIZE)))
+}
+
+/// The same on `dev`.
+pub(crate) fn engine_on(dev: Arc<dyn BlockDevice>) -> (Engine, Arc<dyn BlockDevice>) {
     let geo = geo();
     let log_dev: Arc<dyn BlockDevice> = Arc::new(MemDevice::new(ByteLen(64 << 20)));
     log_dev.write_at(ByteOffset(0), &seed_record(geo.uuid, 512, true)).unwrap();
@@ -60,9 +67,18 @@ pub(crate) fn read(
 
 /// What the journal says of the block `block` from its tail on, laid over what is in place.
 pub(crate) fn recovered(engine: &Engine, log_dev: &dyn BlockDevice, block: u64) -> Vec<u8> {
+    recovered_on(&**engine.device(), log_dev, block)
+}
+
+/// The same, where `dev` is what is left of the device.
+pub(crate) fn recovered_on(
+    dev: &dyn BlockDevice,
+    log_dev: &dyn BlockDevice,
+    block: u64,
+) -> Vec<u8> {
     let geo = geo();
     let mut bytes = vec![0; 4096];
-    engine.device().read_at(ByteOffset(block * 4096), &mut bytes).unwrap();
+    dev.read_at(ByteOffset(block * 4096), &mut bytes).unwrap();
     let log = Log::open(log_dev, Daddr(0), &geo).unwrap();
     let ctx = Ctx::new(&geo, Location::of("test"));
     for transaction in log.transactions().map(Result::unwrap) {
