@@ -1,5 +1,7 @@
 //! Choices without a pattern, from a seed.
 
+use xfskit_units::index;
+
 /// SplitMix64.
 #[derive(Clone, Debug)]
 pub struct Random(pub u64);
@@ -24,5 +26,17 @@ impl Random {
         for bytes in buf.chunks_mut(8) {
             bytes.copy_from_slice(&self.next().to_le_bytes()[..bytes.len()]);
         }
+    }
+
+    /// A place and a length within `size` bytes, `most` of one of four lengths; half of the places at a page's begin.
+    pub fn range(&mut self, size: usize, most: [u64; 4]) -> (usize, usize) {
+        let size = size as u64;
+        let most = most[index(self.below(4))];
+        let len = 1 + self.below(size.min(most));
+        let mut start = self.below(size - len + 1);
+        if self.below(2) == 0 {
+            start -= start % 4096;
+        }
+        (index(start), index(len))
     }
 }

@@ -236,15 +236,8 @@ impl Life {
     }
 
     fn range(&mut self) -> (usize, usize) {
-        let size = self.content.len() as u64;
         let row = self.shape.chunk * self.shape.members as u64;
-        let most = [600, 5_000, 70_000, 2 * row + 1][index(self.random.below(4))];
-        let len = 1 + self.random.below(size.min(most));
-        let mut start = self.random.below(size - len + 1);
-        if self.random.below(2) == 0 {
-            start -= start % 4096;
-        }
-        (index(start), index(len))
+        self.random.range(self.content.len(), [600, 5_000, 70_000, 2 * row + 1])
     }
 
     fn read(&mut self) {
