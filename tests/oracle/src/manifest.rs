@@ -106,6 +106,12 @@ impl Manifest {
         found
     }
 
+    /// The same but for the space in use.
+    pub fn without_blocks(mut self) -> Self {
+        self.entries.values_mut().for_each(|entry| entry.blocks = 0);
+        self
+    }
+
     /// Fails, with the differences, unless both are the same.
     pub fn assert_same(&self, other: &Self, what: &str) {
         let found = self.differences(other, 10);

@@ -4,7 +4,7 @@
 //! records and laid onto that volume, it is the journal of a crash at that moment, with whatever was promised and not
 //! yet done just then.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -16,7 +16,9 @@ use xfskit_block::{BlockDevice, OpenMode};
 use xfskit_core::recovery::open_log;
 use xfskit_core::volume::read_superblock;
 use xfskit_format::log::RecordHeader;
-use xfskit_format::log::item::{Family, Item, split};
+use xfskit_format::log::item::attri::AttrOp;
+use xfskit_format::log::item::intent::Work;
+use xfskit_format::log::item::{Intent, Item, split};
 use xfskit_format::log::record::{self, BLOCK};
 use xfskit_log::Records;
 use xfskit_log::Transactions;
@@ -27,6 +29,14 @@ use xfskit_units::{ByteOffset, LogBlock, Lsn};
 use zerocopy::FromBytes;
 
 use crate::open;
+
+/// The n-th step of some work below a directory. An error ends the work.
+pub type Gust = fn(&Path, u64) -> std::io::Result<()>;
+
+/// Work of all kinds.
+pub const EVERYTHING: &[Gust] = &[share, names, parents, cut, attributes, exchange];
+/// Names, and what follows from them for attributes.
+pub const NAMES: &[Gust] = &[names, parents, parents, parents, attributes];
 
 /// A moment of a storm: a crash behind this record.
 #[derive(Clone, Debug)]
@@ -55,12 +65,17 @@ pub struct Storm<'scratch> {
 }
 
 impl<'scratch> Storm<'scratch> {
-    /// Makes the volume `case`, and has the kernel work on it for a while. `None`, with a note, where this
+    /// Makes the volume `case`, and has the kernel do `work` on it for a while. `None`, with a note, where this
     /// machine cannot, or nothing was caught.
     ///
     /// # Panics
     /// Where tools or kernel fail.
-    pub fn raise(scratch: &'scratch Scratch, case: &Case, mut time: Duration) -> Option<Self> {
+    pub fn raise(
+        scratch: &'scratch Scratch,
+        case: &Case,
+        work: &[Gust],
+        mut time: Duration,
+    ) -> Option<Self> {
         let image = case.make(scratch)?;
         if case.mebibytes > 64 {
             mark_blocks(&image);
@@ -72,7 +87,7 @@ impl<'scratch> Storm<'scratch> {
         for _ in 0..4 {
             let stormy = base.copy("stormy.img");
             let mount = case.mount(&stormy, scratch, "")?;
-            blow(&mount, time);
+            blow(&mount, work, time);
             mount.unmount().expect("unmount");
             if let Some(storm) = Self::read(base.copy("calm.img"), &stormy) {
                 return Some(storm);
@@ -103,7 +118,7 @@ impl<'scratch> Storm<'scratch> {
             .map(|record| (record.at, u32::try_from(record.header.blocks()).expect("short")))
             .collect();
         let mut storm = Self { base, head, journal, moments: vec![], promises: BTreeMap::new() };
-        let mut open = BTreeSet::new();
+        let mut open = BTreeMap::new();
         let mut transactions = Transactions::new(records());
         while let Some(transaction) = transactions.next() {
             let transaction = transaction.expect("a good transaction");
@@ -111,8 +126,8 @@ impl<'scratch> Storm<'scratch> {
             for item in split(&transaction.regions()[1..], &ctx) {
                 match Item::decode(item.expect("an item"), &ctx).expect("a good item") {
                     Item::Intent(intent) => {
-                        *storm.promises.entry(intent.family.intent_name()).or_default() += 1;
-                        open.insert((intent.family, intent.id));
+                        *storm.promises.entry(kind(&intent)).or_default() += 1;
+                        open.insert((intent.family, intent.id), kind(&intent));
                     }
                     Item::Done(done) => {
                         *storm.promises.entry(done.family.done_name()).or_default() += 1;
@@ -121,7 +136,7 @@ impl<'scratch> Storm<'scratch> {
                     _ => {}
                 }
             }
-            storm.look(transaction.commit_lsn.block(), &lengths, open.iter().map(|key| key.0));
+            storm.look(transaction.commit_lsn.block(), &lengths, open.values().copied());
         }
         Some(storm)
     }
@@ -131,10 +146,10 @@ impl<'scratch> Storm<'scratch> {
         &mut self,
         at: LogBlock,
         lengths: &BTreeMap<LogBlock, u32>,
-        families: impl Iterator<Item = Family>,
+        kinds: impl Iterator<Item = &'static str>,
     ) {
         let mut open = BTreeMap::new();
-        families.for_each(|family| *open.entry(family.intent_name()).or_default() += 1);
+        kinds.for_each(|kind| *open.entry(kind).or_default() += 1);
         let last = at.0 - self.head.block().0;
         self.moments.retain(|moment| moment.last != last);
         if !open.is_empty() {
@@ -178,6 +193,21 @@ impl<'scratch> Storm<'scratch> {
     }
 }
 
+/// What people call a promise; those of attributes also by what they are about.
+fn kind(intent: &Intent) -> &'static str {
+    match &intent.work {
+        Work::Attr(attri) => match attri.op {
+            AttrOp::Set => "ATTRI set",
+            AttrOp::Remove => "ATTRI remove",
+            AttrOp::Replace => "ATTRI replace",
+            AttrOp::ParentSet => "ATTRI parent set",
+            AttrOp::ParentRemove => "ATTRI parent remove",
+            AttrOp::ParentReplace => "ATTRI parent replace",
+        },
+        _ => intent.family.intent_name(),
+    }
+}
+
 /// Writes its own number into every block of the image, so that content tells where it comes from.
 fn mark_blocks(image: &Image<'_>) {
     let dev = open(image.path(), OpenMode::ReadWrite);
@@ -208,16 +238,17 @@ fn prepare(root: &Path) {
         }
         file.set_len(400 * 4096).expect("long enough");
     }
-    fs::create_dir(root.join("names")).expect("a directory");
-    fs::create_dir(root.join("attrs")).expect("a directory");
+    for name in ["names", "parents", "attrs"] {
+        fs::create_dir(root.join(name)).expect("a directory");
+    }
     rustix::fs::sync();
 }
 
 /// Lets all threads work until `time` is over and the volume stops.
-fn blow(mount: &Mount, time: Duration) {
+fn blow(mount: &Mount, work: &[Gust], time: Duration) {
     let stop = AtomicBool::new(false);
     std::thread::scope(|threads| {
-        for work in [share, names, cut, attributes, exchange] {
+        for work in work {
             let (root, stop) = (mount.path(), &stop);
             threads.spawn(move || {
                 let mut n = 0;
@@ -264,6 +295,23 @@ fn names(root: &Path, n: u64) -> std::io::Result<()> {
         fs::remove_dir(&dir).ok()
     };
     File::create(root.join("names").join(format!("file{}", n % 9))).map(drop)
+}
+
+/// Files whose names, long ones, come, change and go: where the volume has parent pointers they fill leaves of
+/// attributes.
+fn parents(root: &Path, n: u64) -> std::io::Result<()> {
+    let dir = root.join("parents");
+    let file = dir.join(format!("file{}", n % 4));
+    if n < 4 {
+        File::create(&file)?;
+    }
+    let name = |n: u64| dir.join(format!("{}{:x>200}", n % 160, ""));
+    match n % 3 {
+        0 => fs::hard_link(&file, name(n * 7)).ok(),
+        1 => fs::rename(name(n * 11), name(n * 5)).ok(),
+        _ => fs::remove_file(name(n * 13)).ok(),
+    };
+    Ok(())
 }
 
 /// Holes, unwritten blocks, pieces taken out and put in.

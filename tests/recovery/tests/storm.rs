@@ -5,7 +5,7 @@ use std::time::Duration;
 use xfskit_test_oracle::matrix::{Case, named};
 use xfskit_test_oracle::need::{Need, note};
 use xfskit_test_oracle::{Scratch, long, needs};
-use xfskit_test_recovery::{Storm, compare_finished};
+use xfskit_test_recovery::{EVERYTHING, Gust, NAMES, Storm, compare_finished};
 
 /// How long it blows.
 const STORM: Duration = Duration::from_millis(400);
@@ -15,12 +15,14 @@ fn small(name: &'static str, newer: bool, options: &'static str) -> Case {
     Case { name, newer, options, mebibytes: 160, ..named("default") }
 }
 
-fn volumes() -> [Case; 4] {
+fn volumes() -> [(Case, &'static [Gust]); 6] {
     [
-        small("all", true, "-n parent=1 -i exchange=1 -l size=32m"),
-        small("block-1k", true, "-b size=1024 -i exchange=1 -l size=32m"),
-        small("no-rmapbt", false, "-l size=32m"),
-        small("no-reflink", true, "-m reflink=0,rmapbt=1 -i exchange=1 -l size=32m"),
+        (small("all", true, "-n parent=1 -i exchange=1 -l size=32m"), EVERYTHING),
+        (small("block-1k", true, "-b size=1024 -i exchange=1 -l size=32m"), EVERYTHING),
+        (small("no-rmapbt", false, "-l size=32m"), EVERYTHING),
+        (small("no-reflink", true, "-m reflink=0,rmapbt=1 -i exchange=1 -l size=32m"), EVERYTHING),
+        (small("names", true, "-n parent=1 -l size=32m"), NAMES),
+        (small("names-1k", true, "-b size=1024 -n parent=1 -l size=32m"), NAMES),
     ]
 }
 
@@ -32,9 +34,9 @@ fn what_the_kernel_promised_is_done_as_it_would() {
         return;
     }
     let most = if long() { 60 } else { 4 };
-    for case in volumes() {
+    for (case, work) in volumes() {
         let scratch = Scratch::new("storm");
-        let Some(storm) = Storm::raise(&scratch, &case, STORM) else { continue };
+        let Some(storm) = Storm::raise(&scratch, &case, work, STORM) else { continue };
         eprintln!("{}: {:?}, {} moments", case.name, storm.promises, storm.moments.len());
         let moments = storm.telling(most);
         if moments.is_empty() {
@@ -62,7 +64,9 @@ fn moments_worth_keeping() {
         let scratch = Scratch::new("keep");
         let case = Case { mebibytes: 64, ..small(name, true, options) };
         for n in 0..8 {
-            let Some(storm) = Storm::raise(&scratch, &case, STORM / 2) else { continue };
+            let Some(storm) = Storm::raise(&scratch, &case, EVERYTHING, STORM / 2) else {
+                continue;
+            };
             for (i, moment) in storm.telling(6).iter().enumerate() {
                 let image = storm.crashed(moment, &format!("{name}-{n}-{i}.img"));
                 eprintln!("{} {:?}", image.path().display(), moment.open);
