@@ -15,7 +15,7 @@ use std::arch::aarch64::{
 use crate::field::{HALVES, POLY};
 use crate::vector::{Vector, routine};
 
-routine!(neon, Neon, "neon");
+routine!(neon, Neon, 1, "neon");
 
 #[derive(Clone, Copy)]
 pub(crate) struct Neon(uint8x16_t);

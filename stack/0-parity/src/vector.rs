@@ -84,6 +84,8 @@ impl Place for Option<&[u8]> {
 /// What is wanted of the sums ([`Want`]), the factors prepared.
 enum Solve<V: Vector> {
     P,
+    /// A and B of the chunks alone: there is no Q to be added.
+    Chunks,
     Sums,
     Scaled(V::Factor),
     DataP(V::Factor),
@@ -101,117 +103,166 @@ struct Tile {
     two: *mut u8,
 }
 
-/// A and B over a group and what came before, of a register's width `at` bytes into the tile.
+/// A and B of some registers side by side.
+type Sums<V, const W: usize> = ([V; W], [V; W]);
+
+/// A and B over a group and what came before, of W registers' width `at` bytes into the tile.
 #[inline(always)]
-unsafe fn sums<V: Vector, const G: usize, const B: bool>(
+unsafe fn sums<V: Vector, const W: usize, const G: usize, const B: bool>(
     chunks: &[*const u8; G],
-    (mut a, mut b): (V, V),
+    (mut a, mut b): Sums<V, W>,
     at: usize,
-) -> (V, V) {
-    let d = chunks.map(|chunk| V::load(chunk.add(at)));
-    let (fours, top) = d.as_chunks::<4>();
-    for &d in top.iter().rev() {
-        a = a.plus(d);
-        if B {
-            b = b.step(d);
+) -> Sums<V, W> {
+    // One register has four chunks at a time, where some processors need fewer instructions so.
+    let (fours, top) = if W == 1 { chunks.as_chunks::<4>() } else { (&[][..], &chunks[..]) };
+    for chunk in top.iter().rev() {
+        let d = load::<V, W>(chunk.add(at));
+        for w in 0..W {
+            a[w] = a[w].plus(d[w]);
+            if B {
+                b[w] = b[w].step(d[w]);
+            }
         }
     }
-    for &d in fours.iter().rev() {
-        a = a.plus_four(d);
+    for four in fours.iter().rev() {
+        let d = four.map(|chunk| V::load(chunk.add(at)));
+        a[0] = a[0].plus_four(d);
         if B {
-            b = b.step_four(d);
+            b[0] = b[0].step_four(d);
         }
     }
     (a, b)
 }
 
+#[inline(always)]
+unsafe fn load<V: Vector, const W: usize>(from: *const u8) -> [V; W] {
+    array::from_fn(|w| V::load(from.add(w * V::LEN)))
+}
+
+#[inline(always)]
+unsafe fn store<V: Vector, const W: usize>(registers: [V; W], to: *mut u8) {
+    for (w, register) in registers.into_iter().enumerate() {
+        register.store(to.add(w * V::LEN));
+    }
+}
+
 impl Tile {
+    /// What the sums are before the first chunk, and where nothing was added to P.
+    #[inline(always)]
+    unsafe fn none<V: Vector, const W: usize>(&self, at: usize) -> Sums<V, W> {
+        (load(self.p.add(at)), [V::all(V::OFFSET); W])
+    }
+
+    /// What the sums are so far.
+    #[inline(always)]
+    unsafe fn so_far<V: Vector, const W: usize, const B: bool>(&self, at: usize) -> Sums<V, W> {
+        let b = if B { load(self.two.add(at)) } else { [V::all(0); W] };
+        (load(self.one.add(at)), b)
+    }
+
     /// The first chunks: the sums begin. `B` off: B is neither summed nor stored.
     #[inline(always)]
-    unsafe fn begin<V: Vector, const G: usize, const B: bool>(&self, chunks: &[impl Place]) {
+    unsafe fn begin<V: Vector, const W: usize, const G: usize, const B: bool>(
+        &self,
+        chunks: &[impl Place],
+    ) {
         let chunks = array::from_fn::<_, G, _>(|i| chunks.get_unchecked(i).bytes(self.start));
-        for at in (0..self.len).step_by(V::LEN) {
-            let begin = (V::load(self.p.add(at)), V::all(V::OFFSET));
-            let (a, b) = sums::<V, G, B>(&chunks, begin, at);
-            a.store(self.one.add(at));
+        for at in (0..self.len).step_by(W * V::LEN) {
+            let (a, b) = sums::<V, W, G, B>(&chunks, self.none(at), at);
+            store(a, self.one.add(at));
             if B {
-                b.store(self.two.add(at));
+                store(b, self.two.add(at));
             }
         }
     }
 
     /// [`Tile::begin`] with any number of chunks up to a group.
     #[inline(always)]
-    unsafe fn begin_any<V: Vector, const B: bool>(&self, chunks: &[impl Place]) {
+    unsafe fn begin_any<V: Vector, const W: usize, const B: bool>(&self, chunks: &[impl Place]) {
         match chunks.len() {
-            0 => self.begin::<V, 0, B>(chunks),
-            1 => self.begin::<V, 1, B>(chunks),
-            2 => self.begin::<V, 2, B>(chunks),
-            3 => self.begin::<V, 3, B>(chunks),
-            4 => self.begin::<V, 4, B>(chunks),
-            5 => self.begin::<V, 5, B>(chunks),
-            6 => self.begin::<V, 6, B>(chunks),
-            7 => self.begin::<V, 7, B>(chunks),
-            _ => self.begin::<V, GROUP, B>(chunks),
+            0 => self.begin::<V, W, 0, B>(chunks),
+            1 => self.begin::<V, W, 1, B>(chunks),
+            2 => self.begin::<V, W, 2, B>(chunks),
+            3 => self.begin::<V, W, 3, B>(chunks),
+            4 => self.begin::<V, W, 4, B>(chunks),
+            5 => self.begin::<V, W, 5, B>(chunks),
+            6 => self.begin::<V, W, 6, B>(chunks),
+            7 => self.begin::<V, W, 7, B>(chunks),
+            _ => self.begin::<V, W, GROUP, B>(chunks),
         }
     }
 
     /// A further group: the sums grow.
     #[inline(always)]
-    unsafe fn grow<V: Vector, const B: bool>(&self, chunks: &[impl Place; GROUP]) {
+    unsafe fn grow<V: Vector, const W: usize, const B: bool>(&self, chunks: &[impl Place; GROUP]) {
         let chunks = chunks.map(|chunk| chunk.bytes(self.start));
-        for at in (0..self.len).step_by(V::LEN) {
-            let b = if B { V::load(self.two.add(at)) } else { V::all(0) };
-            let (a, b) = sums::<V, GROUP, B>(&chunks, (V::load(self.one.add(at)), b), at);
-            a.store(self.one.add(at));
+        for at in (0..self.len).step_by(W * V::LEN) {
+            let so_far = self.so_far::<V, W, B>(at);
+            let (a, b) = sums::<V, W, GROUP, B>(&chunks, so_far, at);
+            store(a, self.one.add(at));
             if B {
-                b.store(self.two.add(at));
+                store(b, self.two.add(at));
             }
         }
     }
 
-    /// The last chunks: the sums end, and what `solve` makes of A and B is stored.
+    /// The last chunks: the sums end, and what `solve` makes of A and B is stored. `ONLY`: they are the
+    /// first as well; `Q`: Q is added to B.
     #[inline(always)]
-    unsafe fn end<V: Vector, const G: usize>(
+    unsafe fn end<V: Vector, const W: usize, const G: usize, const ONLY: bool, const Q: bool>(
         &self,
         chunks: &[impl Place; G],
         solve: impl Fn(V, V) -> (V, V),
     ) {
         let chunks = chunks.map(|chunk| chunk.bytes(self.start));
-        for at in (0..self.len).step_by(V::LEN) {
-            let before = (V::load(self.one.add(at)), V::load(self.two.add(at)));
-            let (a, b) = sums::<V, G, true>(&chunks, before, at);
-            let b = b.plus(V::load(self.q.add(at))).plus(V::all(V::OFFSET));
-            let (one, two) = solve(a, b);
-            one.store(self.one.add(at));
-            two.store(self.two.add(at));
+        for at in (0..self.len).step_by(W * V::LEN) {
+            let before = if ONLY { self.none(at) } else { self.so_far::<V, W, true>(at) };
+            let (mut a, mut b) = sums::<V, W, G, true>(&chunks, before, at);
+            for w in 0..W {
+                let mut sum = b[w].plus(V::all(V::OFFSET));
+                if Q {
+                    sum = sum.plus(V::load(self.q.add(at + w * V::LEN)));
+                }
+                (a[w], b[w]) = solve(a[w], sum);
+            }
+            store(a, self.one.add(at));
+            store(b, self.two.add(at));
         }
     }
 
     /// [`Tile::end`] by what is wanted.
     #[inline(always)]
-    unsafe fn solve<V: Vector, const G: usize>(&self, chunks: &[impl Place; G], solve: &Solve<V>) {
+    unsafe fn solve<V: Vector, const W: usize, const G: usize, const ONLY: bool>(
+        &self,
+        chunks: &[impl Place; G],
+        solve: &Solve<V>,
+    ) {
         match *solve {
-            Solve::P | Solve::Sums => self.end::<V, G>(chunks, |a, b| (a, b)),
-            Solve::Scaled(factor) => self.end::<V, G>(chunks, |a, b| (a, b.times(factor))),
-            Solve::DataP(factor) => self.end::<V, G>(chunks, |a, b| {
+            Solve::P | Solve::Chunks => self.end::<V, W, G, ONLY, false>(chunks, |a, b| (a, b)),
+            Solve::Sums => self.end::<V, W, G, ONLY, true>(chunks, |a, b| (a, b)),
+            Solve::Scaled(factor) => {
+                self.end::<V, W, G, ONLY, true>(chunks, |a, b| (a, b.times(factor)))
+            }
+            Solve::DataP(factor) => self.end::<V, W, G, ONLY, true>(chunks, |a, b| {
                 let data = b.times(factor);
                 (data, a.plus(data))
             }),
             Solve::DataQ(factor) => {
-                self.end::<V, G>(chunks, |a, b| (a, b.plus(a.times(factor))));
+                self.end::<V, W, G, ONLY, true>(chunks, |a, b| (a, b.plus(a.times(factor))));
             }
-            Solve::DataData(factor_a, factor_b) => self.end::<V, G>(chunks, |a, b| {
-                let data = a.times(factor_a).plus(b.times(factor_b));
-                (data, a.plus(data))
-            }),
+            Solve::DataData(factor_a, factor_b) => {
+                self.end::<V, W, G, ONLY, true>(chunks, |a, b| {
+                    let data = a.times(factor_a).plus(b.times(factor_b));
+                    (data, a.plus(data))
+                })
+            }
         }
     }
 }
 
 /// Whole registers of a row, tile by tile, the highest exponents first; answers where it ended.
 #[inline(always)]
-unsafe fn sweep<V: Vector>(
+unsafe fn sweep<V: Vector, const W: usize>(
     chunks: &[impl Place],
     (p, q): (Option<&[u8]>, Option<&[u8]>),
     solve: &Solve<V>,
@@ -228,7 +279,7 @@ unsafe fn sweep<V: Vector>(
         ([groups @ .., last], []) => (groups, &last[..]),
         groups => groups,
     };
-    let end = len / V::LEN * V::LEN;
+    let end = len / (W * V::LEN) * (W * V::LEN);
     for start in (0..end).step_by(TILE) {
         let tile = Tile {
             start,
@@ -238,17 +289,20 @@ unsafe fn sweep<V: Vector>(
             one: result(&mut one, start),
             two: result(&mut two, start),
         };
-        if let Solve::P = solve {
-            tile.begin_any::<V, false>(top);
-            groups.iter().rev().for_each(|group| tile.grow::<V, false>(group));
-            continue;
-        }
-        tile.begin_any::<V, true>(top);
-        match groups {
-            [] => tile.solve(&[None; 0], solve),
-            [last, groups @ ..] => {
-                groups.iter().rev().for_each(|group| tile.grow::<V, true>(group));
-                tile.solve(last, solve);
+        match (solve, groups, <&[_; GROUP]>::try_from(top).ok()) {
+            (Solve::P, _, _) => {
+                tile.begin_any::<V, W, false>(top);
+                groups.iter().rev().for_each(|group| tile.grow::<V, W, false>(group));
+            }
+            (_, [], Some(only)) => tile.solve::<V, W, GROUP, true>(only, solve),
+            (_, [], None) => {
+                tile.begin_any::<V, W, true>(top);
+                tile.solve::<V, W, 0, false>(&[None; 0], solve);
+            }
+            (_, [last, groups @ ..], _) => {
+                tile.begin_any::<V, W, true>(top);
+                groups.iter().rev().for_each(|group| tile.grow::<V, W, true>(group));
+                tile.solve::<V, W, GROUP, false>(last, solve);
             }
         }
     }
@@ -257,9 +311,14 @@ unsafe fn sweep<V: Vector>(
 
 /// [`crate::routine::Routine`]'s `run`.
 #[inline(always)]
-pub(crate) unsafe fn run<V: Vector>(row: &Row, want: &mut Want, len: usize) -> usize {
+pub(crate) unsafe fn run<V: Vector, const W: usize>(
+    row: &Row,
+    want: &mut Want,
+    len: usize,
+) -> usize {
     let (solve, one, two): (Solve<V>, _, _) = match want {
         Want::P { p } => (Solve::P, Some(p), None),
+        Want::Sums { p, q } if row.q.is_none() => (Solve::Chunks, Some(p), Some(q)),
         Want::Sums { p, q } => (Solve::Sums, Some(p), Some(q)),
         Want::Scaled { b, d } => (Solve::Scaled(V::factor(*b)), None, Some(d)),
         Want::DataP { b, d, p } => (Solve::DataP(V::factor(*b)), Some(d), Some(p)),
@@ -269,14 +328,14 @@ pub(crate) unsafe fn run<V: Vector>(row: &Row, want: &mut Want, len: usize) -> u
         }
     };
     let results = (one.map(|one| &mut **one), two.map(|two| &mut **two));
-    sweep(row.data, (row.p, row.q), &solve, results, len)
+    sweep::<V, W>(row.data, (row.p, row.q), &solve, results, len)
 }
 
 /// [`crate::routine::Routine`]'s `xor`.
 #[inline(always)]
-pub(crate) unsafe fn xor<V: Vector>(sources: &[&[u8]], out: &mut [u8]) -> usize {
+pub(crate) unsafe fn xor<V: Vector, const W: usize>(sources: &[&[u8]], out: &mut [u8]) -> usize {
     let len = out.len();
-    sweep(sources, (None, None), &Solve::<V>::P, (Some(out), None), len)
+    sweep::<V, W>(sources, (None, None), &Solve::<V>::P, (Some(out), None), len)
 }
 
 /// [`crate::routine::Routine`]'s `update`.
@@ -300,10 +359,10 @@ pub(crate) unsafe fn update<V: Vector>(
     end
 }
 
-/// Defines the routine `$name` of [`Vector`] `$vector` with N registers of A and as many of B at a
+/// Defines the routine `$name` of [`Vector`] `$vector` with `$width` registers of A and as many of B at a
 /// time: its `run`, `xor` and `update` in a module, each a function that enables the instructions.
 macro_rules! routine {
-    ($name:ident, $vector:ty, $features:literal) => {
+    ($name:ident, $vector:ty, $width:literal, $features:literal) => {
         pub(crate) mod $name {
             use super::*;
             use $crate::row::{Row, Want};
@@ -313,7 +372,7 @@ macro_rules! routine {
                 #[target_feature(enable = $features)]
                 fn enabled(row: &Row, want: &mut Want, len: usize) -> usize {
                     // SAFETY: the instructions are enabled; `len` is the length of everything.
-                    unsafe { vector::run::<$vector>(row, want, len) }
+                    unsafe { vector::run::<$vector, $width>(row, want, len) }
                 }
                 // SAFETY: routine.rs runs a routine only after its detection said that the processor
                 // has the instructions.
@@ -324,7 +383,7 @@ macro_rules! routine {
                 #[target_feature(enable = $features)]
                 fn enabled(sources: &[&[u8]], out: &mut [u8]) -> usize {
                     // SAFETY: as in `run`.
-                    unsafe { vector::xor::<$vector>(sources, out) }
+                    unsafe { vector::xor::<$vector, $width>(sources, out) }
                 }
                 // SAFETY: as in `run`.
                 unsafe { enabled(sources, out) }

@@ -49,10 +49,10 @@ pub(crate) fn has_avx512() -> bool {
         && is_x86_feature_detected!("gfni")
 }
 
-routine!(ssse3, Ssse3, "ssse3");
-routine!(avx2, Avx2, "avx2");
-routine!(avx2_gfni, Avx2Gfni, "avx2,gfni");
-routine!(avx512, Avx512, "avx512f,avx512bw,gfni");
+routine!(ssse3, Ssse3, 4, "ssse3");
+routine!(avx2, Avx2, 4, "avx2");
+routine!(avx2_gfni, Avx2Gfni, 1, "avx2,gfni");
+routine!(avx512, Avx512, 1, "avx512f,avx512bw,gfni");
 
 /// What B is off by: k = 2·k + poly.
 const THIRD_OF_POLY: u8 = product(POLY, inverse(3));
@@ -115,7 +115,7 @@ impl Vector for Ssse3 {
     #[inline(always)]
     unsafe fn step(self, d: Self) -> Self {
         let polynomial = _mm_shuffle_epi8(Self::all(POLY).0, self.0);
-        Self(_mm_add_epi8(self.0, self.0)).plus(d).plus(Self(polynomial))
+        Self(_mm_add_epi8(self.0, self.0)).plus(Self(polynomial).plus(d))
     }
 
     #[inline(always)]
@@ -164,7 +164,7 @@ impl Vector for Avx2 {
     #[inline(always)]
     unsafe fn step(self, d: Self) -> Self {
         let polynomial = _mm256_shuffle_epi8(Self::all(POLY).0, self.0);
-        Self(_mm256_add_epi8(self.0, self.0)).plus(d).plus(Self(polynomial))
+        Self(_mm256_add_epi8(self.0, self.0)).plus(Self(polynomial).plus(d))
     }
 
     #[inline(always)]
