@@ -32,18 +32,23 @@ pub struct CowDevice {
     file: Arc<dyn BlockDevice>,
     bits_at: u64,
     pages_at: u64,
+    mode: OpenMode,
     /// Which pages the file has. Readers share it; it is held alone while a page is written.
     bits: RwLock<Vec<u8>>,
     /// Bytes of the bits that are not on the disk yet. Leaf lock.
     dirty: Mutex<BTreeSet<usize>>,
 }
 
-/// Views of `devices` whose changes live in the file at `path`: made anew where it does not exist, else gone
-/// on with.
+/// Views of `devices` whose changes live in the file at `path`: made anew where it does not exist and `mode` is
+/// to write, else gone on with.
 ///
 /// # Errors
 /// Where the file cannot be opened, or holds the changes of other devices.
-pub fn open(path: &Path, devices: &[Arc<dyn BlockDevice>]) -> Result<Vec<CowDevice>> {
+pub fn open(
+    path: &Path,
+    devices: &[Arc<dyn BlockDevice>],
+    mode: OpenMode,
+) -> Result<Vec<CowDevice>> {
     let sizes: Vec<u64> = devices.iter().map(|device| device.size().0).collect();
     let mut head = MAGIC.to_vec();
     for number in std::iter::once(sizes.len() as u64).chain(sizes.iter().copied()) {
@@ -55,8 +60,8 @@ pub fn open(path: &Path, devices: &[Arc<dyn BlockDevice>]) -> Result<Vec<CowDevi
     head.resize(index(PAGE), 0);
     let end =
         sizes.iter().fold(PAGE, |at, size| at + bits_len(*size) + size.next_multiple_of(PAGE));
-    let file: Arc<dyn BlockDevice> = if path.exists() {
-        let file = FileDevice::open(path, OpenMode::ReadWrite)?;
+    let file: Arc<dyn BlockDevice> = if path.exists() || mode == OpenMode::ReadOnly {
+        let file = FileDevice::open(path, mode)?;
         let mut found = vec![0; head.len()];
         if file.size().0 != end || file.read_at(ByteOffset(0), &mut found).is_err() || found != head
         {
@@ -75,7 +80,8 @@ pub fn open(path: &Path, devices: &[Arc<dyn BlockDevice>]) -> Result<Vec<CowDevi
         let mut bits = vec![0; index(base.size().0.div_ceil(PAGE).div_ceil(8))];
         file.read_at(ByteOffset(bits_at), &mut bits)?;
         let (base, file) = (Arc::clone(base), Arc::clone(&file));
-        Ok(CowDevice { base, file, bits_at, pages_at, bits: bits.into(), dirty: Mutex::default() })
+        let (bits, dirty) = (bits.into(), Mutex::default());
+        Ok(CowDevice { base, file, bits_at, pages_at, mode, bits, dirty })
     };
     devices.iter().map(view).collect()
 }
@@ -117,6 +123,9 @@ impl CowDevice {
 
 impl BlockDevice for CowDevice {
     forward!(this => this.base; size, logical_block_size, physical_block_size, will_need);
+    fn is_read_only(&self) -> bool {
+        self.mode == OpenMode::ReadOnly
+    }
     fn read_at(&self, offset: ByteOffset, buf: &mut [u8]) -> Result<()> {
         check_range("read", self.size(), offset, buf.len())?;
         let bits = self.bits.read().unwrap_or_else(PoisonError::into_inner);
@@ -130,6 +139,9 @@ impl BlockDevice for CowDevice {
         })
     }
     fn write_at(&self, offset: ByteOffset, buf: &[u8]) -> Result<()> {
+        if self.is_read_only() {
+            return Err(Error::ReadOnly);
+        }
         check_range("write", self.size(), offset, buf.len())?;
         let mut bits = self.bits.write().unwrap_or_else(PoisonError::into_inner);
         Self::each_page(offset.0, buf.len() as u64, |page, from, to| {
@@ -197,7 +209,7 @@ mod tests {
         for (round, (at, len)) in
             [(4000usize, 9000usize), (49_990, 10), (4096, 4096)].into_iter().enumerate()
         {
-            let views = open(&path, &devices).unwrap();
+            let views = open(&path, &devices, OpenMode::ReadWrite).unwrap();
             assert!(all(&views[1]) == expected && all(&views[0]) == vec![1; 50_000]);
             expected[at..at + len].fill(u8::try_from(round).unwrap() + 7);
             views[1].write_at(ByteOffset(at as u64), &expected[at..at + len]).unwrap();
@@ -205,7 +217,10 @@ mod tests {
             views[1].flush().unwrap();
         }
         assert!(all(&devices[1]) == vec![2; 50_000]);
-        assert!(open(&path, &devices[..1]).is_err());
+        let views = open(&path, &devices, OpenMode::ReadOnly).unwrap();
+        assert!(views[1].is_read_only() && all(&views[1]) == expected);
+        assert!(matches!(views[1].write_at(ByteOffset(0), &[0]), Err(Error::ReadOnly)));
+        assert!(open(&path, &devices[..1], OpenMode::ReadWrite).is_err());
         std::fs::remove_dir_all(&folder).unwrap();
     }
 }

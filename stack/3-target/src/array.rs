@@ -22,14 +22,13 @@ use xfskit_md::{Layout, Level, assemble::Bare};
 use xfskit_units::{ByteLen, Sectors};
 
 use crate::error::{Error, Result};
-use crate::name::{Part, Target};
+use crate::name::{OVERLAY, Part, Target};
 use crate::size;
 
 /// Arrays within arrays, at most.
 const DEPTH_MAX: usize = 8;
 /// Options before the members.
 const FORCE: &str = "force";
-const OVERLAY: &str = "overlay=";
 /// In place of a member that is not there.
 const MISSING: &str = "missing";
 
@@ -69,6 +68,9 @@ impl ArrayName {
             }
             _ => (None, rest),
         };
+        if force && bare.is_some() {
+            return Err(bad(text, "an array without superblocks has nothing that force overrules"));
+        }
         let mut members = split(list).ok_or_else(|| bad(text, "its brackets do not match"))?;
         let part = members.split_last_mut().and_then(|(last, others)| take_part(last, others));
         let member = |text: &str| match text {
@@ -202,8 +204,8 @@ impl fmt::Display for ArrayName {
                 continue;
             };
             let name = target.to_string();
-            let quoted =
-                name.contains(',') || name.starts_with("md:") || (alone && has_part(member));
+            let reads_on = ["md:", OVERLAY].iter().any(|prefix| name.starts_with(prefix));
+            let quoted = name.contains(',') || reads_on || (alone && has_part(member));
             if quoted { write!(f, "[{name}]")? } else { f.write_str(&name)? }
         }
         Ok(())
@@ -245,7 +247,9 @@ mod tests {
             "md:level=linear,chunk=0K,offset=512:a,b",
             "md:force:a,b",
             "md:overlay=/tmp/changes:a,missing",
-            "md:force,overlay=changes:level=raid1,chunk=0K,offset=0K:a,b",
+            "md:force,overlay=changes:a,b",
+            "md:overlay=changes:level=raid1,chunk=0K,offset=0K:a,b",
+            "md:overlay=changes:[overlay=o:a],b",
             "md:forced,b",
         ] {
             let target = Target::parse(name).unwrap();
@@ -288,6 +292,7 @@ mod tests {
             ("md:level=7:a", "no such level"),
             ("md:level=5,layout=near:a", "no such layout"),
             ("md:level=5:a,b", "needs chunk"),
+            ("md:force:level=1:a,b", "nothing that force overrules"),
             ("md:level=5,chunk=1000:a,b", "whole sectors"),
             ("md:level=5,chunks=64K:a,b", "knows level"),
             (&format!("{}a{}", "[md:".repeat(20), "]".repeat(20)), "eight"),

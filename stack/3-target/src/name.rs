@@ -20,7 +20,12 @@ pub enum Base {
     Memory(ByteLen),
     /// An md array.
     Array(Box<ArrayName>),
+    /// Another target, which is only read: writes go to this file. (An array's own name says so itself.)
+    Overlay(PathBuf, Box<Base>),
 }
+
+/// Before a target whose writes go to a file.
+pub(crate) const OVERLAY: &str = "overlay=";
 
 /// A part of a disk.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -70,6 +75,9 @@ impl Target {
             let (array, part) = ArrayName::parse(members, depth)?;
             return Ok(Self { base: Base::Array(Box::new(array)), part });
         }
+        if let Some((path, below)) = name.strip_prefix(OVERLAY).and_then(|n| n.split_once(':')) {
+            return Self::parse_within(below, depth)?.with_overlay(path);
+        }
         if let Some(text) = name.strip_prefix("mem:") {
             return Ok(Self { base: Base::Memory(size::parse(text)?), part: None });
         }
@@ -85,6 +93,42 @@ impl Target {
             };
         }
         Ok(Self { base: Base::File(path.into()), part })
+    }
+
+    /// The same target, writes to which go to the file at `path`, made where it does not exist.
+    ///
+    /// # Errors
+    /// Where they go to a file already, or the path cannot stand in a name.
+    pub fn with_overlay(self, path: &str) -> Result<Self> {
+        let bad = |why| Err(Error::BadName { name: format!("{OVERLAY}{path}"), why });
+        if path.is_empty() || path.contains([',', ':']) {
+            return bad("an overlay's path is not empty and has no comma and no colon");
+        }
+        let base = match self.base {
+            Base::Array(array) if array.overlay.is_none() => {
+                Base::Array(Box::new(ArrayName { overlay: Some(path.into()), ..*array }))
+            }
+            Base::Array(_) | Base::Overlay(..) => return bad("writes go to an overlay already"),
+            below => Base::Overlay(path.into(), Box::new(below)),
+        };
+        Ok(Self { base, part: self.part })
+    }
+
+    /// The same array, by force: stale members are taken where there are not enough others, and doubtful
+    /// parity is believed.
+    ///
+    /// # Errors
+    /// Where it is no array, or one without superblocks: those are what is overruled.
+    pub fn with_force(self) -> Result<Self> {
+        let bad = |why| Err(Error::BadName { name: self.to_string(), why });
+        match &self.base {
+            Base::Array(array) if array.bare.is_none() => {
+                let base = Base::Array(Box::new(ArrayName { force: true, ..(**array).clone() }));
+                Ok(Self { base, part: self.part })
+            }
+            Base::Array(_) => bad("an array without superblocks has nothing that force overrules"),
+            _ => bad("only an array is taken by force"),
+        }
     }
 
     /// The whole of what this target is a part of.
@@ -128,13 +172,22 @@ impl fmt::Display for Part {
     }
 }
 
+impl fmt::Display for Base {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => write!(f, "{}", path.display()),
+            Self::Memory(size) => write!(f, "mem:{size}"),
+            Self::Array(array) => write!(f, "{array}"),
+            Self::Overlay(path, below) => write!(f, "{OVERLAY}{}:{below}", path.display()),
+        }
+    }
+}
+
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.base {
-            Base::File(path) => write!(f, "{}", path.display())?,
-            Base::Memory(size) => write!(f, "mem:{size}")?,
             Base::Array(array) if self.part.is_some() => write!(f, "[{array}]")?,
-            Base::Array(array) => write!(f, "{array}")?,
+            base => write!(f, "{base}")?,
         }
         self.part.as_ref().map_or(Ok(()), |part| write!(f, "#{part}"))
     }
@@ -155,6 +208,11 @@ mod tests {
             ("disk.img#p2", file("disk.img"), Some(Part::Partition(2))),
             ("disk#1.img#p12", file("disk#1.img"), Some(Part::Partition(12))),
             ("disk.img#lv:vg0/root-a", file("disk.img"), Some(lv)),
+            (
+                "overlay=changes:disk.img#p2",
+                Base::Overlay("changes".into(), Box::new(file("disk.img"))),
+                Some(Part::Partition(2)),
+            ),
             // No part's name: it belongs to the file's.
             ("#p2", file("#p2"), None),
             ("disk#px", file("disk#px"), None),
@@ -174,5 +232,24 @@ mod tests {
     fn what_is_no_target_says_why() {
         assert!(matches!(Target::parse(""), Err(Error::BadName { .. })));
         assert!(matches!(Target::parse("mem:lots"), Err(Error::Size(_))));
+        for name in ["overlay=a:overlay=b:c", "overlay=a:md:overlay=b:c,d", "overlay=:c"] {
+            assert!(matches!(Target::parse(name), Err(Error::BadName { .. })), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_taken_by_force_or_aside_says_so_in_its_name() {
+        let named = |name: &str| Target::parse(name).unwrap();
+        let aside = |name: &str| named(name).with_overlay("o").unwrap().to_string();
+        assert_eq!(aside("disk.img#p1"), "overlay=o:disk.img#p1");
+        assert_eq!(aside("md:force:a,b#p1"), "[md:force,overlay=o:a,b]#p1");
+        assert_eq!(named("overlay=o:md:a,b").to_string(), "md:overlay=o:a,b");
+        assert_eq!(named("md:a,b").with_force().unwrap().to_string(), "md:force:a,b");
+        for name in ["disk.img", "overlay=o:disk.img", "md:level=1:a,b"] {
+            assert!(matches!(named(name).with_force(), Err(Error::BadName { .. })), "{name}");
+        }
+        for path in ["", "a,b", "a:b"] {
+            assert!(named("disk.img").with_overlay(path).is_err(), "{path}");
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! Names become devices; and what a disk holds.
 
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -107,12 +108,32 @@ pub fn open(target: &Target, mode: OpenMode) -> Result<Arc<dyn BlockDevice>> {
 /// # Errors
 /// As [`open()`], but a whole disk is never refused for its parts.
 pub fn open_unchecked(target: &Target, mode: OpenMode) -> Result<Arc<dyn BlockDevice>> {
-    let disk: Arc<dyn BlockDevice> = match &target.base {
+    part_of(target, whole(&target.base, mode)?)
+}
+
+fn whole(base: &Base, mode: OpenMode) -> Result<Arc<dyn BlockDevice>> {
+    Ok(match base {
         Base::File(path) => Arc::new(FileDevice::open(path, mode)?),
         Base::Memory(size) => Arc::new(MemDevice::new(*size)),
         Base::Array(name) => array(name, mode)?,
-    };
-    part_of(target, disk)
+        Base::Overlay(path, below) => {
+            let below = whole(below, OpenMode::ReadOnly)?;
+            overlaid(path, &[Arc::clone(&below)], mode)?.pop().unwrap_or(below)
+        }
+    })
+}
+
+/// Views of these devices whose changes live in a file; none where they are only read and there is none.
+fn overlaid(
+    path: &Path,
+    devices: &[Arc<dyn BlockDevice>],
+    mode: OpenMode,
+) -> Result<Vec<Arc<dyn BlockDevice>>> {
+    if mode == OpenMode::ReadOnly && !path.exists() {
+        return Ok(Vec::new());
+    }
+    let views = xfskit_block::cow::open(path, devices, mode)?;
+    Ok(views.into_iter().map(|view| Arc::new(view) as _).collect())
 }
 
 /// The part of its disk that a target names; the disk itself where it names none.
@@ -212,14 +233,11 @@ pub fn members(name: &ArrayName, mode: OpenMode) -> Result<Vec<Option<Member>>> 
             members.push(Some(Member { name: target.to_string(), device }));
         }
     }
-    if let Some(path) = &name.overlay
-        && (mode != OpenMode::ReadOnly || path.exists())
-    {
+    if let Some(path) = &name.overlay {
         let devices: Vec<_> =
             members.iter().flatten().map(|member| Arc::clone(&member.device)).collect();
-        let views = xfskit_block::cow::open(path, &devices)?;
-        for (member, view) in members.iter_mut().flatten().zip(views) {
-            member.device = Arc::new(view);
+        for (member, view) in members.iter_mut().flatten().zip(overlaid(path, &devices, mode)?) {
+            member.device = view;
         }
     }
     Ok(members)

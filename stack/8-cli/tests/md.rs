@@ -234,3 +234,58 @@ fn every_parity_routine_is_timed_and_one_is_marked() {
     assert!(routines.iter().all(|r| r["passed"] == true && r["mb_per_s"]["D+D"].is_u64()));
     assert_eq!(routines.last().unwrap()["name"], "portable");
 }
+
+#[test]
+fn writes_go_aside_with_overlay_whatever_the_target_is() {
+    let bench = Bench::new();
+    let member = |i: usize| shown(&bench.path(&format!("m{i}")));
+    let names: Vec<String> = (0..3).map(member).collect();
+    let words = "md create --level 5 --chunk 64K --member-size 160M".split(' ');
+    let create: Vec<&str> = words.chain(names.iter().map(String::as_str)).collect();
+    expect(0, &create);
+    let image = shown(&bench.path("image"));
+    expect(0, &["mkfs", "--size", "310M", &image]);
+    let array = format!("md:{}", names.join(","));
+    expect(0, &["mkfs", &array]);
+    let file = shown(&bench.file("hello", b"hello"));
+    for (target, below) in [(&array, names.as_slice()), (&image, std::slice::from_ref(&image))] {
+        let changes = shown(&bench.path(&format!("changes{}", below.len())));
+        let aside = ["--overlay", changes.as_str(), target.as_str()];
+        let with = |word: &'static str, more: &[&'static str]| [&[word], &aside[..], more].concat();
+        let bytes = || below.iter().map(|name| fs::read(name).unwrap()).collect::<Vec<_>>();
+        let before = bytes();
+        // Who only reads makes no file.
+        expect(0, &with("ls", &["/"]));
+        assert!(!std::path::Path::new(&changes).exists());
+        expect(0, &[&["put"], &aside[..], &[&file, "/hello"]].concat());
+        assert_eq!(expect(0, &with("cat", &["/hello"])).stdout, "hello");
+        expect(0, &with("rm", &["/hello"]));
+        expect(0, &with("check", &[]));
+        expect(1, &["cat", target, "/hello"]);
+        assert!(bytes() == before, "{target} was written");
+    }
+    let why = expect(2, &["ls", "--force", &image, "/"]).stderr;
+    assert!(why.contains("only an array"), "{why}");
+}
+
+#[test]
+fn a_stale_member_is_taken_with_force_by_every_command() {
+    let bench = Bench::new();
+    let names: Vec<String> = (0..3).map(|i| shown(&bench.path(&format!("m{i}")))).collect();
+    let words = "md create --level 5 --chunk 64K --assume-clean --member-size 160M".split(' ');
+    let create: Vec<&str> = words.chain(names.iter().map(String::as_str)).collect();
+    expect(0, &create);
+    let array = format!("md:{}", names.join(","));
+    expect(0, &["mkfs", &array]);
+    expect(0, &["md", "fail", &array, &names[2]]);
+    let stale = format!("md:{},{}", names[1], names[2]);
+    let refused = expect(2, &["ls", &stale, "/"]).stderr;
+    assert!(refused.contains("cannot run without"), "{refused}");
+    expect(0, &["ls", "--force", &stale, "/"]);
+    expect(0, &["check", "--force", &stale]);
+    expect(0, &["md", "detail", "--force", &stale]);
+    let file = shown(&bench.file("hello", b"hello"));
+    expect(0, &["put", "--force", &stale, &file, "/hello"]);
+    expect(1, &["rm", "--force-array", &stale, "/nothing"]);
+    expect(0, &["rm", &stale, "/hello"]);
+}

@@ -35,7 +35,7 @@ impl check::Progress for Phases<'_> {
 
 /// `xfskit check`
 pub(crate) fn run(args: &Check, out: &Out) -> Outcome {
-    let name = args.target.name.as_str();
+    let name = &*args.target.name;
     let scrubbed = if args.scrub { Scrubbed::of(args, out)? } else { None };
     let device = match &scrubbed {
         Some(scrubbed) if args.repair => Arc::clone(&scrubbed.device),
@@ -65,7 +65,7 @@ fn judge(
     suspects: Option<&Suspects>,
     out: &Out,
 ) -> Result<Report, Failure> {
-    let log = args.target.logdev.as_deref().map(open::device_whole).transpose()?;
+    let log = args.target.log().as_deref().map(open::device_whole).transpose()?;
     let progress = Phases { out, now: Mutex::new(None) };
     let options = Options {
         threads: threads(args.threads),

@@ -38,9 +38,9 @@ pub(super) fn uuid(volume: &Volume, out: &Out) -> Outcome {
 
 /// `xfskit uuid TARGET UUID`
 pub(super) fn set_uuid(target: &Target, uuid: NewUuid, out: &Out) -> Outcome {
-    let (log, cache_bytes) = (target.logdev.clone(), target.cache.bytes());
+    let (log, cache_bytes) = (target.log(), target.cache.bytes());
     let options = OpenOptions { log, cache_bytes, ..OpenOptions::default() };
-    let name = target.name.as_str();
+    let name = &*target.name;
     let (uuid, meta_uuid) =
         options.set_uuid(name, uuid).map_err(|error| open::not_opened(name, &error))?;
     if uuid.is_nil() {

@@ -44,9 +44,9 @@ pub(crate) fn run(args: &Info, out: &Out) -> Outcome {
         return readers(args, out);
     }
     let volume = open::volume(&args.target, out)?;
-    let name = args.target.name.as_str();
+    let name = &*args.target.name;
     let description = Description {
-        summary: Summary::of(volume.fs().volume().geo(), name, args.target.logdev.as_deref()),
+        summary: Summary::of(volume.fs().volume().geo(), name, args.target.log().as_deref()),
         label: label(volume.fs().volume()),
         features: features(volume.fs().volume()),
         usage: Usage::of(&volume),
@@ -58,7 +58,7 @@ pub(crate) fn run(args: &Info, out: &Out) -> Outcome {
 
 /// `xfskit info --compat`: who can mount the volume. Only the superblock is looked at.
 fn readers(args: &Info, out: &Out) -> Outcome {
-    let name = args.target.name.as_str();
+    let name = &*args.target.name;
     let device = open::device(name)?;
     let sb = core::volume::read_superblock(&*device)
         .map_err(|error| open::open_failure(name, &error.into()))?;
@@ -102,9 +102,10 @@ fn features(volume: &core::Volume) -> Vec<&'static str> {
 fn journal(args: &Info, volume: &Volume) -> Journal {
     let geo = volume.fs().volume().geo();
     let unknown = |error| Journal { clean: None, head: None, tail: None, error: Some(error) };
-    let (name, start) = match (geo.log_daddr(), &args.target.logdev) {
-        (Some(start), _) => (&args.target.name, start),
-        (None, Some(name)) => (name, Daddr(0)),
+    let log = args.target.log();
+    let (name, start) = match (geo.log_daddr(), &log) {
+        (Some(start), _) => (&*args.target.name, start),
+        (None, Some(name)) => (name.as_str(), Daddr(0)),
         (None, None) => return unknown("it is external; name its device with --logdev".into()),
     };
     let device = match open::device_whole(name) {

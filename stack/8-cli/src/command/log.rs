@@ -12,11 +12,11 @@ use crate::out::Out;
 
 /// `xfskit log`
 pub(crate) fn run(args: &judge::Log, out: &Out) -> Outcome {
-    let name = args.target.name.as_str();
+    let name = &*args.target.name;
     let device = open::device(name)?;
     let sb = read_superblock(&*device).map_err(|e| open::open_failure(name, &e.into()))?;
     let geo = sb.geometry();
-    let external = args.target.logdev.as_deref().map(open::device_whole).transpose()?;
+    let external = args.target.log().as_deref().map(open::device_whole).transpose()?;
     let (device, start) = match (geo.log_daddr(), external) {
         (Some(start), _) => (device, start),
         (None, Some(log)) => (log, Daddr(0)),

@@ -109,7 +109,7 @@ fn said(volume: Volume, target: &grammar::Target, out: &Out) -> Volume {
 
 /// The same, and nothing is said of its journal.
 pub(crate) fn volume_quietly(target: &grammar::Target, out: &Out) -> Result<Volume, Failure> {
-    let name = target.name.as_str();
+    let name = &*target.name;
     warn(name, out)?;
     quietly_on(target, device(name)?, out)
 }
@@ -119,8 +119,8 @@ fn quietly_on(
     device: Arc<dyn BlockDevice>,
     out: &Out,
 ) -> Result<Volume, Failure> {
-    let name = target.name.as_str();
-    let log = target.logdev.as_deref().map(device_whole).transpose()?;
+    let name = &*target.name;
+    let log = target.log().as_deref().map(device_whole).transpose()?;
     let (recovery, cache_bytes) = (!target.norecovery, target.cache.bytes());
     let options = OpenOptions { recovery, cache_bytes, ..OpenOptions::default() };
     let volume = options.open_device(device, log).map_err(|error| not_opened(name, &error))?;
@@ -146,7 +146,7 @@ pub(crate) fn volume_to_change(
     target: &grammar::change::Target,
     out: &Out,
 ) -> Result<Volume, Failure> {
-    let (log, journal) = (target.logdev.clone(), target.journal);
+    let (log, journal) = (target.log(), target.journal);
     let options = OpenOptions {
         write: true,
         log,

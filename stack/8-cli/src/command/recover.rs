@@ -102,7 +102,7 @@ pub(crate) fn run(args: &Recover, out: &Out) -> Outcome {
     };
     let report = report(&volume, !args.dry_run)?;
     if !args.dry_run {
-        let name = args.target.name.as_str();
+        let name = &*args.target.name;
         volume.close().map_err(|error| Failure::cannot(about(name, &error)))?;
     }
     out.answer(&report, Report::text)?;

@@ -10,15 +10,15 @@ use clap::{Args, ValueEnum};
 use xfskit::core::JournalOptions;
 use xfskit::core::uuid::NewUuid;
 
+use super::name::Name;
 use crate::command::change::mode::ModeChange;
 use crate::command::change::words::{self, Owner, OwnerChange};
 
 /// The volume to change; shared by every command that writes to one.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Target {
-    /// The volume: a file, a block device, IMAGE#pN or IMAGE#lv:VG/LV
-    #[arg(id = "target", value_name = "TARGET")]
-    pub name: String,
+    #[command(flatten)]
+    pub name: Name,
     /// The device or file with the journal, for a volume with an external log
     #[arg(long, value_name = "DEVICE")]
     pub logdev: Option<String>,
@@ -39,6 +39,11 @@ pub(crate) struct Target {
 }
 
 impl Target {
+    /// The name of the device with the journal.
+    pub(crate) fn log(&self) -> Option<String> {
+        self.logdev.as_deref().map(|device| self.name.beside(device))
+    }
+
     /// The same volume, to be read only.
     pub(crate) fn to_read(&self) -> super::Target {
         let (name, logdev) = (self.name.clone(), self.logdev.clone());
@@ -79,6 +84,7 @@ Examples:
   xfskit rm disk.img /etc/motd
   xfskit rm -r disk.img /var/cache /tmp/build
   xfskit rm -f disk.img /etc/not-there")]
+#[command(mut_arg("force_array", |arg| arg.long("force-array")))]
 pub(crate) struct Rm {
     #[command(flatten)]
     pub target: Target,

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::name::Name;
+
 /// Make an XFS volume
 ///
 /// Takes mkfs.xfs's own options, follows its geometry rules and prints its summary. The defaults
@@ -24,10 +26,10 @@ Examples:
   xfskit mkfs -N -d size=100t big.img                   show the geometry, write nothing
   xfskit mkfs -m uuid=e7b49a86-7a1b-4c5f-9a53-0a5fbe0e1c1f --size 1G a.img
                                                         the same bytes every time")]
+#[command(mut_arg("force_array", |arg| arg.long("force-array")))]
 pub(crate) struct Mkfs {
-    /// Where the volume goes: a file, a block device, IMAGE#pN, IMAGE#lv:VG/LV or mem:SIZE
-    #[arg(value_name = "TARGET")]
-    pub target: String,
+    #[command(flatten)]
+    pub target: Name,
     /// Size of the volume; a missing or shorter image file is made this long (as -d size=). With
     /// --from also `auto`: what the tree takes and --free beside it
     #[arg(long, value_name = "SIZE")]

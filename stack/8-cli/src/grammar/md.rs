@@ -7,6 +7,8 @@ use clap::{Args, Subcommand};
 pub(crate) mod create;
 pub(crate) mod tend;
 
+use super::name::Name;
+
 /// Make, tend and read Linux md arrays without the kernel
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -19,8 +21,8 @@ every command takes it. A member is itself a target: a file, a block device, a p
   md:a.img,b.img#p1                partition 1 of the array; [md:a.img,b.img]#p1 is the same
   md:level=6,layout=left-symmetric,chunk=512K,offset=1M:a,missing,c,d
                                    no superblocks: members in role order
-  md:overlay=FILE:a.img,b.img      writes go to FILE, made where it does not exist; members are not touched
-  md:force:a.img,b.img             stale members where there are not enough others, and doubtful parity
+  md:overlay=FILE:a.img,b.img      as --overlay FILE: writes go there, members are not touched
+  md:force:a.img,b.img             as --force: stale members where there are not enough others, and doubtful parity
                                    believed: what was written since is wrong where it stands there
 
 Examples:
@@ -39,9 +41,8 @@ pub(crate) struct Md {
 /// The array that a command is about.
 #[derive(Debug, Args)]
 pub(crate) struct Named {
-    /// The array: md:MEMBER,MEMBER,…
-    #[arg(value_name = "TARGET")]
-    pub target: String,
+    #[command(flatten)]
+    pub target: Name,
 }
 
 /// What to do with an array.

@@ -6,6 +6,7 @@
 //!
 //! | module | commands |
 //! | --- | --- |
+//! | [`name`] | the target of each of them, and how it is opened |
 //! | [`make`] | `mkfs` |
 //! | [`look`] | `info`, `ls`, `tree`, `stat`, `cat`, `xattr`, `find`, `df`, `stats`, `get`, `bulkstat`, `targets` |
 //! | [`change`] | `put`, `mkdir`, `rm`, `mv`, `ln`, `mknod`, `chmod`, `chown`, `touch`, `cp`, `truncate`, `fallocate`, `label`, `uuid`, `shell`, `xattr set`, `xattr rm` |
@@ -20,11 +21,14 @@ pub(crate) mod judge;
 pub(crate) mod look;
 pub(crate) mod make;
 pub(crate) mod md;
+pub(crate) mod name;
 pub(crate) mod programs;
 
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+
+use name::Name;
 
 const ABOUT: &str =
     "Make, read, change, inspect and check XFS volumes, without the kernel and without root";
@@ -38,6 +42,8 @@ A TARGET names where the volume is:
   md:a.img,b.img,…     a Linux md array by its members, in any order; `missing` and patterns too
   md:a.img,b.img#p1    partition 1 of an array
   mem:1G               memory, empty, gone at the end
+With --overlay FILE writes go to FILE, and the target is only read: what a change or a repair makes of
+it can be tried, gone on with, and thrown away.
 `xfskit targets disk.img` lists what is on an image.
 
 Paths inside a volume are absolute: /etc/passwd.
@@ -100,9 +106,8 @@ impl Voice {
 /// Where the volume is and how to open it; shared by every command that reads one.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Target {
-    /// The volume: a file, a block device, IMAGE#pN, IMAGE#lv:VG/LV, md:MEMBER,… or mem:SIZE
-    #[arg(id = "target", value_name = "TARGET")]
-    pub name: String,
+    #[command(flatten)]
+    pub name: Name,
     /// Show the device as it is, without replaying the journal in memory
     #[arg(long)]
     pub norecovery: bool,
@@ -111,6 +116,13 @@ pub(crate) struct Target {
     pub logdev: Option<String>,
     #[command(flatten)]
     pub cache: Cache,
+}
+
+impl Target {
+    /// The name of the device with the journal.
+    pub(crate) fn log(&self) -> Option<String> {
+        self.logdev.as_deref().map(|device| self.name.beside(device))
+    }
 }
 
 /// Memory for metadata.

@@ -187,11 +187,12 @@ fn names_inside(source: &Path) -> bool {
     matches!(last, b"." | b"..") || path.iter().all(|&b| b == b'/')
 }
 
-/// The file of the volume itself, which is no part of any tree.
+/// The file that is written, which is no part of any tree.
 fn image(args: &Put) -> Option<PathBuf> {
     match Target::parse(&args.target.name).ok()?.base {
-        Base::File(path) => Some(path),
-        Base::Memory(_) | Base::Array(_) => None,
+        Base::File(path) | Base::Overlay(path, _) => Some(path),
+        Base::Array(array) => array.overlay,
+        Base::Memory(_) => None,
     }
 }
 

@@ -61,7 +61,7 @@ impl Scrubbed {
     /// Compares the members of the array that `args` names; `None` where it names none that has redundancy and
     /// is whole. To repair, the journal is replayed before.
     pub(super) fn of(args: &Check, out: &Out) -> Result<Option<Self>, Failure> {
-        let name = args.target.name.as_str();
+        let name = &*args.target.name;
         let target = Target::parse(name).map_err(|e| target_failure(name, &e))?;
         if args.repair {
             let volume = open::volume_for_writing(&to_change(args), out)?;

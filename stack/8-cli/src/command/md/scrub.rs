@@ -42,7 +42,7 @@ pub(crate) fn run(args: &Scrub, out: &Out) -> Outcome {
     array.close().map_err(|e| failed(args, &e))?;
     let finished = ended == Ended::Finished;
     let answer = json!({
-        "target": args.array.target,
+        "target": &*args.array.target,
         "finished": finished,
         "next": count.next,
         "mismatch_cnt": count.mismatches,

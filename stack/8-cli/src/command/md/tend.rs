@@ -148,6 +148,12 @@ pub(crate) fn remove(args: &Remove, out: &Out) -> Outcome {
 
 /// `xfskit md add`
 pub(crate) fn add(args: &Add, out: &Out) -> Outcome {
+    if args.array.target.is_overlaid() {
+        return Err(Failure::cannot(
+            "an overlay holds the changes of the members that it was made for",
+        )
+        .hint("Add the device without --overlay, or try it on copies."));
+    }
     let mut name = Tended::open(&args.array.target, OpenMode::ReadWrite)?.name;
     let mut returned = Vec::new();
     for word in &args.devices {

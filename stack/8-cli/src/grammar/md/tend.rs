@@ -57,6 +57,7 @@ Examples:
   xfskit md add md:a.img,missing,c.img,d.img new.img
   xfskit md add --member-size 1G md:a.img,b.img,c.img spare.img   in a new file
   xfskit md add md:a.img,c.img,d.img b.img                        it was away, and comes back")]
+#[command(mut_arg("force_array", |arg| arg.long("force-array")))]
 pub(crate) struct Add {
     #[command(flatten)]
     pub array: Named,
