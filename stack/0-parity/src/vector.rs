@@ -241,7 +241,7 @@ impl Tile {
             Solve::P | Solve::Chunks => self.end::<V, W, G, ONLY, false>(chunks, |a, b| (a, b)),
             Solve::Sums => self.end::<V, W, G, ONLY, true>(chunks, |a, b| (a, b)),
             Solve::Scaled(factor) => {
-                self.end::<V, W, G, ONLY, true>(chunks, |a, b| (a, b.times(factor)))
+                self.end::<V, W, G, ONLY, true>(chunks, |a, b| (a, b.times(factor)));
             }
             Solve::DataP(factor) => self.end::<V, W, G, ONLY, true>(chunks, |a, b| {
                 let data = b.times(factor);
@@ -254,7 +254,7 @@ impl Tile {
                 self.end::<V, W, G, ONLY, true>(chunks, |a, b| {
                     let data = a.times(factor_a).plus(b.times(factor_b));
                     (data, a.plus(data))
-                })
+                });
             }
         }
     }
