@@ -11,6 +11,7 @@ use xfskit_block::BlockDevice;
 use xfskit_units::{ByteLen, MemberSector, Sectors};
 
 use crate::layout::{Layout, Level, Raid0Layout, Raid6Layout};
+use crate::superblock::Place;
 
 /// No member and no array is larger, in sectors: 2^63 bytes.
 const MAX_SECTORS: u64 = 1 << 54;
@@ -287,6 +288,8 @@ pub struct Replacement {
     pub data_offset: Sectors,
     /// Sectors that it holds already.
     pub filled: MemberSector,
+    /// Its partial parity log, where the array has such.
+    pub ppl: Option<Place>,
 }
 
 impl Slot {

@@ -4,8 +4,11 @@
 //! it in the same order: data by the sector of the array, parity by the sector of the members.
 //! `journal_tail` of the superblock names the oldest meta block that is still needed; from there the
 //! blocks follow each other with sequence numbers one apart, until one does not fit.
+//!
+//! [`Journal`] reads it, [`Ring`] is its open end, where what is to be written is put.
 
 use std::mem::{offset_of, size_of};
+use std::sync::Arc;
 
 use xfskit_block::BlockDevice;
 use xfskit_units::{Daddr, index};
@@ -92,14 +95,47 @@ pub struct Entry {
     pub payloads: Vec<Payload>,
 }
 
-/// The ring of one journal device.
+/// Where the ring lies on its device, and whose it is.
+#[derive(Clone, Copy, Debug)]
+struct Area {
+    data_offset: Daddr,
+    sectors: u64,
+    set_uuid: [u8; 16],
+}
+
+impl Area {
+    /// CRC32c of the array's identity and these bytes, without the final complement.
+    fn checksum(&self, bytes: &[u8]) -> u32 {
+        !xfskit_crc::append(xfskit_crc::crc32c(&self.set_uuid), bytes)
+    }
+
+    /// The meta block with this number and place that lists these payloads, each a head with its checksums.
+    fn block(&self, seq: u64, position: u64, payloads: &[u8]) -> Vec<u8> {
+        let head = MetaBlock {
+            magic: U32::new(MAGIC),
+            checksum: U32::new(0),
+            version: 1,
+            pad: [0; 3],
+            meta_size: U32::new(u32::try_from(META + payloads.len()).unwrap_or(u32::MAX)),
+            seq: U64::new(seq),
+            position: U64::new(position),
+        };
+        let mut block = head.as_bytes().to_vec();
+        block.extend_from_slice(payloads);
+        debug_assert!(block.len() <= BLOCK_BYTES, "payloads fit their block");
+        block.resize(BLOCK_BYTES, 0);
+        let sum = self.checksum(&block);
+        block[CHECKSUM..CHECKSUM + 4].copy_from_slice(&sum.to_le_bytes());
+        block
+    }
+}
+
+/// A journal, to be read.
 #[derive(Debug)]
 pub struct Journal<'a> {
     device: &'a dyn BlockDevice,
-    data_offset: Daddr,
-    sectors: u64,
+    area: Area,
     tail: u64,
-    set_uuid: [u8; 16],
 }
 
 impl<'a> Journal<'a> {
@@ -110,7 +146,8 @@ impl<'a> Journal<'a> {
         let sectors = superblock.data_size.get().min(room) & !(BLOCK_SECTORS - 1);
         let tail = superblock.recovery_offset.get();
         let set_uuid = superblock.set_uuid;
-        (tail < sectors).then_some(Self { device, data_offset, sectors, tail, set_uuid })
+        let area = Area { data_offset, sectors, set_uuid };
+        (tail < sectors).then_some(Self { device, area, tail })
     }
 
     /// The entries from the tail on, until one is not whole. No more than the ring has room for.
@@ -120,38 +157,17 @@ impl<'a> Journal<'a> {
     pub fn entries(&self) -> xfskit_block::Result<Vec<Entry>> {
         let mut entries: Vec<Entry> = Vec::new();
         let (mut position, mut walked) = (self.tail, 0);
-        while walked < self.sectors {
+        while walked < self.area.sectors {
             let block = self.page(position)?;
             let seq = entries.last().map(|last| last.seq.wrapping_add(1));
             let Some(entry) = self.entry(&block, position, seq)? else { break };
             let pages: usize = entry.payloads.iter().map(|payload| payload.pages.len()).sum();
             let length = (pages as u64 + 1) * BLOCK_SECTORS;
-            position = (position + length) % self.sectors;
+            position = (position + length) % self.area.sectors;
             walked += length;
             entries.push(entry);
         }
         Ok(entries)
-    }
-
-    /// The meta block without payloads that follows `last`, and its sector in the data area: from there the
-    /// journal is empty. Its number is far ahead, so that nothing older can be taken for what follows it.
-    pub fn empty_block(&self, last: &Entry) -> (u64, Vec<u8>) {
-        let pages: usize = last.payloads.iter().map(|payload| payload.pages.len()).sum();
-        let position = (last.position + (pages as u64 + 1) * BLOCK_SECTORS) % self.sectors;
-        let head = MetaBlock {
-            magic: U32::new(MAGIC),
-            checksum: U32::new(0),
-            version: 1,
-            pad: [0; 3],
-            meta_size: U32::new(32),
-            seq: U64::new(last.seq.wrapping_add(10_000)),
-            position: U64::new(position),
-        };
-        let mut block = head.as_bytes().to_vec();
-        block.resize(BLOCK_BYTES, 0);
-        let sum = self.checksum(&block);
-        block[CHECKSUM..CHECKSUM + 4].copy_from_slice(&sum.to_le_bytes());
-        (position, block)
     }
 
     /// The page at a sector of the data area.
@@ -160,7 +176,7 @@ impl<'a> Journal<'a> {
     /// Where the device cannot be read.
     pub fn page(&self, position: u64) -> xfskit_block::Result<Vec<u8>> {
         let mut page = vec![0; BLOCK_BYTES];
-        let at = self.data_offset.saturating_add(position % self.sectors);
+        let at = self.area.data_offset.saturating_add(position % self.area.sectors);
         self.device.read_at(at.byte_offset(), &mut page)?;
         Ok(page)
     }
@@ -179,7 +195,7 @@ impl<'a> Journal<'a> {
         let here = head.position.get() == position;
         let mut zeroed = block.to_vec();
         zeroed[CHECKSUM..CHECKSUM + 4].fill(0);
-        if !(ours && here && follows && self.checksum(&zeroed) == head.checksum.get()) {
+        if !(ours && here && follows && self.area.checksum(&zeroed) == head.checksum.get()) {
             return Ok(None);
         }
         let size = usize::try_from(head.meta_size.get()).unwrap_or(usize::MAX);
@@ -216,17 +232,206 @@ impl<'a> Journal<'a> {
         let mut pages = Vec::with_capacity(count);
         for sum in sums.as_chunks::<4>().0 {
             let page = self.page(*next)?;
-            if self.checksum(&page) != u32::from_le_bytes(*sum) {
+            if self.area.checksum(&page) != u32::from_le_bytes(*sum) {
                 return Ok(None);
             }
-            pages.push(*next % self.sectors);
+            pages.push(*next % self.area.sectors);
             *next += BLOCK_SECTORS;
         }
         Ok(Some((Payload { kind, location: head.location.get(), pages }, behind)))
     }
+}
 
-    /// CRC32c of the array's identity and these bytes, without the final complement.
-    fn checksum(&self, bytes: &[u8]) -> u32 {
-        !xfskit_crc::append(xfskit_crc::crc32c(&self.set_uuid), bytes)
+/// What is to be written at one page of the members of a row.
+#[derive(Clone, Debug)]
+pub struct Column<'a> {
+    /// Sectors of the array, and their pages.
+    pub data: Vec<(u64, &'a [u8])>,
+    /// The page's first sector on every member.
+    pub row: u64,
+    /// P, or P and Q.
+    pub parity: Vec<&'a [u8]>,
+}
+
+impl Column<'_> {
+    /// Bytes that it takes in a meta block.
+    fn heads_len(&self) -> usize {
+        self.data.len() * (HEAD + 4) + HEAD + 4 * self.parity.len()
     }
+
+    fn pages(&self) -> usize {
+        self.data.len() + self.parity.len()
+    }
+}
+
+/// The most roles that an array may have for all of a [`Column`] to be listed in one meta block.
+pub const ROLES_MAX: usize = (BLOCK_BYTES - META - HEAD - 8) / (HEAD + 4);
+/// The most sectors that are put into a journal at once.
+const AT_ONCE: u64 = 16_384;
+
+/// The open end of a journal.
+#[derive(Debug)]
+pub struct Ring {
+    device: Arc<dyn BlockDevice>,
+    area: Area,
+    /// Where the next meta block goes, in sectors of the data area.
+    head: u64,
+    /// Its number.
+    seq: u64,
+    /// Sectors from the tail to there.
+    used: u64,
+    /// Something between them is more than an empty block.
+    holds_entries: bool,
+}
+
+impl Ring {
+    /// The open end of the journal with this superblock; `None` where it does not fit the device. `now` numbers
+    /// the blocks of a journal that has none yet.
+    ///
+    /// # Errors
+    /// Where the device cannot be read.
+    pub fn new(
+        device: &Arc<dyn BlockDevice>,
+        superblock: &SuperblockV1,
+        now: u64,
+    ) -> xfskit_block::Result<Option<Self>> {
+        let Some(journal) = Journal::new(device, superblock) else { return Ok(None) };
+        let entries = journal.entries()?;
+        let length = |entry: &Entry| {
+            let pages: usize = entry.payloads.iter().map(|payload| payload.pages.len()).sum();
+            (pages as u64 + 1) * BLOCK_SECTORS
+        };
+        let used: u64 = entries.iter().map(length).sum();
+        let seq = entries.last().map_or(now << 20, |last| last.seq.wrapping_add(1));
+        Ok(Some(Self {
+            device: Arc::clone(device),
+            area: journal.area,
+            head: (journal.tail + used) % journal.area.sectors,
+            seq,
+            used,
+            holds_entries: entries.iter().any(|entry| !entry.payloads.is_empty()),
+        }))
+    }
+
+    /// True where something waits for the members to have it.
+    pub fn holds_entries(&self) -> bool {
+        self.holds_entries
+    }
+
+    /// How many columns of so many pages are put here at once.
+    pub fn columns_max(&self, pages: usize) -> usize {
+        index((self.area.sectors / 4).min(AT_ONCE) / ((pages as u64 + 1) * BLOCK_SECTORS)).max(1)
+    }
+
+    /// True where there is room for these, and an empty block behind them.
+    pub fn has_room_for(&self, columns: &[Column<'_>]) -> bool {
+        let pages: usize = columns.iter().map(Column::pages).sum();
+        let blocks = blocks(columns).count();
+        let needed = (pages + blocks + 1) as u64 * BLOCK_SECTORS;
+        self.used.saturating_add(needed) <= self.area.sectors
+    }
+
+    /// Puts these behind what is there, on the disk. False, and nothing is written, where there is no room.
+    ///
+    /// # Errors
+    /// Where the device cannot be written.
+    pub fn append(&mut self, columns: &[Column<'_>]) -> xfskit_block::Result<bool> {
+        if !self.has_room_for(columns) {
+            return Ok(false);
+        }
+        let mut bytes = Vec::new();
+        let mut seq = self.seq;
+        for columns in blocks(columns) {
+            let position = self.after(bytes.len());
+            let mut heads = Vec::new();
+            for column in columns {
+                for (sector, page) in &column.data {
+                    self.put_head(&mut heads, 0, *sector, &[page]);
+                }
+                self.put_head(&mut heads, 1, column.row, &column.parity);
+            }
+            bytes.extend_from_slice(&self.area.block(seq, position, &heads));
+            for column in columns {
+                let data = column.data.iter().map(|(_, page)| *page);
+                data.chain(column.parity.iter().copied()).for_each(|p| bytes.extend_from_slice(p));
+            }
+            seq = seq.wrapping_add(1);
+        }
+        self.write(&bytes)?;
+        self.device.flush()?;
+        self.head = self.after(bytes.len());
+        self.used += bytes.len() as u64 / 512;
+        self.seq = seq;
+        self.holds_entries |= !columns.is_empty();
+        Ok(true)
+    }
+
+    /// Puts an empty block behind what is there; answers its sector. When the superblock names that as the tail
+    /// the journal is empty, and [`emptied`](Self::emptied) is to be called. Its number is far ahead, so that
+    /// nothing older can be taken for what follows it.
+    ///
+    /// # Errors
+    /// Where the device cannot be written.
+    pub fn empty(&mut self) -> xfskit_block::Result<u64> {
+        let (tail, seq) = (self.head, self.seq.wrapping_add(10_000));
+        self.write(&self.area.block(seq, tail, &[]))?;
+        self.device.flush()?;
+        self.head = self.after(BLOCK_BYTES);
+        self.used += BLOCK_SECTORS;
+        self.seq = seq.wrapping_add(1);
+        self.holds_entries = false;
+        Ok(tail)
+    }
+
+    /// The superblock names the last empty block as the tail.
+    pub fn emptied(&mut self) {
+        self.used = BLOCK_SECTORS;
+    }
+
+    /// The sector so many bytes behind the head.
+    fn after(&self, bytes: usize) -> u64 {
+        (self.head + bytes as u64 / 512) % self.area.sectors
+    }
+
+    fn put_head(&self, heads: &mut Vec<u8>, kind: u16, location: u64, pages: &[&[u8]]) {
+        let sectors = u32::try_from(pages.len() as u64 * BLOCK_SECTORS).unwrap_or(u32::MAX);
+        let head = PayloadHead {
+            kind: kind.into(),
+            flags: 0.into(),
+            size: sectors.into(),
+            location: location.into(),
+        };
+        heads.extend_from_slice(head.as_bytes());
+        for page in pages {
+            heads.extend_from_slice(&self.area.checksum(page).to_le_bytes());
+        }
+    }
+
+    /// Writes from the head on, and around the end of the ring.
+    fn write(&self, bytes: &[u8]) -> xfskit_block::Result<()> {
+        let left = index((self.area.sectors - self.head) * 512);
+        let (here, around) = bytes.split_at(bytes.len().min(left));
+        let at = self.area.data_offset.saturating_add(self.head).byte_offset();
+        self.device.write_at(at, here)?;
+        if around.is_empty() {
+            return Ok(());
+        }
+        self.device.write_at(self.area.data_offset.byte_offset(), around)
+    }
+}
+
+/// Columns in the meta blocks that list them.
+fn blocks<'a, 'b>(columns: &'b [Column<'a>]) -> impl Iterator<Item = &'b [Column<'a>]> {
+    let mut rest = columns;
+    std::iter::from_fn(move || {
+        let mut len = META;
+        let fits = rest.iter().take_while(|column| {
+            len += column.heads_len();
+            len <= BLOCK_BYTES
+        });
+        let count = fits.count().max(1).min(rest.len());
+        let (block, behind) = rest.split_at(count);
+        rest = behind;
+        (!block.is_empty()).then_some(block)
+    })
 }

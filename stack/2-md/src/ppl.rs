@@ -116,14 +116,24 @@ pub fn read(
     device: &dyn BlockDevice,
     superblock: &Superblock,
 ) -> xfskit_block::Result<Option<Ppl>> {
-    let Some(Place { at, len }) = superblock.ppl() else { return Ok(None) };
+    match superblock.ppl() {
+        Some(place) => newest(device, place, superblock.set_uuid()),
+        None => Ok(None),
+    }
+}
+
+fn newest(
+    device: &dyn BlockDevice,
+    Place { at, len }: Place,
+    set_uuid: [u8; 16],
+) -> xfskit_block::Result<Option<Ppl>> {
     let end = at.saturating_add(len.0);
     let mut newest: Option<Ppl> = None;
     let mut next = Some(at);
     let mut bytes = vec![0; HEADER_BYTES];
     while let Some(at) = next.filter(|at| at.saturating_add(8) <= end) {
         device.read_at(at.byte_offset(), &mut bytes)?;
-        let Some(header) = PplHeader::decode(&bytes, superblock.set_uuid()) else { break };
+        let Some(header) = PplHeader::decode(&bytes, set_uuid) else { break };
         let parity = header.entries().iter().map(|entry| u64::from(entry.pp_size.get()));
         next = at.checked_add(8 + parity.sum::<u64>().div_ceil(4096) * 8);
         let older = |newest: &Ppl| newest.header.generation.get() < header.generation.get();
@@ -134,15 +144,18 @@ pub fn read(
     Ok(newest)
 }
 
-/// Empties the log of the member with this superblock. Answers the generation of the empty log.
+/// Empties the log that lies there, of the array with this identity. Answers the generation of the empty log.
 ///
 /// # Errors
 /// Where the member cannot be read or written.
-pub fn clear(device: &dyn BlockDevice, superblock: &Superblock) -> xfskit_block::Result<u64> {
-    let Some(Place { at, .. }) = superblock.ppl() else { return Ok(0) };
-    let newest = read(device, superblock)?.map_or(0, |log| log.header.generation.get());
+pub fn clear(
+    device: &dyn BlockDevice,
+    place: Place,
+    set_uuid: [u8; 16],
+) -> xfskit_block::Result<u64> {
+    let newest = newest(device, place, set_uuid)?.map_or(0, |log| log.header.generation.get());
     let generation = newest.wrapping_add(1);
-    let header = PplHeader::new(superblock.set_uuid(), generation, &[]);
-    device.write_at(at.byte_offset(), &header.encode())?;
+    let header = PplHeader::new(set_uuid, generation, &[]);
+    device.write_at(place.at.byte_offset(), &header.encode())?;
     Ok(generation)
 }

@@ -8,7 +8,8 @@ use xfskit_md::array::Array;
 use xfskit_md::array::tend::Step;
 use xfskit_md::assemble::{Assembly, Member, assemble};
 use xfskit_md::create::{NewMember, Recipe, WantBitmap};
-use xfskit_md::superblock::Version;
+use xfskit_md::superblock::v1::{ROLE_JOURNAL, feature};
+use xfskit_md::superblock::{self, Superblock, Version};
 use xfskit_md::{Layout, Level};
 use xfskit_units::{ByteLen, ByteOffset, Sectors, index};
 
@@ -105,6 +106,23 @@ pub fn made(layout: Layout, members: usize, spares: usize, bitmap: bool) -> Shel
     let spares: Vec<_> = (members..members + spares).map(|i| shelf.new_member(i)).collect();
     recipe(layout, bitmap).create(&roles, &spares).unwrap();
     shelf
+}
+
+/// The same members, the last of which, a spare, is the journal from now on.
+///
+/// # Panics
+/// Where they are not of version 1.
+pub fn journaled(shelf: &Shelf) -> Shelf {
+    let last = shelf.0.len() - 1;
+    for (_, device) in &shelf.0 {
+        let mut found = superblock::read(device).unwrap().unwrap().superblock;
+        let Superblock::V1(own) = &mut found else { panic!("version 1") };
+        own.feature_map.set(own.feature_map.get() | feature::JOURNAL);
+        own.dev_roles[last].set(ROLE_JOURNAL);
+        own.recovery_offset.set(0);
+        device.write_at(found.at().byte_offset(), &found.encode()).unwrap();
+    }
+    Shelf(shelf.0.clone())
 }
 
 /// Fills the array; answers what it holds.

@@ -6,7 +6,9 @@
 use std::sync::Arc;
 
 use xfskit_block::BlockDevice;
+use xfskit_md::Level;
 use xfskit_md::array::Array;
+use xfskit_test_arrays::shelf::{journaled, layout, made};
 use xfskit_test_arrays::tape::storm;
 use xfskit_test_arrays::{
     Crash, Fixture, NOW, Random, Story, Tape, assembly, content, is_consistent,
@@ -122,4 +124,82 @@ fn a_partial_parity_log_closes_the_write_hole() {
         assert_eq!(story.judge(cut, power, &found), Ok(()), "{what} without {lost}");
     }
     assert!(replayed > 40, "{replayed}");
+}
+
+/// Writes an array with a journal, without one member where so said, and crashes it at many places: everything is
+/// there, with members missing too, and nothing needs a resync.
+fn journal_crashes(before: Vec<Arc<dyn BlockDevice>>, data: usize, gone: Option<usize>) {
+    let mut random = Random(data as u64);
+    let mut before = before;
+    gone.map(|gone| before.remove(gone));
+    let tape = Tape::new(before);
+    let array = open(&tape.devices());
+    let mut story = Story::new(content(&array));
+    storm(&mut story, &tape, &array, &mut random, 60);
+    story.write(&tape, &array, 512 * 77, vec![0x33; 512]);
+    array.close().unwrap();
+    drop(array);
+    for _ in 0..50 {
+        let cut = index(random.below(tape.len() as u64 + 1));
+        let power = random.below(2) == 0;
+        let after = if power {
+            tape.crash(cut, Crash::Power(&mut random))
+        } else {
+            tape.crash(cut, Crash::Process)
+        };
+        let what = format!("cut at {cut} of {}, power {power}, without {gone:?}", tape.len());
+        let whole = assembly(&after);
+        assert!(!whole.is_dirty() && !whole.is_doubtful(), "{what}");
+        let found = content(&whole.open_array().unwrap());
+        assert_eq!(story.judge(cut, power, &found), Ok(()), "{what}");
+        // One less of those that are left, where the level bears it, and the replay itself cut.
+        let mut fewer = after.clone();
+        if gone.is_none() {
+            fewer.remove(index(random.below(data as u64)));
+        }
+        let again = Tape::new(fewer);
+        drop(open(&again.devices()));
+        let second = index(random.below(again.len() as u64 + 1));
+        let fewer = again.crash(second, Crash::Power(&mut random));
+        let array = open(&fewer);
+        assert!(content(&array) == found, "{what}, replay cut at {second}");
+        array.write_at(xfskit_units::ByteOffset(4096), &[1; 4096]).unwrap();
+        array.close().unwrap();
+        drop(array);
+        if gone.is_none() {
+            let array = open(&after);
+            assert!(is_consistent(&array) && content(&array) == found, "{what}");
+        }
+    }
+}
+
+#[test]
+fn a_journal_closes_the_write_hole() {
+    journal_crashes(Fixture::open("raid5-journal").devices(), 3, None);
+    journal_crashes(Fixture::open("raid5-journal").devices(), 3, Some(1));
+    journal_crashes(raid6_with_journal(), 4, None);
+    journal_crashes(raid6_with_journal(), 4, Some(2));
+}
+
+/// A RAID6 of four members with a journal that goes round many times.
+fn raid6_with_journal() -> Vec<Arc<dyn BlockDevice>> {
+    let layout = layout(Level::Raid6, "");
+    journaled(&made(layout, 4, 1, false)).0.iter().map(|(_, m)| Arc::clone(m) as _).collect()
+}
+
+/// Whatever the journal holds when it is full was written to its members: small writes go round and round.
+#[test]
+fn a_journal_that_is_full_is_emptied() {
+    let devices = raid6_with_journal();
+    let array = open(&devices);
+    let mut expected = content(&array);
+    let mut random = Random(1);
+    for i in 0..3000 {
+        let at = index(random.below(expected.len() as u64 / 4096)) * 4096;
+        expected[at..at + 4096].fill(u8::try_from(i % 251).unwrap());
+        array.write_at(xfskit_units::ByteOffset(at as u64), &expected[at..at + 4096]).unwrap();
+    }
+    assert!(content(&array) == expected && is_consistent(&array));
+    drop(array);
+    assert!(content(&assembly(&devices).open_array().unwrap()) == expected);
 }

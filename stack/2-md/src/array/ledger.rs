@@ -34,10 +34,13 @@ use crate::superblock::{Place, Superblock};
 /// An idle region's bit is cleared at this flush after its last write (md: two rounds of its daemon).
 const IDLE_FLUSHES: u32 = 2;
 
+/// In place of a role: the journal device.
+pub const JOURNAL: usize = usize::MAX;
+
 /// A member whose superblock is kept.
 #[derive(Debug)]
 pub struct Kept {
-    /// Its role; `usize::MAX` for the journal.
+    /// Its role; [`JOURNAL`] for the journal.
     pub role: usize,
     /// The device.
     pub device: Arc<dyn BlockDevice>,
@@ -68,6 +71,8 @@ struct State {
     bitmap: Option<Bitmap>,
     /// Regions whose bit this ledger set.
     regions: HashMap<u64, Region>,
+    /// What is under way stands in a journal: superblocks need not say that all of the array is in doubt.
+    journaled: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -105,8 +110,29 @@ impl Ledger {
             resync_offset,
             bitmap,
             regions: HashMap::new(),
+            journaled: false,
         };
         Self { state: Mutex::new(state) }
+    }
+
+    /// The ledger of an array that is written by way of a journal.
+    pub fn journaled(self) -> Self {
+        self.state().journaled = true;
+        self
+    }
+
+    /// The journal begins at this sector of its data area. Its own superblock says so, on the disk.
+    pub(super) fn journal_tail(&self, tail: u64) -> Failures {
+        let state = &mut *self.state();
+        let write = |kept: &mut Kept| {
+            if let Superblock::V1(superblock) = &mut kept.superblock {
+                superblock.recovery_offset.set(tail);
+            }
+            let at = kept.superblock.at().byte_offset();
+            let written = kept.device.write_fua(at, &kept.superblock.own_bytes());
+            written.err().map(|error| (kept.role, error))
+        };
+        state.members.iter_mut().filter(|kept| kept.role == JOURNAL).filter_map(write).collect()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -335,7 +361,8 @@ impl State {
                 failures.extend(self.flush());
             }
         }
-        let resync_offset = if self.active { Some(Sectors(0)) } else { self.resync_offset };
+        let doubted = self.active && !self.journaled;
+        let resync_offset = if doubted { Some(Sectors(0)) } else { self.resync_offset };
         let events = self.events;
         for member in &mut self.members {
             member.superblock.set_state(events, resync_offset);

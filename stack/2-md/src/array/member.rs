@@ -6,11 +6,12 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Mutex, PoisonError, RwLock};
 
 use xfskit_block::{BlockDevice, IoRead, Result};
 use xfskit_units::{ByteOffset, MemberSector, Sectors};
 
+use super::partial::Log;
 use crate::geometry::{Replacement, Slot};
 
 /// A member that is there, or a role without one. Addresses are bytes from the data offset.
@@ -28,6 +29,8 @@ pub(super) struct Member {
     pending: AtomicU32,
     /// What lies before `readable_until` counts for nothing: only what the bitmap names is missing.
     by_bitmap: bool,
+    /// Where writes are announced whose parity it holds. Held until what is announced is on the disk.
+    log: OnceLock<Mutex<Log>>,
     shadow: OnceLock<Shadow>,
     successor: OnceLock<Box<Member>>,
 }
@@ -87,12 +90,25 @@ impl Member {
             pending: AtomicU32::new(0),
             by_bitmap: slot.by_bitmap,
             shadow: slot.replacement.map_or_else(OnceLock::new, |new| Shadow::new(new).into()),
+            log: OnceLock::new(),
             successor: OnceLock::new(),
         }
     }
 
+    /// Where writes are to be announced whose parity it holds.
+    pub(super) fn set_log(&self, log: Option<Log>) {
+        if let Some(log) = log {
+            let _ = self.serving().log.set(Mutex::new(log));
+        }
+    }
+
+    /// Where writes are announced whose parity it holds.
+    pub(super) fn log(&self) -> Option<&Mutex<Log>> {
+        self.serving().log.get()
+    }
+
     /// The last of those who took over: who serves the role now.
-    fn serving(&self) -> &Self {
+    pub(super) fn serving(&self) -> &Self {
         let mut member = self;
         while let Some(next) = member.successor.get() {
             member = next;
@@ -115,12 +131,14 @@ impl Member {
         let _ = self.serving().shadow.set(Shadow::new(replacement));
     }
 
-    /// What was to replace it is complete, and serves the role from now on. False where it failed.
-    pub(super) fn promote_shadow(&self) -> bool {
+    /// What was to replace it is complete, and serves the role from now on, with this log. False where it failed.
+    pub(super) fn promote_shadow(&self, log: Option<Log>) -> bool {
         let Some(shadow) = self.shadow().filter(|shadow| !shadow.is_faulty()) else { return false };
         let Replacement { device, name, data_offset, .. } = shadow.replacement.clone();
         let size = Sectors(device.size().0 / 512);
-        self.succeed(Self::new(Slot::new(device, name, data_offset, size)));
+        let successor = Self::new(Slot::new(device, name, data_offset, size));
+        successor.set_log(log);
+        self.succeed(successor);
         true
     }
 

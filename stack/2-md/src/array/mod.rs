@@ -23,6 +23,7 @@
 //! | `rows` | RAID4, 5, 6: a row with holes, and what fills them |
 //! | `striped` | RAID4, 5, 6: requests, cut into rows |
 //! | `write` | RAID4, 5, 6: whole rows, and parts of rows |
+//! | `partial`, `journaled` | the same, announced in partial parity logs, by way of a journal |
 //! | [`tend`] | jobs over all of an array: rebuild, scrub; spares that take over |
 //! | [`scrub`] | do members agree, and who is wrong |
 //! | [`ledger`] | superblocks and bitmap of an array that is written |
@@ -46,6 +47,7 @@ use xfskit_block::{BlockDevice, Error, IoRead, Result};
 use xfskit_units::{ByteLen, ByteOffset, Sectors};
 
 use crate::geometry::{Geometry, Slot};
+use crate::journal::Ring;
 use crate::layout::concat::Concat;
 use crate::layout::mirror::Raid10;
 use crate::layout::{Layout, Level};
@@ -55,6 +57,7 @@ pub mod cache;
 mod concat;
 mod heal;
 mod io;
+mod journaled;
 pub mod ledger;
 mod member;
 mod mirror;
@@ -206,6 +209,9 @@ pub struct Array {
     synced_to: AtomicU64,
     /// Where writes are announced, of RAID5 with a partial parity log.
     logs: Option<Logs>,
+    /// Where writes go first, of arrays with a journal device. Taken below the rows' locks, and held until the
+    /// members have what went there.
+    journal: Option<Mutex<Ring>>,
     ledger: Option<Ledger>,
     /// Devices that wait for a member to fail. Leaf lock.
     spares: Mutex<Vec<tend::Spare>>,
@@ -260,6 +266,7 @@ impl Array {
             steady: AtomicBool::new(false),
             synced_to: AtomicU64::new(u64::MAX),
             logs: None,
+            journal: None,
             ledger: None,
             spares: Mutex::default(),
             geometry,
@@ -282,6 +289,7 @@ impl Array {
     /// Where more members fail than the level bears.
     pub fn close(&self) -> Result<()> {
         self.flush()?;
+        self.settle_journal()?;
         self.note(Ledger::close)
     }
 

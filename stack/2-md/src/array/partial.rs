@@ -5,7 +5,7 @@
 //! arrives. A log holds one write: the next that uses it waits until the one before is on the disk, for
 //! only then may its entry go.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use xfskit_block::{BlockDevice, Result};
 use xfskit_units::{ByteOffset, index};
@@ -15,7 +15,8 @@ use super::io::WriteJob;
 use super::mirror::PAGE;
 use super::rows::Span;
 use super::write::{New, add};
-use crate::ppl::{HEADER_BYTES, PplEntry, PplHeader};
+use crate::ppl::{self, HEADER_BYTES, PplEntry, PplHeader};
+use crate::superblock::Place;
 
 /// The log of one member.
 #[derive(Debug)]
@@ -28,30 +29,51 @@ pub(crate) struct Log {
     pub(crate) generation: u64,
 }
 
-/// The logs of an array's members, in role order.
-#[derive(Debug)]
-pub(crate) struct Logs {
-    /// The array's identity.
-    pub(crate) set_uuid: [u8; 16],
-    /// A log for each role that has a member. Each lock is taken below the row's, and held until what the
-    /// log announces is on the disk.
-    pub(crate) logs: Vec<Option<Mutex<Log>>>,
-}
+impl Log {
+    /// The log that lies there, emptied.
+    pub(crate) fn open(device: &dyn BlockDevice, place: Place, set_uuid: [u8; 16]) -> Result<Self> {
+        let generation = ppl::clear(device, place, set_uuid)?;
+        Ok(Self { at: place.at.byte_offset().0, room: place.len.byte_len().0, generation })
+    }
 
-impl Logs {
     /// The most columns, in bytes, that one entry may announce.
-    pub(super) fn columns_max(&self) -> u64 {
-        let room = |log: &Mutex<Log>| log.lock().unwrap_or_else(PoisonError::into_inner).room;
-        let least = self.logs.iter().flatten().map(room).min().unwrap_or(u64::MAX);
-        (least.saturating_sub(HEADER_BYTES as u64) / PAGE * PAGE).max(PAGE)
+    fn columns_max(&self) -> u64 {
+        (self.room.saturating_sub(HEADER_BYTES as u64) / PAGE * PAGE).max(PAGE)
     }
 }
 
+/// What the logs of an array's members have in common. Each member has its own.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Logs {
+    /// The array's identity.
+    pub(crate) set_uuid: [u8; 16],
+    /// The most columns, in bytes, that one entry may announce.
+    pub(super) columns_max: u64,
+}
+
+fn locked(log: &Mutex<Log>) -> MutexGuard<'_, Log> {
+    log.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Array {
-    /// The array, whose writes are announced in these logs.
-    pub(crate) fn announced_in(mut self, logs: Logs) -> Self {
-        self.logs = Some(logs);
+    /// The array, whose writes are announced in its members' logs, in role order.
+    pub(crate) fn announced_in(mut self, set_uuid: [u8; 16], logs: Vec<Option<Log>>) -> Self {
+        let columns_max = logs.iter().flatten().map(Log::columns_max).min().unwrap_or(PAGE);
+        for (member, log) in self.members.iter().zip(logs) {
+            member.set_log(log);
+        }
+        self.logs = Some(Logs { set_uuid, columns_max });
         self
+    }
+
+    /// The log of a new member, emptied; none where the array has no such logs.
+    pub(super) fn log_of(
+        &self,
+        device: &dyn BlockDevice,
+        place: Option<Place>,
+    ) -> Result<Option<Log>> {
+        let open = |(logs, place): (&Logs, Place)| Log::open(device, place, logs.set_uuid);
+        self.logs.as_ref().zip(place).map(open).transpose()
     }
 
     /// Writes data and parity of a span, announced in the log of the parity's member.
@@ -64,24 +86,35 @@ impl Array {
         jobs: &[WriteJob<'_>],
     ) -> Result<()> {
         let role = span.row.p;
-        let log = logs.logs.get(role).and_then(Option::as_ref);
-        let parity = log.filter(|_| self.members[role].device().is_some());
-        let Some(log) = parity else { return self.store(jobs) };
-        let mut log = log.lock().unwrap_or_else(PoisonError::into_inner);
-        log.generation = log.generation.wrapping_add(1);
-        let bytes = self.announcement(logs.set_uuid, log.generation, span, new, p);
-        if let Some(device) = self.members[role].device()
-            && let Err(error) = device.write_fua(ByteOffset(log.at), &bytes)
-        {
-            self.fail_member(role, error)?;
-        }
-        self.store(jobs)?;
-        for job in jobs {
-            if let Some(Err(error)) = self.members[job.role].device().map(BlockDevice::flush) {
-                self.fail_member(job.role, error)?;
+        loop {
+            let member = self.members[role].serving();
+            let (Some(device), Some(log)) = (member.device(), member.log()) else {
+                return self.store(jobs);
+            };
+            let mut log = locked(log);
+            // Who waited may find that a replacement has taken over meanwhile.
+            if !std::ptr::eq(member, self.members[role].serving()) {
+                continue;
             }
+            log.generation = log.generation.wrapping_add(1);
+            let bytes = self.announcement(logs.set_uuid, log.generation, span, new, p);
+            if let Err(error) = device.write_fua(ByteOffset(log.at), &bytes) {
+                self.fail_member(role, error)?;
+            }
+            self.store(jobs)?;
+            for job in jobs {
+                if let Some(Err(error)) = self.members[job.role].device().map(BlockDevice::flush) {
+                    self.fail_member(job.role, error)?;
+                }
+            }
+            return Ok(());
         }
-        Ok(())
+    }
+
+    /// Does something while nothing is announced in the log of this role's member.
+    pub(super) fn while_unannounced<T>(&self, role: usize, work: impl FnOnce() -> T) -> T {
+        let _alone = self.members[role].serving().log().map(locked);
+        work()
     }
 
     /// The log that says what is about to be written.

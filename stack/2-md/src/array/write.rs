@@ -52,7 +52,7 @@ impl Array {
                 let span = self.span(stripe, 0..chunk);
                 let data = content.chunks(index(chunk)).enumerate();
                 self.write_row(&span, &data.map(|(d, buf)| New { d, buf }).collect::<Vec<_>>())?;
-            } else if self.logs.is_some() {
+            } else if self.is_logged() {
                 let (start, pages) = self.whole_pages(stripe, start, content)?;
                 self.write_part(stripe, start, &pages)?;
             } else {
@@ -81,7 +81,7 @@ impl Array {
         ends.sort_unstable();
         ends.dedup();
         let unit = (SLICES / self.members.len() as u64 / PAGE * PAGE).max(PAGE);
-        let unit = self.logs.as_ref().map_or(unit, |logs| unit.min(logs.columns_max()));
+        let unit = self.logs.as_ref().map_or(unit, |logs| unit.min(logs.columns_max));
         for pair in ends.windows(2) {
             for span in self.span(stripe, pair[0]..pair[1]).cut(unit) {
                 let covers = |piece: &&Piece<'_>| {
@@ -114,7 +114,8 @@ impl Array {
         let modify = reads < row.data_disks() - new.len()
             && self.is_synced(self.member_at(span) + span.len())
             && old.into_iter().all(|role| self.is_role_readable(span, role));
-        if parities.is_empty() {
+        // Without parity there is nothing to protect; but what the journal has of the row must not come back.
+        if parities.is_empty() && self.journal.is_none() {
             return self.store(&self.data_jobs(span, new));
         }
         if modify && self.modify_span(span, new, &parities)? {
@@ -214,9 +215,10 @@ impl Array {
         let mut jobs = self.data_jobs(span, new);
         jobs.push(WriteJob { role: span.row.p, at, buf: p });
         jobs.extend(span.row.q.map(|role| WriteJob { role, at, buf: q }));
-        match &self.logs {
-            Some(logs) => self.store_announced(logs, span, new, p, &jobs),
-            None => self.store(&jobs),
+        match (&self.logs, &self.journal) {
+            (Some(logs), _) => self.store_announced(logs, span, new, p, &jobs),
+            (_, Some(journal)) => self.store_journaled(journal, span, new, (p, q), &jobs),
+            (None, None) => self.store(&jobs),
         }
     }
 }

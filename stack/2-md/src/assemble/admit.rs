@@ -12,6 +12,7 @@ use crate::array::tend::{Returning, Spare};
 use crate::create::room::{ForBitmap, Room};
 use crate::create::{self, NewMember};
 use crate::geometry::Replacement;
+use crate::ppl;
 use crate::superblock::v1::{ROLE_SPARE, SuperblockV1};
 use crate::superblock::{Role, Superblock};
 use xfskit_units::MemberSector;
@@ -22,24 +23,29 @@ impl Assembly {
     ///
     /// # Errors
     /// Where it is too small, the array's superblocks are of version 0.90, or their table is full, or
-    /// it has partial parity logs.
+    /// it has partial parity logs and superblocks at the end.
     pub fn admit(&self, new: &NewMember, now: u64) -> Result<(), create::Error> {
         let Superblock::V1(array) = self.superblock() else {
             return Err(create::Error::Version(self.version()));
         };
-        if array.ppl().is_some() {
-            return Err(create::Error::PartialParity);
-        }
-        let room = self.room_on(new, array)?;
         let number = self.free_number(array)?;
         let mut own = SuperblockV1::new_zeroed();
-        create::put_room(&mut own, &room, self.bitmap.is_some());
+        if array.ppl().is_some() {
+            put_as_others(&mut own, array, new)?;
+        } else {
+            create::put_room(&mut own, &self.room_on(new, array)?, self.bitmap.is_some());
+        }
         own.device_uuid = new.uuid;
         own.dev_number.set(number);
         let mut superblock = adopt(array, &own);
         superblock.utime.set(now);
-        create::write(&new.device, &superblock, self.bitmap.as_ref())
-            .map_err(|source| create::Error::Device { name: new.name.clone(), source })
+        let failed = |source| create::Error::Device { name: new.name.clone(), source };
+        create::write(&new.device, &superblock, self.bitmap.as_ref()).map_err(failed)?;
+        if let Some(place) = superblock.ppl() {
+            ppl::clear(&new.device, place, superblock.set_uuid).map_err(failed)?;
+            new.device.flush().map_err(failed)?;
+        }
+        Ok(())
     }
 
     /// Where things go on a new device: where the other members have them, if it is large enough.
@@ -107,6 +113,7 @@ impl Assembly {
             name: member.name.clone(),
             data_offset: member.superblock.data_offset(),
             filled: MemberSector(filled),
+            ppl: member.superblock.ppl(),
         })
     }
 
@@ -130,6 +137,31 @@ impl Assembly {
             _ => None,
         })
     }
+}
+
+/// A device of an array with partial parity logs has everything where the others have it: there is room for the
+/// log for sure. Not so at the end of a device of another size.
+fn put_as_others(
+    own: &mut SuperblockV1,
+    array: &SuperblockV1,
+    new: &NewMember,
+) -> Result<(), create::Error> {
+    let (size, offset) = (new.device.size(), array.data_offset.get());
+    let left = (size.0 / 512).saturating_sub(offset);
+    if array.super_offset.get() > offset {
+        return Err(create::Error::PartialParity);
+    }
+    if left < array.size.get() {
+        return Err(create::Error::Small { name: new.name.clone(), size });
+    }
+    own.super_offset = array.super_offset;
+    own.data_offset = array.data_offset;
+    own.data_size.set(left);
+    own.bblog_shift = array.bblog_shift;
+    own.bblog_size = array.bblog_size;
+    own.bblog_offset = array.bblog_offset;
+    own.bitmap_offset = array.bitmap_offset; // the log's place
+    Ok(())
 }
 
 fn spare(member: &Judged) -> Spare {

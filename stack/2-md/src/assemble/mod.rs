@@ -41,6 +41,7 @@ pub use standing::Standing;
 use crate::array::survives;
 use crate::bitmap::{self, Bitmap};
 use crate::geometry::{Geometry, GeometryError};
+use crate::journal;
 use crate::layout::{Layout, Level};
 use crate::superblock::v1::feature;
 use crate::superblock::{self, Reshape, Role, Superblock, Version};
@@ -244,6 +245,8 @@ impl Assembly {
             Some(
                 "its journal device is missing: what that holds is not in the members; name it too",
             )
+        } else if reference.has_journal() && self.roles.len() > journal::ROLES_MAX {
+            Some("it has more members than a block of its journal lists")
         } else if reference.bitmap().is_some() && self.bitmap.is_none() {
             Some("its write-intent bitmap cannot be believed; let md resync it")
         } else {

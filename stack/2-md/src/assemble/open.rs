@@ -7,7 +7,7 @@ use xfskit_units::{ArraySector, MemberSector, Sectors};
 
 use super::{Assembly, Error, Judged, Standing, new_data_offset};
 use crate::array::Array;
-use crate::array::ledger::{Kept, Ledger};
+use crate::array::ledger::{JOURNAL, Kept, Ledger};
 use crate::bad_blocks;
 use crate::geometry::{Geometry, Slot};
 use crate::layout::Level;
@@ -54,19 +54,27 @@ impl Assembly {
             Some(Kept { role, device: Arc::clone(&member.device), superblock })
         };
         let journal = self.journal().map(|i| &self.members[i]).map(|member| Kept {
-            role: usize::MAX,
+            role: JOURNAL,
             device: Arc::clone(&member.device),
             superblock: member.superblock.clone(),
         });
         let kept = (0..self.roles.len()).filter_map(kept).chain(journal).collect();
         let degraded = self.is_degraded();
         let bitmap = self.bitmap.clone();
-        let ledger = Ledger::new(kept, bitmap, degraded, self.unsynced(), now)
+        let mut ledger = Ledger::new(kept, bitmap, degraded, self.unsynced(), now)
             .with_replacements(self.replacements());
         let failed = |source| Error::Device { name: "the array".into(), source };
+        let ring = self.ring(now).map_err(failed)?;
+        if ring.is_some() {
+            ledger = ledger.journaled();
+        }
         let mut array = array.kept_by(ledger).map_err(failed)?.with_spares(self.spares());
         if self.has_partial_parity() {
-            array = array.announced_in(self.partial_parity_logs().map_err(failed)?);
+            let logs = self.partial_parity_logs().map_err(failed)?;
+            array = array.announced_in(self.superblock().set_uuid(), logs);
+        }
+        if let Some(ring) = ring {
+            array = array.journaled_in(ring);
         }
         if self.bitmap.is_some() {
             array.resync(|_, _| true).map_err(failed)?;

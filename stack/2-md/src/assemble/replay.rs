@@ -6,18 +6,18 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use xfskit_block::{BlockDevice, OverlayDevice, Result as Io};
 use xfskit_units::{ByteOffset, Daddr, index};
 
 use super::{Assembly, Error, Standing};
 use crate::array::Array;
-use crate::array::partial::{Log, Logs};
+use crate::array::partial::Log;
 use crate::array::replay::Announced;
-use crate::journal::{BLOCK_BYTES, Entry, Journal, Kind};
+use crate::journal::{Column, Entry, Journal, Kind, Ring};
 use crate::ppl::{self, HEADER_BYTES, Ppl};
-use crate::superblock::{Place, Superblock};
+use crate::superblock::Superblock;
 
 /// Pages of one row that a journal holds, at one place of the members.
 #[derive(Default)]
@@ -82,71 +82,133 @@ impl Assembly {
         }
         array.flush()?;
         for member in serving {
-            ppl::clear(&member.device, &member.superblock)?;
+            if let Some(place) = member.superblock.ppl() {
+                ppl::clear(&member.device, place, member.superblock.set_uuid())?;
+            }
         }
         array.flush()
     }
 
     /// The members' logs, emptied, for writes to be announced in.
-    pub(super) fn partial_parity_logs(&self) -> Io<Logs> {
+    pub(super) fn partial_parity_logs(&self) -> Io<Vec<Option<Log>>> {
         let log = |role: &Option<usize>| {
             let Some(member) = role.map(|i| &self.members[i]) else { return Ok(None) };
-            let Some(Place { at, len }) = member.superblock.ppl() else { return Ok(None) };
-            let generation = ppl::clear(&member.device, &member.superblock)?;
-            let (at, room) = (at.byte_offset().0, len.byte_len().0);
-            Ok(Some(Mutex::new(Log { at, room, generation })))
+            let Some(place) = member.superblock.ppl() else { return Ok(None) };
+            Log::open(&member.device, place, member.superblock.set_uuid()).map(Some)
         };
-        let logs = self.roles.iter().map(log).collect::<Io<Vec<_>>>()?;
-        Ok(Logs { set_uuid: self.superblock().set_uuid(), logs })
+        self.roles.iter().map(log).collect()
     }
 
+    /// The journal's open end. `now` makes the numbers of a new one different from those of any before.
+    pub(super) fn ring(&self, now: u64) -> Io<Option<Ring>> {
+        let Some(member) = self.journal().map(|at| &self.members[at]) else { return Ok(None) };
+        let Superblock::V1(sb) = &member.superblock else { return Ok(None) };
+        Ring::new(&member.device, sb, now)
+    }
+
+    /// Brings to the members what the journal holds: rows with data and parity as they stand there. Data that
+    /// wait for their parity get it first, in the journal, so that a crash meanwhile leaves one or the other.
     fn replay_journal(&mut self, array: &Array, entries: &[Entry]) -> Io<()> {
         let Some(at) = self.journal() else { return Ok(()) };
         let member = &mut self.members[at];
         let Superblock::V1(sb) = &mut member.superblock else { return Ok(()) };
         let Some(journal) = Journal::new(&member.device, sb) else { return Ok(()) };
-        let mut pending: BTreeMap<u64, Pending> = BTreeMap::new();
-        for payload in entries.iter().flat_map(|entry| &entry.payloads) {
-            match payload.kind {
-                Kind::Data => {
-                    for (i, page) in (0..).zip(&payload.pages) {
-                        let sector = payload.location.saturating_add(i * 8);
-                        if sector.saturating_add(8) > array.geometry().array_size().0 {
-                            continue;
-                        }
-                        let (row, d) = array.row_place(sector * 512);
-                        pending.entry(row).or_default().data.insert(d, (sector, *page));
-                    }
-                }
-                Kind::Parity => {
-                    let row = payload.location.saturating_mul(512);
-                    let inside = payload.location < array.geometry().component_size().0;
-                    let Some(found) = pending.remove(&row).filter(|_| inside) else { continue };
-                    let page = |at: &u64| journal.page(*at);
-                    let places = found.data.values().map(|(_, at)| at);
-                    let data = places.map(page).collect::<Io<Vec<_>>>()?;
-                    let data: Vec<(usize, &[u8])> =
-                        found.data.keys().copied().zip(data.iter().map(Vec::as_slice)).collect();
-                    let parity = payload.pages.iter().map(page).collect::<Io<Vec<_>>>()?;
-                    let parity: Vec<&[u8]> = parity.iter().map(Vec::as_slice).collect();
-                    array.replay_row(row, &data, &parity)?;
-                }
-                Kind::Flush => drop(pending.remove(&payload.location.saturating_mul(512))),
-            }
+        let waiting = replay_rows(array, &journal, entries)?;
+        array.flush()?;
+        let Some(mut ring) = Ring::new(&member.device, sb, 0)? else { return Ok(()) };
+        let waiting = waiting.iter().map(|(at, row)| Waiting::of(array, &journal, *at, row));
+        let waiting = waiting.collect::<Io<Vec<_>>>()?;
+        let columns: Vec<Column<'_>> = waiting.iter().map(Waiting::column).collect();
+        let tail = ring.empty()?;
+        // Where it has no room for them beside the old entries they go to the members as they are.
+        let _ = ring.append(&columns)?;
+        sb.recovery_offset.set(tail);
+        let at = Daddr(sb.super_offset.get()).byte_offset();
+        let own = member.superblock.own_bytes();
+        let publish = || member.device.write_fua(at, &own);
+        let fits = ring.holds_entries() || columns.is_empty();
+        if fits {
+            publish()?;
         }
-        // What came to the journal only, waiting for its parity: an ordinary write.
-        for (sector, page) in pending.values().flat_map(|row| row.data.values()) {
-            array.write_at(ByteOffset(sector * 512), &journal.page(*page)?)?;
+        for row in &waiting {
+            row.write(array)?;
         }
         array.flush()?;
-        let Some(last) = entries.last() else { return Ok(()) };
-        let (position, block) = journal.empty_block(last);
-        let at = Daddr(sb.data_offset.get()).saturating_add(position);
-        member.device.write_fua(at.byte_offset(), &block)?;
-        debug_assert_eq!(block.len(), BLOCK_BYTES);
-        sb.recovery_offset.set(position);
-        let at = member.superblock.at().byte_offset();
-        member.device.write_fua(at, &member.superblock.own_bytes())
+        if fits { Ok(()) } else { publish() }
+    }
+}
+
+/// Brings rows that the journal has whole to their members. Answers those whose parity is not there yet, by the
+/// byte of the members.
+fn replay_rows(
+    array: &Array,
+    journal: &Journal<'_>,
+    entries: &[Entry],
+) -> Io<BTreeMap<u64, Pending>> {
+    let mut pending: BTreeMap<u64, Pending> = BTreeMap::new();
+    for payload in entries.iter().flat_map(|entry| &entry.payloads) {
+        match payload.kind {
+            Kind::Data => {
+                for (i, page) in (0..).zip(&payload.pages) {
+                    let sector = payload.location.saturating_add(i * 8);
+                    if sector.saturating_add(8) > array.geometry().array_size().0 {
+                        continue;
+                    }
+                    let (row, d) = array.row_place(sector * 512);
+                    pending.entry(row).or_default().data.insert(d, (sector, *page));
+                }
+            }
+            Kind::Parity => {
+                let row = payload.location.saturating_mul(512);
+                let inside = payload.location < array.geometry().component_size().0;
+                let Some(found) = pending.remove(&row).filter(|_| inside) else { continue };
+                let page = |at: &u64| journal.page(*at);
+                let places = found.data.values().map(|(_, at)| at);
+                let data = places.map(page).collect::<Io<Vec<_>>>()?;
+                let data: Vec<(usize, &[u8])> =
+                    found.data.keys().copied().zip(data.iter().map(Vec::as_slice)).collect();
+                let parity = payload.pages.iter().map(page).collect::<Io<Vec<_>>>()?;
+                let parity: Vec<&[u8]> = parity.iter().map(Vec::as_slice).collect();
+                array.replay_row(row, &data, &parity)?;
+            }
+            Kind::Flush => drop(pending.remove(&payload.location.saturating_mul(512))),
+        }
+    }
+    Ok(pending)
+}
+
+/// Data of a row that came to the journal only, and the parity that belongs to them.
+struct Waiting {
+    at: u64,
+    data: Vec<(usize, u64, Vec<u8>)>,
+    parity: Vec<Vec<u8>>,
+}
+
+impl Waiting {
+    fn of(array: &Array, journal: &Journal<'_>, at: u64, row: &Pending) -> Io<Self> {
+        let page =
+            |(d, (sector, page)): (&usize, &(u64, u64))| Ok((*d, *sector, journal.page(*page)?));
+        let data = row.data.iter().map(page).collect::<Io<Vec<_>>>()?;
+        let mut this = Self { at, data, parity: Vec::new() };
+        this.parity = array.parity_with(at, &this.pages())?;
+        Ok(this)
+    }
+
+    fn pages(&self) -> Vec<(usize, &[u8])> {
+        self.data.iter().map(|(d, _, page)| (*d, page.as_slice())).collect()
+    }
+
+    fn column(&self) -> Column<'_> {
+        Column {
+            data: self.data.iter().map(|(_, sector, page)| (*sector, page.as_slice())).collect(),
+            row: self.at / 512,
+            parity: self.parity.iter().map(Vec::as_slice).collect(),
+        }
+    }
+
+    fn write(&self, array: &Array) -> Io<()> {
+        let parity: Vec<&[u8]> = self.parity.iter().map(Vec::as_slice).collect();
+        array.replay_row(self.at, &self.pages(), &parity)
     }
 }
 

@@ -134,8 +134,10 @@ pub enum Error {
     /// There are only superblocks of version 1.
     #[error("new arrays have superblocks 1.0, 1.1 or 1.2, not {0} [md.create.version]")]
     Version(Version),
-    /// A new member would need a partial parity log of its own.
-    #[error("arrays with partial parity logs get no new members from this version [md.create.ppl]")]
+    /// The place of a new member's partial parity log depends on its size.
+    #[error(
+        "arrays with partial parity logs and superblocks 1.0 get no new members [md.create.ppl]"
+    )]
     PartialParity,
     /// The name does not fit.
     #[error("the name {0:?} has more than 32 bytes [md.create.name]")]

@@ -17,6 +17,7 @@ use crate::array::mirror::PAGE;
 use crate::array::rows::{Span, places};
 use crate::array::{Array, Map};
 use crate::bitmap::Bitmap;
+use crate::geometry::Replacement;
 use crate::layout::parity::Part;
 
 /// A device that is filled.
@@ -315,8 +316,17 @@ impl Array {
     fn finish(&self, target: &Target) -> Result<()> {
         let member = &self.members[target.role];
         if target.replacement {
-            let served = member.promote_shadow();
-            return if served { self.note(|ledger| ledger.replace(target.role)) } else { Ok(()) };
+            let Some(Replacement { device, ppl, .. }) =
+                member.shadow().map(|shadow| shadow.replacement().clone())
+            else {
+                return Ok(());
+            };
+            let log = self.log_of(&device, ppl)?;
+            let role = target.role;
+            return self.while_unannounced(role, || {
+                let served = member.promote_shadow(log);
+                if served { self.note(|ledger| ledger.replace(role)) } else { Ok(()) }
+            });
         }
         if member.device().is_some() {
             member.set_readable_until(u64::MAX);

@@ -84,13 +84,12 @@ impl Array {
 
     /// Takes a spare that is large enough off the list; the one with this name, where one is given.
     fn fitting_spare(&self, name: Option<&str>) -> Option<Spare> {
-        if self.logs.is_some() {
-            return None; // it would need a partial parity log of its own
-        }
         let Superblock::V1(_) = self.spares().first()?.superblock else { return None };
         let needed = self.geometry.component_size();
         let fits = |spare: &Spare| {
-            spare.superblock.data_size() >= needed && name.is_none_or(|name| spare.name == name)
+            let announces = self.logs.is_none() || spare.superblock.ppl().is_some();
+            let fits = announces && spare.superblock.data_size() >= needed;
+            fits && name.is_none_or(|name| spare.name == name)
         };
         let mut spares = self.spares();
         let at = spares.iter().position(fits)?;
@@ -98,6 +97,8 @@ impl Array {
     }
 
     fn seat(&self, spare: &Spare, role: usize, entry: Entry) -> Result<()> {
+        let ppl = spare.superblock.ppl();
+        let log = self.log_of(&spare.device, ppl)?;
         let failures = self.ledger.as_ref().and_then(|ledger| ledger.seat(spare.kept(role), entry));
         let Some(failures) = failures else { return Ok(()) };
         self.is_whole.store(false, std::sync::atomic::Ordering::Release);
@@ -107,9 +108,12 @@ impl Array {
                 name: spare.name.clone(),
                 data_offset: spare.superblock.data_offset(),
                 filled: MemberSector(0),
+                ppl,
             });
         } else {
-            self.members[role].succeed(Member::new(spare.slot(entry == Entry::ByBitmap)));
+            let member = Member::new(spare.slot(entry == Entry::ByBitmap));
+            member.set_log(log);
+            self.members[role].succeed(member);
         }
         failures.into_iter().try_for_each(|(role, error)| self.fail_member(role, error))
     }

@@ -1,0 +1,139 @@
+//! Linux' md takes over arrays with logs where writing here was cut off: what their logs hold is right for it, too.
+//! And it takes back an array with partial parity logs that got new members here.
+
+#![allow(missing_docs)]
+
+use std::sync::Arc;
+
+use xfskit_block::{BlockDevice, MemDevice};
+use xfskit_md::Level;
+use xfskit_md::create::NewMember;
+use xfskit_test_arrays::shelf::{journaled, layout, made, to_the_end};
+use xfskit_test_arrays::tape::storm;
+use xfskit_test_arrays::{
+    Crash, Fixture, NOW, Random, Story, Tape, assembly, content, is_consistent, sha256,
+};
+use xfskit_test_guest::Guest;
+use xfskit_units::{ByteLen, ByteOffset, index};
+
+/// What the kernel is asked. `$1` is the folder of the members.
+const QUESTIONS: &str = r#"
+ask() {
+    members=$(loops $1/m*)
+    mdadm --assemble --run /dev/md0 $members 2>&1 | sed "s/^/$1 says /"
+    sleep 0.3; idle md0
+    echo "$1 content $(sha256sum /dev/md0 | cut -d' ' -f1)"
+    echo check > /sys/block/md0/md/sync_action; idle md0
+    echo "$1 mismatches $(cat /sys/block/md0/md/mismatch_cnt)"
+    mdadm --stop /dev/md0 2>/dev/null
+    for m in $members; do losetup -d $m; done
+}
+"#;
+
+/// Asks the kernel about each of these, members and what they hold together.
+fn judged(arrays: &[(String, Vec<Arc<dyn BlockDevice>>)]) {
+    let mut guest = Guest::new();
+    guest.script(QUESTIONS);
+    for (name, devices) in arrays {
+        for (i, device) in devices.iter().enumerate() {
+            guest.file(&format!("{name}/m{i}"), content(device));
+        }
+        guest.script(&format!("ask {name}"));
+    }
+    let text = guest.run().unwrap().text;
+    for (name, devices) in arrays {
+        let expected = sha256(&content(&assembly(devices).open_array().unwrap()));
+        assert!(text.contains(&format!("{name} content {expected}")), "{name}: {text}");
+        assert!(text.contains(&format!("{name} mismatches 0")), "{name}: {text}");
+    }
+}
+
+/// What crashes leave of an array whose members these are.
+fn fallen(
+    name: &str,
+    before: Vec<Arc<dyn BlockDevice>>,
+) -> Vec<(String, Vec<Arc<dyn BlockDevice>>)> {
+    let mut random = Random(3);
+    let tape = Tape::new(before);
+    let array = assembly(&tape.devices()).open_writable(NOW).unwrap();
+    let mut story = Story::new(content(&array));
+    storm(&mut story, &tape, &array, &mut random, 60);
+    let cuts = (0..4).map(|_| index(random.below(tape.len() as u64))).collect::<Vec<_>>();
+    let crash = |cut: &usize| (format!("{name}-{cut}"), tape.crash(*cut, Crash::Process));
+    cuts.iter().map(crash).collect()
+}
+
+#[test]
+fn linux_replays_the_journals_that_are_written_here() {
+    if xfskit_test_guest::is_here() {
+        judged(&fallen("raid5", Fixture::open("raid5-journal").devices()));
+        let shelf = journaled(&made(layout(Level::Raid6, ""), 4, 1, false));
+        let devices = shelf.0.iter().map(|(_, device)| Arc::clone(device) as _).collect();
+        judged(&fallen("raid6", devices));
+    }
+}
+
+/// A new device of this size.
+fn new(name: &str, bytes: u64) -> NewMember {
+    let device = Arc::new(MemDevice::new(ByteLen(bytes)));
+    NewMember { name: name.into(), device, uuid: [u8::try_from(bytes >> 20).unwrap(); 16] }
+}
+
+/// The array with partial parity logs; one member failed, and a new one took its place; another was replaced.
+fn renewed() -> Vec<Arc<dyn BlockDevice>> {
+    let mut devices = Fixture::open("raid5-ppl").devices();
+    for (round, role) in [(1u8, 0usize), (2, 2)] {
+        let before = assembly(&devices);
+        let spare = new("new", devices[0].size().0 + (1 << 20) * u64::from(round));
+        before.admit(&spare, NOW).unwrap();
+        devices.push(Arc::clone(&spare.device));
+        let assembly = assembly(&devices);
+        let array = assembly.open_writable(NOW).unwrap();
+        let mut expected = content(&array);
+        if round == 1 {
+            array.fail(role).unwrap();
+        } else {
+            assert!(array.replace(role, None).unwrap().is_some());
+        }
+        // Written while it is filled, and behind: in the new member's log, too.
+        expected[70_000..90_000].fill(round);
+        array.write_at(ByteOffset(70_000), &expected[70_000..90_000]).unwrap();
+        array.rebuild(to_the_end).unwrap();
+        expected[500_000..700_000].fill(round);
+        array.write_at(ByteOffset(500_000), &expected[500_000..700_000]).unwrap();
+        array.close().unwrap();
+        assert!(content(&array) == expected && is_consistent(&array), "round {round}");
+        drop(array);
+        let gone = assembly.roles[role].unwrap();
+        devices.remove(gone);
+        let again = xfskit_test_arrays::assembly(&devices);
+        assert!(!again.is_degraded() && !again.is_dirty(), "round {round}");
+        assert!(content(&again.open_array().unwrap()) == expected, "round {round}");
+    }
+    devices
+}
+
+#[test]
+fn arrays_with_partial_parity_logs_get_new_members() {
+    let devices = renewed();
+    for gone in 0..3 {
+        let mut fewer = devices.clone();
+        fewer.remove(gone);
+        let whole = content(&assembly(&devices).open_array().unwrap());
+        assert!(content(&assembly(&fewer).open_array().unwrap()) == whole);
+    }
+    if xfskit_test_guest::is_here() {
+        judged(&[("renewed".into(), devices.clone())]);
+        let mut crashed = fallen("ppl", devices);
+        crashed.truncate(3);
+        judged(&crashed);
+    }
+}
+
+/// It is refused, and nothing is written to it.
+#[test]
+fn a_device_without_room_does_not_come_to_an_array_with_partial_parity_logs() {
+    let devices = Fixture::open("raid5-ppl").devices();
+    let why = assembly(&devices).admit(&new("small", 2 << 20), NOW).unwrap_err();
+    assert!(why.to_string().contains("small"), "{why}");
+}
