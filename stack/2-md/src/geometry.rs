@@ -288,6 +288,8 @@ pub struct Replacement {
     pub data_offset: Sectors,
     /// Sectors that it holds already.
     pub filled: MemberSector,
+    /// Ranges that it does not have.
+    pub bad_blocks: Vec<Range<MemberSector>>,
     /// Its partial parity log, where the array has such.
     pub ppl: Option<Place>,
 }

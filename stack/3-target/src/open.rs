@@ -8,6 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 use xfskit_block::{BlockDevice, FileDevice, MemDevice, OpenMode, WindowDevice};
 use xfskit_md::array::Array;
+use xfskit_md::array::attend::{self, Attended};
 use xfskit_md::{Assembly, Member};
 use xfskit_units::{ByteLen, ByteOffset};
 
@@ -175,10 +176,15 @@ pub fn pieces(target: &Target, disk: &Arc<dyn BlockDevice>) -> Result<Vec<(ByteO
     }
 }
 
-/// Opens an array, whatever it takes to read it.
+/// Opens an array, whatever it takes to read it; one that is written is looked after.
 fn array(name: &ArrayName, mode: OpenMode) -> Result<Arc<dyn BlockDevice>> {
     if name.bare.is_some() || mode != OpenMode::ReadOnly {
-        return Ok(Arc::new(open_array(name, mode)?));
+        let array = open_array(name, mode)?;
+        return Ok(if mode == OpenMode::ReadOnly || name.bare.is_some() {
+            Arc::new(array)
+        } else {
+            Arc::new(Attended::new(array, attend::IDLE))
+        });
     }
     Ok(assemble(name, mode)?.open()?)
 }

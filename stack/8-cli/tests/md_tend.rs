@@ -257,6 +257,9 @@ fn a_scrub_counts_as_md_does_names_who_is_wrong_and_mends_it() {
         if mended > 0 {
             assert_eq!(lines[0]["member"], names[1]);
             expect(0, &["md", "scrub", &target]);
+            // Without one member there is still something to compare with; two are no news.
+            expect(0, &["md", "scrub", &format!("md:{}", names[1..].join(","))]);
+            expect(2, &["md", "scrub", &format!("md:{}", names[2..].join(","))]);
         }
     }
 }
@@ -293,7 +296,14 @@ fn what_is_stopped_or_killed_goes_on() {
     assert!(killed > stopped, "{killed} {stopped}");
     holds(&target, &content);
     expect(0, &["md", "rebuild", &target]);
-    expect(0, &["md", "scrub", &target]);
+    let scrub = ["md", "scrub", "--rate", "8M", &target];
+    let mut child = begin(&scrub);
+    first_sign(&mut child);
+    interrupt(&child);
+    let said = ended(130, child, &scrub);
+    let row = said.split("--from ").nth(1).and_then(|rest| rest.split(' ').next()).expect("where");
+    assert!(row.parse::<u64>().unwrap() > 0, "{said}");
+    expect(0, &["md", "scrub", "--from", row, &target]);
     holds(&format!("md:{},{},{}", names[4], names[2], names[3]), &content);
 }
 

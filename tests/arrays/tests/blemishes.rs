@@ -4,14 +4,16 @@
 #![allow(missing_docs)]
 
 use std::io;
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::sync::{Arc, Mutex};
 
 use xfskit_block::{BlockDevice, Error, Result};
+use xfskit_md::array::tend::{Ended, Step};
 use xfskit_md::array::{Array, MemberState};
 use xfskit_md::assemble::Standing;
-use xfskit_md::bad_blocks;
-use xfskit_test_arrays::{Fixture, NOW, Random, assembly, content};
+use xfskit_md::{Level, bad_blocks, superblock};
+use xfskit_test_arrays::shelf::{fill, layout, made};
+use xfskit_test_arrays::{Fixture, NOW, Random, assembly, content, is_consistent};
 use xfskit_units::{ByteLen, ByteOffset, MemberSector, index};
 
 /// A disk with a bad place.
@@ -164,4 +166,82 @@ fn the_kernels_list_is_minded_and_emptied_by_writing() {
     array.write_at(ByteOffset(300 * 512), &[9; 8 * 512]).unwrap();
     array.close().unwrap();
     assert_eq!(listed(&devices), [MemberSector(1000)..MemberSector(1024)]);
+}
+
+/// Lists sectors of a member as bad, in its log, as md would have.
+fn list_as_bad(device: &Arc<dyn BlockDevice>, ranges: &[Range<MemberSector>]) {
+    let mut found = superblock::read(device).unwrap().unwrap().superblock;
+    found.set_has_bad_blocks(true);
+    let log = found.bad_blocks().unwrap();
+    let bytes = bad_blocks::encode(ranges, 0, index(log.len.byte_len().0)).unwrap();
+    device.write_at(log.at.byte_offset(), &bytes).unwrap();
+    device.write_at(found.at().byte_offset(), &found.own_bytes()).unwrap();
+}
+
+/// What a read of each page answers; `None` where it fails.
+fn pages(array: &Array) -> Vec<Option<Vec<u8>>> {
+    let page = |at: u64| {
+        let mut page = vec![0; 4096];
+        array.read_at(ByteOffset(at), &mut page).ok().map(|()| page)
+    };
+    (0..array.size().0 / 4096).map(|i| page(i * 4096)).collect()
+}
+
+#[test]
+fn what_nobody_has_becomes_bad_blocks_of_what_is_rebuilt_and_the_rebuild_goes_on() {
+    let bad = [MemberSector(64)..MemberSector(72), MemberSector(400)..MemberSector(403)];
+    for (level, members, gone, replaced) in [
+        (Level::Raid1, 2, &[0][..], false),
+        (Level::Raid5, 4, &[0], false),
+        (Level::Raid6, 5, &[0, 3], false),
+        (Level::Raid10, 4, &[0], false),
+        (Level::Raid5, 4, &[0], true),
+    ] {
+        let what = format!("{level}, replaced {replaced}");
+        let shelf = made(layout(level, ""), members, gone.len(), false);
+        let array = shelf.open();
+        let expected = fill(&array, 5);
+        array.close().unwrap();
+        drop(array);
+        let mut devices: Vec<_> = shelf.0.iter().map(|(_, m)| Arc::clone(m) as _).collect();
+        list_as_bad(&devices[1], &bad);
+        if replaced {
+            list_as_bad(&devices[0], &bad);
+        }
+        let array = assembly(&devices).open_writable(NOW).unwrap();
+        for role in gone {
+            if replaced {
+                assert!(array.replace(*role, None).unwrap().is_some());
+            } else {
+                array.fail(*role).unwrap();
+            }
+        }
+        let mut lost = 0;
+        let mut watch = |step: Step| {
+            lost = step.bad;
+            ControlFlow::Continue(())
+        };
+        assert_eq!(array.rebuild(&mut watch).unwrap(), Ended::Finished, "{what}");
+        // Two pages, of each member that was rebuilt.
+        assert_eq!(lost, 16 * gone.len() as u64, "{what}");
+        let found = pages(&array);
+        array.close().unwrap();
+        drop(array);
+        gone.iter().rev().for_each(|role| drop(devices.remove(*role)));
+        let again = assembly(&devices);
+        assert!(!again.is_degraded(), "{what}");
+        let array = again.open_writable(NOW).unwrap();
+        assert!(pages(&array) == found, "{what}: the same when opened again");
+        let holes = found.iter().filter(|page| page.is_none()).count();
+        assert!(holes > 0 && holes <= 2 * (gone.len() + 1), "{what}: {holes}");
+        let right =
+            |(page, right): (&Option<Vec<u8>>, &[u8])| page.as_ref().is_none_or(|p| p == right);
+        assert!(found.iter().zip(expected.chunks(4096)).all(right), "{what}");
+        // What is written is there again.
+        array.write_at(ByteOffset(0), &expected).unwrap();
+        array.close().unwrap();
+        drop(array);
+        let array = assembly(&devices).open_array().unwrap();
+        assert!(content(&array) == expected && is_consistent(&array), "{what}");
+    }
 }

@@ -30,7 +30,12 @@ fn crashes(name: &str, seed: u64, places: usize) {
     let tape = Tape::new(before);
     let array = open(&tape.devices());
     let mut story = Story::new(content(&array));
-    storm(&mut story, &tape, &array, &mut random, 60);
+    // It becomes clean where it is idle, and active again.
+    for _ in 0..3 {
+        storm(&mut story, &tape, &array, &mut random, 20);
+        array.rest().unwrap();
+        array.rest().unwrap();
+    }
     array.close().unwrap();
     for _ in 0..places {
         let cut = index(random.below(tape.len() as u64 + 1));
@@ -135,7 +140,11 @@ fn journal_crashes(before: Vec<Arc<dyn BlockDevice>>, data: usize, gone: Option<
     let tape = Tape::new(before);
     let array = open(&tape.devices());
     let mut story = Story::new(content(&array));
-    storm(&mut story, &tape, &array, &mut random, 60);
+    for _ in 0..3 {
+        storm(&mut story, &tape, &array, &mut random, 20);
+        array.rest().unwrap();
+        array.rest().unwrap();
+    }
     story.write(&tape, &array, 512 * 77, vec![0x33; 512]);
     array.close().unwrap();
     drop(array);

@@ -72,3 +72,46 @@ fn a_raid5_tells_the_page_and_a_mirror_tells_the_page_but_nobody_who() {
         assert_eq!((found[0].role, found[0].mended), (None, false), "{name}");
     }
 }
+
+/// What is left of an array without one of its members.
+fn without(fixture: &Fixture, gone: usize) -> Array {
+    let mut members = fixture.named();
+    members.remove(gone);
+    let members = members.into_iter().map(|(name, device)| Member { name, device });
+    assemble(members.collect()).unwrap().open_array().unwrap()
+}
+
+#[test]
+fn what_is_left_of_a_raid6_without_one_member_is_compared() {
+    for name in ["raid6-left-symmetric", "raid6-ddf-N-restart", "raid6-right-asymmetric-6"] {
+        let fixture = Fixture::open(name);
+        let whole = open(&fixture);
+        assert_eq!(scrub(&whole, false), [], "{name}");
+        for gone in 0..fixture.members.len() {
+            let array = without(&fixture, gone);
+            assert!(array.can_be_scrubbed() && scrub(&array, false).is_empty(), "{name} {gone}");
+        }
+        // One byte of one member: told, whoever else is missing, but not who is wrong.
+        let device = &fixture.members[2];
+        let data = device.size().0 - 64 * 1024;
+        device.write_at(ByteOffset(data), &[0xa5; 3]).unwrap();
+        let told = scrub(&whole, false);
+        assert_eq!(told.len(), 1, "{name}");
+        for gone in [0, 1, 3] {
+            let found = scrub(&without(&fixture, gone), true);
+            assert_eq!(found.len(), 1, "{name} without {gone}");
+            assert_eq!((found[0].role, found[0].mended), (None, false), "{name} without {gone}");
+            assert_eq!(found[0].sectors, told[0].sectors, "{name} without {gone}");
+        }
+    }
+}
+
+#[test]
+fn where_no_redundancy_is_left_there_is_nothing_to_compare() {
+    for name in ["raid5-left-symmetric", "raid1-1.2", "raid4"] {
+        let array = without(&Fixture::open(name), 0);
+        assert!(!array.can_be_scrubbed() && array.scrub_row(0, false).is_err(), "{name}");
+        let compared = array.compare_row(0, false).unwrap();
+        assert!(compared.mismatches.is_empty() && compared.unchecked > 0, "{name}");
+    }
+}

@@ -4,6 +4,8 @@
 //! md does the same: a member with a few bad sectors is worth more than none. Only where the
 //! log has no room, or what stood there would be lost without this member, the member fails as a whole.
 
+use std::sync::atomic::Ordering;
+
 use xfskit_block::{Error, Result};
 
 use super::{Array, Map};
@@ -12,7 +14,7 @@ impl Array {
     /// A write to a member failed: its place is noted as bad, or the member taken out of use. Answers the
     /// error where neither is borne.
     pub(super) fn write_failed(&self, role: usize, at: u64, len: u64, error: Error) -> Result<()> {
-        if !self.bears_blemish(role, at, len) || !self.ledger_takes(role, at, len) {
+        if !self.bears_blemish(role, at, len) || !self.lacks(role, false, at, len) {
             return self.fail_member(role, error);
         }
         Ok(())
@@ -21,11 +23,35 @@ impl Array {
     /// A place of a member was written: it is no longer bad.
     pub(super) fn written(&self, role: usize, at: u64, len: u64) -> Result<()> {
         let member = &self.members[role];
-        if !member.forget_bad(at, len) {
+        if !member.bad().forget(at, len) {
             return Ok(());
         }
-        let ranges = member.bad_sectors();
-        self.note(|ledger| ledger.bad_blocks(role, &ranges).unwrap_or_default())
+        let ranges = member.bad().sectors();
+        self.note(|ledger| ledger.bad_blocks(role, false, &ranges).unwrap_or_default())
+    }
+
+    /// A place of a member that is filled, or of what is to replace it, cannot be had from anybody. False where
+    /// there is no log for that, or it has no room.
+    pub(super) fn lacks(&self, role: usize, replacement: bool, at: u64, len: u64) -> bool {
+        let (Some(ledger), member) = (&self.ledger, &self.members[role]) else { return false };
+        let bad = match member.shadow() {
+            Some(shadow) if replacement => shadow.bad(),
+            _ => member.bad(),
+        };
+        bad.add(at, len);
+        self.is_whole.store(false, Ordering::Release);
+        let noted = ledger.bad_blocks(role, replacement, &bad.sectors());
+        noted.is_some_and(|failures| failures.is_empty())
+    }
+
+    /// A place of what is to replace a member was written: it is no longer bad.
+    pub(super) fn shadow_written(&self, role: usize, at: u64, len: u64) -> Result<()> {
+        let Some(shadow) = self.members[role].shadow() else { return Ok(()) };
+        if !shadow.bad().forget(at, len) {
+            return Ok(());
+        }
+        let ranges = shadow.bad().sectors();
+        self.note(|ledger| ledger.bad_blocks(role, true, &ranges).unwrap_or_default())
     }
 
     /// True where a place is had without this member. Of RAID10 the place does not tell who has the
@@ -37,16 +63,5 @@ impl Array {
             Map::Concat(_) | Map::Raid10(_) => false,
             Map::Raid1 | Map::Parity => unreadable < self.geometry.tolerates() as usize,
         }
-    }
-
-    /// Puts the place onto the member's log. False where there is none, or it has no room.
-    fn ledger_takes(&self, role: usize, at: u64, len: u64) -> bool {
-        let (Some(ledger), Some(member)) = (&self.ledger, self.members.get(role)) else {
-            return false;
-        };
-        member.add_bad(at, len);
-        self.is_whole.store(false, std::sync::atomic::Ordering::Release);
-        let noted = ledger.bad_blocks(role, &member.bad_sectors());
-        noted.is_some_and(|failures| failures.is_empty())
     }
 }

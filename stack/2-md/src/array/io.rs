@@ -85,7 +85,10 @@ impl Array {
             };
             for (job, answer) in jobs.iter().zip(answers) {
                 match answer {
-                    Ok(()) => self.written(job.role, job.at, job.buf.len() as u64)?,
+                    Ok(()) => {
+                        self.written(job.role, job.at, job.buf.len() as u64)?;
+                        self.shadow_written(job.role, job.at, job.buf.len() as u64)?;
+                    }
                     Err(error) => {
                         self.write_failed(job.role, job.at, job.buf.len() as u64, error)?;
                     }

@@ -1,7 +1,7 @@
 //! What an array that is written keeps of itself on its members, so that md and mdadm take it back.
 //!
 //! ```text
-//!            first write                     close
+//!            first write                  idle, close
 //!   clean ──────────────► active ────────────────────────► clean
 //!  (events)             (events + 1)        (events, or + 1 where a member is missing)
 //! ```
@@ -62,6 +62,10 @@ struct State {
     replacements: Vec<Kept>,
     events: u64,
     active: bool,
+    /// Writes so far, how many there were when somebody asked last, and how many are under way.
+    writes: u64,
+    seen: u64,
+    under_way: u64,
     /// Events were raised by becoming active, and by nothing else since.
     may_go_back: bool,
     degraded: bool,
@@ -105,6 +109,9 @@ impl Ledger {
             replacements: Vec::new(),
             events,
             active: false,
+            writes: 0,
+            seen: 0,
+            under_way: 0,
             may_go_back: false,
             degraded,
             resync_offset,
@@ -151,6 +158,8 @@ impl Ledger {
     pub(super) fn begin(&self, sectors: Range<u64>) -> Failures {
         let state = &mut *self.state();
         let mut failures = Vec::new();
+        state.writes += 1;
+        state.under_way += 1;
         if !state.active {
             state.active = true;
             state.may_go_back = !state.degraded && state.resync_offset.is_none();
@@ -179,6 +188,7 @@ impl Ledger {
     /// They were written.
     pub(super) fn end(&self, sectors: Range<u64>) {
         let mut state = self.state();
+        state.under_way = state.under_way.saturating_sub(1);
         for bit in state.bits(&sectors) {
             if let Some(region) = state.regions.get_mut(&bit) {
                 region.pending = region.pending.saturating_sub(1);
@@ -235,14 +245,15 @@ impl Ledger {
     }
 
     /// A member's list of bad places has changed. What was written to those that left it is on the disk
-    /// first. `None` where the member has no room for such a list.
+    /// first. `None` where the member (or what is to replace it) has no room for such a list.
     pub(super) fn bad_blocks(
         &self,
         role: usize,
+        replacement: bool,
         ranges: &[Range<MemberSector>],
     ) -> Option<Failures> {
         let mut state = self.state();
-        let member = state.members.iter_mut().find(|member| member.role == role)?;
+        let member = state.list(replacement).iter_mut().find(|member| member.role == role)?;
         let Superblock::V1(sb) = &member.superblock else { return None };
         let Place { at, len } = sb.bad_blocks()?;
         let log = bad_blocks::encode(ranges, sb.bblog_shift, index(len.byte_len().0))?;
@@ -256,10 +267,29 @@ impl Ledger {
         Some(work().err().map(|error| (role, error)).into_iter().collect())
     }
 
+    /// How many writes there were, where the array is active and there were none since this was asked before.
+    pub(super) fn idle(&self) -> Option<u64> {
+        let state = &mut *self.state();
+        let idle = state.active && state.under_way == 0 && state.writes == state.seen;
+        state.seen = state.writes;
+        idle.then_some(state.writes)
+    }
+
+    /// The members were flushed behind the last of so many writes: unless there were more since, the array is
+    /// clean. Bits go when they have been idle for longer.
+    pub(super) fn rest(&self, writes: u64) -> Failures {
+        let state = &mut *self.state();
+        if state.active && state.under_way == 0 && state.writes == writes {
+            state.become_clean()
+        } else {
+            Vec::new()
+        }
+    }
+
     /// All writes are done and flushed: the array is clean again.
     pub(super) fn close(&self) -> Failures {
         let state = &mut *self.state();
-        if !state.active {
+        if !state.active && state.regions.is_empty() {
             return Vec::new();
         }
         let mut failures = Vec::new();
@@ -273,15 +303,9 @@ impl Ledger {
             let all = state.bitmap.as_ref().map_or(0, Bitmap::count);
             failures.extend(state.write_bits(0..all));
         }
-        state.active = false;
-        // Back to where it was, so that spares need no write at every turn; but never back over a
-        // change of members.
-        if state.may_go_back {
-            state.events -= 1;
-        } else {
-            state.events += 1;
+        if state.active {
+            failures.extend(state.become_clean());
         }
-        failures.extend(state.write_superblocks());
         failures
     }
 
@@ -335,6 +359,19 @@ impl Ledger {
 }
 
 impl State {
+    /// Superblocks say that the array is clean.
+    fn become_clean(&mut self) -> Failures {
+        self.active = false;
+        // Back to where it was, so that spares need no write at every turn; but never back over a
+        // change of members.
+        if self.may_go_back {
+            self.events -= 1;
+        } else {
+            self.events += 1;
+        }
+        self.write_superblocks()
+    }
+
     /// The bits of sectors of the sync space.
     fn bits(&self, sectors: &Range<u64>) -> Range<u64> {
         match &self.bitmap {

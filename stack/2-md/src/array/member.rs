@@ -3,15 +3,15 @@
 //! A spare that takes over is a successor: from then on it is the member, for whoever asks. A replacement
 //! is a shadow: it is written wherever the member is, and read by nobody until it is complete.
 
-use std::ops::Range;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::sync::{Mutex, PoisonError, RwLock};
 
 use xfskit_block::{BlockDevice, IoRead, Result};
-use xfskit_units::{ByteOffset, MemberSector, Sectors};
+use xfskit_units::{ByteOffset, Sectors};
 
 use super::partial::Log;
+use super::places::BadPlaces;
 use crate::geometry::{Replacement, Slot};
 
 /// A member that is there, or a role without one. Addresses are bytes from the data offset.
@@ -21,8 +21,7 @@ pub(super) struct Member {
     name: String,
     data_start: u64,
     readable_until: AtomicU64,
-    /// Sorted, apart from each other. Empty for nearly every member ever made.
-    bad: RwLock<Vec<Range<u64>>>,
+    bad: BadPlaces,
     write_mostly: bool,
     faulty: AtomicBool,
     read_errors: AtomicU32,
@@ -40,16 +39,23 @@ pub(super) struct Member {
 pub(super) struct Shadow {
     replacement: Replacement,
     faulty: AtomicBool,
+    bad: BadPlaces,
 }
 
 impl Shadow {
     fn new(replacement: Replacement) -> Self {
-        Self { replacement, faulty: AtomicBool::new(false) }
+        let bad = BadPlaces::new(&replacement.bad_blocks);
+        Self { replacement, faulty: AtomicBool::new(false), bad }
     }
 
     /// What it replaces the member with.
     pub(super) fn replacement(&self) -> &Replacement {
         &self.replacement
+    }
+
+    /// Its places that are not to be read.
+    pub(super) fn bad(&self) -> &BadPlaces {
+        &self.bad
     }
 
     pub(super) fn is_faulty(&self) -> bool {
@@ -77,13 +83,12 @@ impl Shadow {
 impl Member {
     pub(super) fn new(slot: Slot) -> Self {
         let bytes = |sector: u64| sector.saturating_mul(512);
-        let bad = slot.bad_blocks.iter().map(|r| bytes(r.start.0)..bytes(r.end.0)).collect();
         Self {
             device: slot.device,
             name: slot.name,
             data_start: slot.data_offset.byte_len().0,
             readable_until: AtomicU64::new(bytes(slot.readable_until.0)),
-            bad: RwLock::new(bad),
+            bad: BadPlaces::new(&slot.bad_blocks),
             write_mostly: slot.write_mostly,
             faulty: AtomicBool::new(false),
             read_errors: AtomicU32::new(0),
@@ -136,7 +141,8 @@ impl Member {
         let Some(shadow) = self.shadow().filter(|shadow| !shadow.is_faulty()) else { return false };
         let Replacement { device, name, data_offset, .. } = shadow.replacement.clone();
         let size = Sectors(device.size().0 / 512);
-        let successor = Self::new(Slot::new(device, name, data_offset, size));
+        let slot = Slot::new(device, name, data_offset, size);
+        let successor = Self::new(Slot { bad_blocks: shadow.bad.sectors(), ..slot });
         successor.set_log(log);
         self.succeed(successor);
         true
@@ -172,12 +178,7 @@ impl Member {
         let this = self.serving();
         self.device().is_some()
             && end <= this.readable_until.load(Ordering::Acquire)
-            && !this
-                .bad
-                .read()
-                .unwrap_or_else(PoisonError::into_inner)
-                .iter()
-                .any(|bad| bad.start < end && at < bad.end)
+            && !this.bad.meet(at, len)
     }
 
     /// Up to where the member holds what it should, in bytes.
@@ -190,33 +191,9 @@ impl Member {
         self.serving().readable_until.fetch_max(until, Ordering::AcqRel);
     }
 
-    /// The range was written: what was listed as bad within it is good again. True where anything was.
-    pub(super) fn forget_bad(&self, at: u64, len: u64) -> bool {
-        let end = at + len;
-        let this = self.serving();
-        let touches = |bad: &Range<u64>| bad.start < end && at < bad.end;
-        if !this.bad.read().unwrap_or_else(PoisonError::into_inner).iter().any(touches) {
-            return false;
-        }
-        let mut bad = this.bad.write().unwrap_or_else(PoisonError::into_inner);
-        let rest = bad.iter().flat_map(|r| [r.start..r.end.min(at), r.start.max(end)..r.end]);
-        *bad = rest.filter(|r| !r.is_empty()).collect();
-        true
-    }
-
-    /// The range could not be written, in whole sectors: it is not to be read.
-    pub(super) fn add_bad(&self, at: u64, len: u64) {
-        self.forget_bad(at, len);
-        let mut bad = self.serving().bad.write().unwrap_or_else(PoisonError::into_inner);
-        bad.push(at / 512 * 512..(at + len).next_multiple_of(512));
-        bad.sort_unstable_by_key(|range| range.start);
-    }
-
-    /// What is listed as bad.
-    pub(super) fn bad_sectors(&self) -> Vec<Range<MemberSector>> {
-        let bad = self.serving().bad.read().unwrap_or_else(PoisonError::into_inner);
-        let sector = |byte: u64| MemberSector(byte.div_ceil(512));
-        bad.iter().map(|range| MemberSector(range.start / 512)..sector(range.end)).collect()
+    /// Its places that are not to be read.
+    pub(super) fn bad(&self) -> &BadPlaces {
+        &self.serving().bad
     }
 
     /// Takes the member out of use. True for the first who does.

@@ -16,7 +16,7 @@
 //! | --- | --- |
 //! | `member` | one member: where it is readable, what became of it |
 //! | `io` | reads and writes of several members at once |
-//! | `blemish` | places of a member that cannot be written |
+//! | `places`, `blemish` | places of a member that must not be read, and how they come to be |
 //! | `concat` | linear and RAID0 |
 //! | `heal` | what lied is rewritten, once somebody can tell who did |
 //! | `mirror` | RAID1 and RAID10: reading and writing copies |
@@ -24,6 +24,7 @@
 //! | `striped` | RAID4, 5, 6: requests, cut into rows |
 //! | `write` | RAID4, 5, 6: whole rows, and parts of rows |
 //! | `partial`, `journaled` | the same, announced in partial parity logs, by way of a journal |
+//! | [`attend`] | a thread that marks an idle array clean, and rebuilds onto a spare that took over |
 //! | [`tend`] | jobs over all of an array: rebuild, scrub; spares that take over |
 //! | [`scrub`] | do members agree, and who is wrong |
 //! | [`ledger`] | superblocks and bitmap of an array that is written |
@@ -52,6 +53,7 @@ use crate::layout::concat::Concat;
 use crate::layout::mirror::Raid10;
 use crate::layout::{Layout, Level};
 
+pub mod attend;
 mod blemish;
 pub mod cache;
 mod concat;
@@ -62,6 +64,7 @@ pub mod ledger;
 mod member;
 mod mirror;
 pub(crate) mod partial;
+mod places;
 pub(crate) mod replay;
 pub mod resync;
 mod rows;
@@ -215,6 +218,8 @@ pub struct Array {
     ledger: Option<Ledger>,
     /// Devices that wait for a member to fail. Leaf lock.
     spares: Mutex<Vec<tend::Spare>>,
+    /// A spare took over from a member that failed, and lacks its content.
+    took_over: AtomicBool,
 }
 
 impl Array {
@@ -269,6 +274,7 @@ impl Array {
             journal: None,
             ledger: None,
             spares: Mutex::default(),
+            took_over: AtomicBool::new(false),
             geometry,
         })
     }
@@ -291,6 +297,22 @@ impl Array {
         self.flush()?;
         self.settle_journal()?;
         self.note(Ledger::close)
+    }
+
+    /// Makes the array clean, if nothing was written since this was asked before, and nothing is being written.
+    ///
+    /// # Errors
+    /// As [`close`](Self::close).
+    pub fn rest(&self) -> Result<()> {
+        let Some(writes) = self.ledger.as_ref().and_then(Ledger::idle) else { return Ok(()) };
+        self.flush()?;
+        self.settle_journal()?;
+        self.note(|ledger| ledger.rest(writes))
+    }
+
+    /// True once after a spare took over from a member that failed.
+    pub(crate) fn takes_over(&self) -> bool {
+        self.took_over.swap(false, Ordering::AcqRel)
     }
 
     /// Lets the ledger do something, if there is one. Members that fail it are taken out of use.
@@ -368,7 +390,8 @@ impl Array {
         self.is_whole.store(false, Ordering::Release);
         if self.members[role].set_faulty() {
             self.note(|ledger| ledger.failed(role))?;
-            self.take_spare(role)?;
+            let taken = self.take_spare(role)?;
+            self.took_over.fetch_or(taken.is_some(), Ordering::AcqRel);
         }
         Ok(())
     }
@@ -481,12 +504,12 @@ impl BlockDevice for Array {
             return Ok(());
         }
         let sectors = self.sync_sectors(offset.0, buf.len() as u64);
-        self.note(|ledger| ledger.begin(sectors.clone()))?;
-        let answer = match &self.map {
+        let noted = self.note(|ledger| ledger.begin(sectors.clone()));
+        let answer = noted.and_then(|()| match &self.map {
             Map::Concat(map) => self.write_concat(map, offset.0, buf),
             Map::Raid1 | Map::Raid10(_) => self.write_mirror(offset.0, buf),
             Map::Parity => self.write_striped(offset.0, buf),
-        };
+        });
         if let Some(ledger) = &self.ledger {
             ledger.end(sectors);
         }

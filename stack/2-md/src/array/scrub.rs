@@ -3,6 +3,10 @@
 //! A row is compared page by page (4 KiB), as md counts. With P and Q the errors of both tell which
 //! single member is wrong, if only one is: md itself does not ask, it trusts data and rewrites parity,
 //! which makes a silent error permanent. Here only what was located is mended.
+//!
+//! Where a member is missing, or cannot give a page, what is left is compared: RAID6 without one member still has
+//! one parity more than it takes, and three copies without one are two. That tells that something is wrong, and not
+//! what.
 
 use std::ops::Range;
 
@@ -11,7 +15,7 @@ use xfskit_parity::Located;
 use xfskit_units::{MemberSector, index};
 
 use super::io::{ReadJob, WriteJob, lost};
-use super::mirror::PAGE;
+use super::mirror::{Copy, PAGE};
 use super::rows::{Span, places};
 use super::{Array, Map};
 use crate::layout::parity::Row;
@@ -35,7 +39,28 @@ pub struct Mismatch {
     pub counted: u64,
 }
 
+/// What came of the comparison of a row.
+#[derive(Debug, Default)]
+pub struct Compared {
+    /// What does not agree.
+    pub mismatches: Vec<Mismatch>,
+    /// Sectors that are there, and that there is nothing to compare with.
+    pub unchecked: u64,
+}
+
 impl Array {
+    /// True where something can be compared although this much is missing: more is left than what is needed to
+    /// have all content.
+    pub fn can_be_scrubbed(&self) -> bool {
+        let size = |role| self.geometry.member_size(role).byte_len().0;
+        let lacks = |role: &usize| {
+            let member = &self.members[*role];
+            member.device().is_none() || member.readable_until() < size(*role)
+        };
+        let missing = (0..self.members.len()).filter(lacks).count();
+        missing < self.geometry.tolerates() as usize
+    }
+
     /// How many rows there are to scrub: rows of RAID4, 5 and 6, units of copies of RAID1 and RAID10;
     /// none without redundancy.
     pub fn scrub_rows(&self) -> u64 {
@@ -50,94 +75,133 @@ impl Array {
     /// wrong one is given the right content.
     ///
     /// # Errors
-    /// Where a member of the row is missing or cannot be read: there is nothing to compare with.
+    /// Where there is nothing to compare with somewhere: members are missing, or cannot be read.
     pub fn scrub_row(&self, row: u64, mend: bool) -> Result<Vec<Mismatch>> {
+        let Compared { mismatches, unchecked } = self.compare_row(row, mend)?;
+        if unchecked > 0 {
+            let why = "not enough members can be read to compare anything".into();
+            return Err(lost("scrub", row * self.scrub_unit(), 0, why));
+        }
+        Ok(mismatches)
+    }
+
+    /// The same, as far as it goes: what cannot be compared is counted.
+    ///
+    /// # Errors
+    /// Where a member cannot be written.
+    pub fn compare_row(&self, row: u64, mend: bool) -> Result<Compared> {
         if row >= self.scrub_rows() {
-            return Ok(Vec::new());
+            return Ok(Compared::default());
         }
         let mend = mend && !self.read_only;
         match self.map {
             Map::Parity => self.scrub_stripe(row, mend),
-            _ => self.scrub_copies(row),
+            _ => Ok(self.scrub_copies(row)),
         }
     }
 
-    fn scrub_copies(&self, row: u64) -> Result<Vec<Mismatch>> {
+    fn scrub_copies(&self, row: u64) -> Compared {
         let _alone = self.own_row(row);
         let start = row * self.mirror_unit();
         let len = self.mirror_piece(start).min(self.size_bytes() - start);
-        let copies = self.copies(start);
+        let mut copies = self.copies(start);
+        copies.retain(|copy| self.members[copy.role].device().is_some());
         let mut memory = vec![0; copies.len() * index(len)];
-        let mut jobs: Vec<ReadJob<'_>> = copies
-            .iter()
-            .zip(memory.chunks_mut(index(len)))
-            .map(|(copy, buf)| ReadJob { role: copy.role, at: copy.at, buf })
-            .collect();
-        if !self.fetch(&mut jobs).is_empty() {
-            return Err(lost("scrub", start, index(len), "not all copies can be read".into()));
-        }
-        let (first, others) = memory.split_at(index(len));
-        let differs = |page: &Range<usize>| {
-            others.chunks(index(len)).any(|other| other[page.clone()] != first[page.clone()])
-        };
+        let there = self.read_copies(&copies, &mut memory, index(len));
+        let mut compared = Compared::default();
         let at = copies.first().map_or(0, |copy| copy.at);
         let mut window = None;
-        let mismatch = |page: Range<usize>| {
+        for page in pages(index(len)) {
+            // Of each copy that gives the page, in order.
+            let given: Vec<&[u8]> = memory
+                .chunks(index(len))
+                .zip(&there)
+                .filter(|(_, there)| there.contains(&page.start))
+                .map(|(copy, _)| copy)
+                .collect();
+            let Some((first, others)) = given.split_first().filter(|(_, o)| !o.is_empty()) else {
+                compared.unchecked += page.len().div_ceil(512) as u64;
+                continue;
+            };
+            if others.iter().all(|other| other[page.clone()] == first[page.clone()]) {
+                continue;
+            }
             let this = page.start / COMPARED;
             let first_of_window = window.replace(this) != Some(this);
-            let start = this * COMPARED;
-            let compared = start..(start + COMPARED).min(index(len));
-            let differ = |other: &&[u8]| other[compared.clone()] != first[compared.clone()];
-            let copies = others.chunks(index(len)).filter(differ).count();
-            let counted = if first_of_window { copies * compared.len().div_ceil(512) } else { 0 };
-            let counted = counted as u64;
-            Mismatch { row, sectors: sectors(at, &page), role: None, mended: false, counted }
-        };
-        Ok(pages(index(len)).filter(differs).map(mismatch).collect())
+            let around = this * COMPARED..((this + 1) * COMPARED).min(index(len));
+            let differ = |other: &&&[u8]| other[around.clone()] != first[around.clone()];
+            let count = others.iter().filter(differ).count() * around.len().div_ceil(512);
+            let counted = if first_of_window { count as u64 } else { 0 };
+            let sectors = sectors(at, &page);
+            let mismatch = Mismatch { row, sectors, role: None, mended: false, counted };
+            compared.mismatches.push(mismatch);
+        }
+        compared
     }
 
-    fn scrub_stripe(&self, stripe: u64, mend: bool) -> Result<Vec<Mismatch>> {
+    /// Reads these copies, page by page where not all of one can be read. Answers the pages that each gave, by
+    /// where they begin.
+    fn read_copies(&self, copies: &[Copy], memory: &mut [u8], len: usize) -> Vec<Vec<usize>> {
+        let mut jobs: Vec<ReadJob<'_>> = copies
+            .iter()
+            .zip(memory.chunks_mut(len.max(1)))
+            .map(|(copy, buf)| ReadJob { role: copy.role, at: copy.at, buf })
+            .collect();
+        let failed = self.fetch(&mut jobs);
+        let all = || pages(len).map(|page| page.start).collect::<Vec<_>>();
+        let mut there: Vec<Vec<usize>> = copies.iter().map(|_| all()).collect();
+        for i in failed {
+            let ReadJob { role, at, buf } = &mut jobs[i];
+            there[i].retain(|start| {
+                let end = (start + index(PAGE)).min(len);
+                let buf = &mut buf[*start..end];
+                self.fetch(&mut [ReadJob { role: *role, at: *at + *start as u64, buf }]).is_empty()
+            });
+        }
+        there
+    }
+
+    fn scrub_stripe(&self, stripe: u64, mend: bool) -> Result<Compared> {
         let _alone = self.own_row(stripe);
         let whole = self.span(stripe, 0..self.geometry.chunk_bytes().0);
-        let mut found = Vec::new();
+        let mut compared = Compared::default();
         for span in whole.cut(self.slice_bytes()) {
-            self.scrub_span(&span, mend, &mut found)?;
+            self.scrub_span(&span, mend, &mut compared)?;
         }
-        if found.iter().any(|mismatch| mismatch.mended) {
+        if compared.mismatches.iter().any(|mismatch| mismatch.mended) {
             self.cache.forget(stripe);
         }
-        Ok(found)
+        Ok(compared)
     }
 
-    fn scrub_span(&self, span: &Span, mend: bool, found: &mut Vec<Mismatch>) -> Result<()> {
-        let (row, at, len) = (span.row, self.member_at(span), index(span.len()));
+    /// Compares a span with the parity that is left when its holes are filled; page by page where a member that is
+    /// there cannot give all of it.
+    fn scrub_span(&self, span: &Span, mend: bool, compared: &mut Compared) -> Result<()> {
+        let (at, len) = (self.member_at(span), index(span.len()));
         let mut memory = vec![0; self.members.len() * len];
-        let mut jobs: Vec<ReadJob<'_>> = memory
-            .chunks_mut(len)
-            .enumerate()
-            .map(|(role, buf)| ReadJob { role, at, buf })
-            .collect();
-        if !self.fetch(&mut jobs).is_empty() {
-            let offset = span.stripe * self.row_bytes();
-            return Err(lost("scrub", offset, len, "not all members can be read".into()));
+        let jobs = memory.chunks_mut(len).enumerate().map(|(role, buf)| ReadJob { role, at, buf });
+        let mut jobs: Vec<ReadJob<'_>> =
+            jobs.filter(|job| self.members[job.role].device().is_some()).collect();
+        let roles: Vec<usize> = jobs.iter().map(|job| job.role).collect();
+        let failed: Vec<usize> = self.fetch(&mut jobs).into_iter().map(|i| roles[i]).collect();
+        if !failed.is_empty() && span.len() > PAGE {
+            return span.cut(PAGE).try_for_each(|page| self.scrub_span(&page, mend, compared));
         }
+        let gone = |role: &usize| !roles.contains(role) || failed.contains(role);
+        let holes: Vec<usize> = (0..self.members.len()).filter(gone).collect();
+        let Some((p_error, q_error)) = self.errors_of(span, &mut memory, &holes) else {
+            compared.unchecked += (len * (self.members.len() - holes.len())).div_ceil(512) as u64;
+            return Ok(());
+        };
         let chunk = |role: usize| &memory[role * len..(role + 1) * len];
-        let data: Vec<&[u8]> = (0..row.data_disks()).map(|d| chunk(row.data_role(d))).collect();
-        let (mut p_error, mut q_error) = (vec![0; len], vec![0; len]);
-        if let Some(q) = row.q {
-            let places = places(row, &data, &[]);
-            let (p, q) = (chunk(row.p), chunk(q));
-            xfskit_parity::errors(&places, p, q, &mut p_error, &mut q_error);
-        } else {
-            xfskit_parity::xor(&[data.as_slice(), &[chunk(row.p)]].concat(), &mut p_error);
-        }
-        self.counters.count_touched((self.members.len() * len) as u64, 2 * len as u64);
         for page in pages(len) {
             let (p_error, q_error) = (&p_error[page.clone()], &q_error[page.clone()]);
             if p_error.iter().chain(q_error).all(|byte| *byte == 0) {
                 continue;
             }
-            let culprit = if row.q.is_some() { culprit(row, p_error, q_error) } else { None };
+            let row = span.row;
+            let names = row.q.is_some() && holes.is_empty();
+            let culprit = if names { culprit(row, p_error, q_error) } else { None };
             let mut mended = false;
             if let Some(role) = culprit.filter(|_| mend) {
                 let error = if Some(role) == row.q { q_error } else { p_error };
@@ -148,9 +212,56 @@ impl Array {
             }
             let sectors = sectors(at, &page);
             let counted = sectors.end.0 - sectors.start.0;
-            found.push(Mismatch { row: span.stripe, sectors, role: culprit, mended, counted });
+            let row = span.stripe;
+            compared.mismatches.push(Mismatch { row, sectors, role: culprit, mended, counted });
         }
         Ok(())
+    }
+
+    /// By how much P and Q of a span are off; what is not there to be compared is not off. One missing chunk is
+    /// computed first, in its place in `memory`, which has the span's part of every role. `None` where no parity
+    /// is left to compare with.
+    fn errors_of(
+        &self,
+        span: &Span,
+        memory: &mut [u8],
+        holes: &[usize],
+    ) -> Option<(Vec<u8>, Vec<u8>)> {
+        let (row, len) = (span.row, index(span.len()));
+        let (mut p_error, mut q_error) = (vec![0; len], vec![0; len]);
+        let mut has_p = !holes.contains(&row.p);
+        let has_q = row.q.is_some_and(|q| !holes.contains(&q));
+        let data: Vec<usize> = (0..row.data_disks()).map(|d| row.data_role(d)).collect();
+        let of = |memory: &[u8], role: usize| memory[role * len..(role + 1) * len].to_vec();
+        match data.iter().filter(|role| holes.contains(role)).collect::<Vec<_>>()[..] {
+            [] => {}
+            [hole] if has_p && has_q => {
+                let others = data.iter().filter(|role| *role != hole).chain([&row.p]);
+                let others: Vec<Vec<u8>> = others.map(|role| of(memory, *role)).collect();
+                let others: Vec<&[u8]> = others.iter().map(Vec::as_slice).collect();
+                xfskit_parity::xor(&others, &mut memory[hole * len..(hole + 1) * len]);
+                has_p = false;
+            }
+            _ => return None,
+        }
+        let chunk = |role: usize| &memory[role * len..(role + 1) * len];
+        let chunks: Vec<&[u8]> = data.iter().map(|role| chunk(*role)).collect();
+        match row.q.filter(|_| has_q) {
+            Some(q) => {
+                let places = places(row, &chunks, &[]);
+                let (p, q) = (chunk(row.p), chunk(q));
+                xfskit_parity::errors(&places, p, q, &mut p_error, &mut q_error);
+                if !has_p {
+                    p_error.fill(0);
+                }
+            }
+            None if has_p => {
+                xfskit_parity::xor(&[chunks.as_slice(), &[chunk(row.p)]].concat(), &mut p_error);
+            }
+            None => return None,
+        }
+        self.counters.count_touched((self.members.len() * len) as u64, 2 * len as u64);
+        Some((p_error, q_error))
     }
 }
 

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use xfskit_units::{Sectors, index};
 use zerocopy::FromZeros;
 
-use super::{Assembly, Judged, Standing};
+use super::{Assembly, Error, Judged, Standing};
 use crate::array::ledger::Kept;
 use crate::array::ledger::roster::adopt;
 use crate::array::tend::{Returning, Spare};
+use crate::bad_blocks;
 use crate::create::room::{ForBitmap, Room};
 use crate::create::{self, NewMember};
 use crate::geometry::Replacement;
@@ -104,17 +105,22 @@ impl Assembly {
 
     /// What is to replace the member of `role`. After a crash it may lack what the member has, wherever
     /// something was written: it is filled again from the start.
-    pub(super) fn replacement(&self, role: usize) -> Option<Replacement> {
-        let member = self.replacing().find(|kept| kept.0 == role)?.1;
+    pub(super) fn replacement(&self, role: usize) -> Result<Option<Replacement>, Error> {
+        let Some((_, member)) = self.replacing().find(|kept| kept.0 == role) else {
+            return Ok(None);
+        };
+        let failed = |source| Error::Device { name: member.name.clone(), source };
+        let bad_blocks = bad_blocks::read(&member.device, &member.superblock).map_err(failed)?;
         let filled = member.superblock.recovery_offset().map_or(u64::MAX, |at| at.0);
         let filled = if self.is_dirty() { 0 } else { filled };
-        Some(Replacement {
+        Ok(Some(Replacement {
             device: Arc::clone(&member.device),
             name: member.name.clone(),
             data_offset: member.superblock.data_offset(),
             filled: MemberSector(filled),
+            bad_blocks,
             ppl: member.superblock.ppl(),
-        })
+        }))
     }
 
     /// The superblocks of what is to replace members.

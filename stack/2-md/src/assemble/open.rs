@@ -122,7 +122,7 @@ fn slots(
             match assembly.roles.get(role).copied().flatten().map(|i| &assembly.members[i]) {
                 None => Ok(Slot::missing()),
                 Some(member) => {
-                    let replacement = assembly.replacement(role);
+                    let replacement = assembly.replacement(role)?;
                     Ok(Slot { replacement, ..slot(member, reshape)? })
                 }
             }

@@ -140,7 +140,7 @@ impl Ledger {
 }
 
 impl State {
-    fn list(&mut self, replacements: bool) -> &mut Vec<Kept> {
+    pub(super) fn list(&mut self, replacements: bool) -> &mut Vec<Kept> {
         if replacements { &mut self.replacements } else { &mut self.members }
     }
 

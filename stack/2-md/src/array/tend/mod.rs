@@ -50,6 +50,8 @@ pub struct Step {
     pub done: u64,
     /// To be done in all.
     pub total: u64,
+    /// Sectors that nobody could give: bad blocks of what was rebuilt; what a scrub could not compare.
+    pub bad: u64,
 }
 
 /// What a job does with units.

@@ -4,14 +4,17 @@
 //! All that lack something are filled in one pass. What is filled is read from then on; where a rebuild
 //! stops or is killed it goes on from the last mark in the superblock. A row that is rebuilt is locked, so
 //! the array may be written meanwhile: writes go to all members, filled or not.
+//!
+//! A page that nobody can give, for another member lists it as bad, say, becomes a bad block of what is filled, and
+//! the rebuild goes on, as md's does.
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 
 use xfskit_block::Result;
 use xfskit_units::{MemberSector, index};
 
 use super::{Ended, Job, MARK_MAX, MARK_MIN, Step};
-use crate::array::io::{ReadJob, lost};
+use crate::array::io::{ReadJob, lost as lost_at};
 use crate::array::ledger::Ledger;
 use crate::array::mirror::PAGE;
 use crate::array::rows::{Span, places};
@@ -19,6 +22,9 @@ use crate::array::{Array, Map};
 use crate::bitmap::Bitmap;
 use crate::geometry::Replacement;
 use crate::layout::parity::Part;
+
+/// What is filled, by index among the targets, that cannot be had, and where: bytes of its unit.
+type Lost = Vec<(usize, Range<u64>)>;
 
 /// A device that is filled.
 #[derive(Clone, Debug)]
@@ -42,7 +48,7 @@ impl Array {
     /// after every few megabytes how far it is. Stopped, it goes on from there another time.
     ///
     /// # Errors
-    /// Where something cannot be had from the other members, or members cannot be written.
+    /// Where members cannot be written, or what nobody has cannot be listed as bad.
     pub fn rebuild(&self, mut watch: impl FnMut(Step) -> ControlFlow<()>) -> Result<Ended> {
         let targets = self.targets();
         let Some(from) = targets.iter().map(|target| target.from).min() else {
@@ -50,21 +56,22 @@ impl Array {
         };
         let (size, unit_bytes) = (self.component_bytes(), self.unit_bytes());
         let mark = (size / 64).clamp(MARK_MIN, MARK_MAX);
-        let mut marked = from;
+        let (mut marked, mut bad) = (from, 0);
         let job = Job {
             units: from / unit_bytes..size.div_ceil(unit_bytes),
             unit_bytes,
-            wanted: &|unit| targets.iter().any(|target| self.lacks(target, unit)),
+            wanted: &|unit| targets.iter().any(|target| self.lacks_in(target, unit)),
             announce: &|unit| self.announce_rebuild(unit, &targets),
         };
         let work = |unit| self.rebuild_unit(unit, &targets);
-        let after = |next: u64, _: Vec<()>| {
+        let after = |next: u64, lost: Vec<u64>| {
+            bad += lost.iter().sum::<u64>() / 512;
             let done = (next * unit_bytes).min(size);
             let filled = |target: &&Target| target.lacks.is_none() && !target.replacement;
             for target in targets.iter().filter(filled) {
                 self.members[target.role].set_readable_until(done);
             }
-            let flow = watch(Step { done, total: size });
+            let flow = watch(Step { done, total: size, bad });
             if done - marked >= mark || flow.is_break() {
                 self.mark_filled(&targets, done)?;
                 marked = done;
@@ -118,7 +125,7 @@ impl Array {
     }
 
     /// True where the target lacks what it should hold in this unit.
-    fn lacks(&self, target: &Target, unit: u64) -> bool {
+    fn lacks_in(&self, target: &Target, unit: u64) -> bool {
         let unit_bytes = self.unit_bytes();
         let end = (unit + 1) * unit_bytes;
         let Some(bitmap) = &target.lacks else { return end > target.from };
@@ -174,60 +181,91 @@ impl Array {
         }
     }
 
-    fn rebuild_unit(&self, unit: u64, targets: &[Target]) -> Result<()> {
+    /// Fills a unit of the targets. Answers how many bytes cannot be had from anybody.
+    fn rebuild_unit(&self, unit: u64, targets: &[Target]) -> Result<u64> {
         let targets: Vec<&Target> =
-            targets.iter().filter(|target| self.lacks(target, unit)).collect();
+            targets.iter().filter(|target| self.lacks_in(target, unit)).collect();
         let (at, len) = self.place(unit);
         if matches!(self.map, Map::Parity) {
-            let _alone = self.own_row(unit);
-            // A member and what is to replace it get the same, computed once.
-            let (once, again): (Vec<&Target>, Vec<&Target>) = targets
-                .iter()
-                .partition(|t| !(t.replacement && is_filled_itself(&targets, t.role)));
-            let mut memory = vec![0; once.len() * index(len)];
-            let mut outs: Vec<&mut [u8]> = memory.chunks_mut(index(len)).collect();
-            self.row_of(unit, &once, &mut outs)?;
-            for (target, out) in once.iter().zip(outs) {
-                self.fill(target, at, out)?;
-                let second = again.iter().find(|second| second.role == target.role);
-                second.map_or(Ok(()), |second| self.fill(second, at, out))?;
-            }
-            return Ok(());
+            return self.rebuild_row(unit, &targets);
         }
+        let mut bytes = 0;
         for target in targets {
             let Some(offset) = self.mirrored(target.role, unit) else { continue };
             let _alone = self.own_row(offset / self.mirror_unit());
             let mut out = vec![0; index(len)];
-            self.copy_of(offset, &mut out)?;
-            self.fill(target, at, &out)?;
+            let lost = self.copy_of(offset, &mut out);
+            self.fill(target, at, &out, &lost)?;
+            bytes += lost.iter().map(|lost| lost.end - lost.start).sum::<u64>();
         }
-        Ok(())
+        Ok(bytes)
     }
 
-    /// What the targets should hold of a row, each in its own buffer.
-    fn row_of(&self, stripe: u64, targets: &[&Target], outs: &mut [&mut [u8]]) -> Result<()> {
+    fn rebuild_row(&self, unit: u64, targets: &[&Target]) -> Result<u64> {
+        let (at, len) = self.place(unit);
+        let _alone = self.own_row(unit);
+        // A member and what is to replace it get the same, computed once.
+        let (once, again): (Vec<&Target>, Vec<&Target>) =
+            targets.iter().partition(|t| !(t.replacement && is_filled_itself(targets, t.role)));
+        let mut memory = vec![0; once.len() * index(len)];
+        let mut outs: Vec<&mut [u8]> = memory.chunks_mut(index(len)).collect();
+        let lost = self.row_of(unit, &once, &mut outs);
+        for (i, (target, out)) in once.iter().zip(outs).enumerate() {
+            let own = lost.iter().filter(|(target, _)| *target == i);
+            let own: Vec<Range<u64>> = own.map(|(_, range)| range.clone()).collect();
+            self.fill(target, at, out, &own)?;
+            let second = again.iter().find(|second| second.role == target.role);
+            second.map_or(Ok(()), |second| self.fill(second, at, out, &own))?;
+        }
+        Ok(lost.iter().map(|(_, range)| range.end - range.start).sum())
+    }
+
+    /// What the targets should hold of a row, each in its own buffer; page by page where not all can be had.
+    fn row_of(&self, stripe: u64, targets: &[&Target], outs: &mut [&mut [u8]]) -> Lost {
         let whole = self.span(stripe, 0..self.geometry.chunk_bytes().0);
-        let row = whole.row;
-        let mut memory = vec![0; row.data_disks() * index(self.slice_bytes().min(whole.len()))];
+        let slice = index(self.slice_bytes().min(whole.len()));
+        let mut memory = vec![0; whole.row.data_disks() * slice];
+        let mut lost = Lost::new();
         for span in whole.cut(self.slice_bytes()) {
-            let (at, len) = (self.member_at(&span), index(span.len()));
-            let start = index(span.columns.start);
-            let mut rest = Vec::new();
-            for (target, out) in targets.iter().zip(outs.iter_mut()) {
-                let buf = &mut out[start..start + len];
-                let job = ReadJob { role: target.role, at, buf: &mut *buf };
-                if !(target.replacement && self.fetch(&mut [job]).is_empty()) {
-                    rest.push((target.role, buf));
-                }
-            }
-            if rest.is_empty() {
+            if self.span_of(&span, targets, outs, &mut memory).is_empty() {
                 continue;
             }
-            let mut data: Vec<&mut [u8]> = memory.chunks_mut(len).take(row.data_disks()).collect();
-            self.read_row(&span, &mut data, &[])?;
-            self.parts_of(&span, &data, rest);
+            for page in span.cut(PAGE) {
+                let lacking = self.span_of(&page, targets, outs, &mut memory);
+                lost.extend(lacking.into_iter().map(|target| (target, page.columns.clone())));
+            }
         }
-        Ok(())
+        lost
+    }
+
+    /// The same of one span. Answers the targets that cannot have it.
+    fn span_of(
+        &self,
+        span: &Span,
+        targets: &[&Target],
+        outs: &mut [&mut [u8]],
+        memory: &mut [u8],
+    ) -> Vec<usize> {
+        let (at, len) = (self.member_at(span), index(span.len()));
+        let start = index(span.columns.start);
+        let (mut rest, mut lacking) = (Vec::new(), Vec::new());
+        for (i, (target, out)) in targets.iter().zip(outs.iter_mut()).enumerate() {
+            let buf = &mut out[start..start + len];
+            let job = ReadJob { role: target.role, at, buf: &mut *buf };
+            if !(target.replacement && self.fetch(&mut [job]).is_empty()) {
+                rest.push((target.role, buf));
+                lacking.push(i);
+            }
+        }
+        if rest.is_empty() {
+            return Vec::new();
+        }
+        let mut data: Vec<&mut [u8]> = memory.chunks_mut(len).take(span.row.data_disks()).collect();
+        if self.read_row(span, &mut data, &[]).is_err() {
+            return lacking;
+        }
+        self.parts_of(span, &data, rest);
+        Vec::new()
     }
 
     /// What each of these roles has in a span whose data are there.
@@ -260,8 +298,9 @@ impl Array {
         self.counters.count_touched(bytes, span.len());
     }
 
-    /// The content of a range of a mirror; page by page where no copy gives all of it. Its lock is held.
-    fn copy_of(&self, offset: u64, out: &mut [u8]) -> Result<()> {
+    /// The content of a range of a mirror; page by page where no copy gives all of it. Its lock is held. Answers
+    /// what no copy gives.
+    fn copy_of(&self, offset: u64, out: &mut [u8]) -> Vec<Range<u64>> {
         let from_any = |offset: u64, buf: &mut [u8]| {
             self.copies(offset).into_iter().any(|copy| {
                 let job = ReadJob { role: copy.role, at: copy.at, buf: &mut *buf };
@@ -269,28 +308,42 @@ impl Array {
             })
         };
         if from_any(offset, out) {
-            return Ok(());
+            return Vec::new();
         }
-        let mut at = offset;
+        let mut lost = Vec::new();
+        let mut at = 0;
         for page in out.chunks_mut(index(PAGE)) {
-            if !from_any(at, page) {
-                return Err(lost("rebuild", at, page.len(), "no copy of it can be read".into()));
+            let end = at + page.len() as u64;
+            if !from_any(offset + at, page) {
+                lost.push(at..end);
             }
-            at += page.len() as u64;
+            at = end;
         }
-        Ok(())
+        lost
     }
 
-    fn fill(&self, target: &Target, at: u64, content: &[u8]) -> Result<()> {
-        let member = &self.members[target.role];
+    /// Writes what a target should hold from `at` on; what is lost of it becomes bad blocks.
+    fn fill(&self, target: &Target, at: u64, content: &[u8], lost: &[Range<u64>]) -> Result<()> {
+        let (member, role) = (&self.members[target.role], target.role);
         if target.replacement {
-            return member.shadow().map_or(Ok(()), |shadow| shadow.write(at, content));
+            member.shadow().map_or(Ok(()), |shadow| shadow.write(at, content))?;
+            self.shadow_written(role, at, content.len() as u64)?;
+        } else {
+            let answers = member.write_batch(std::iter::once((at, content)));
+            match answers.into_iter().flatten().find_map(Result::err) {
+                Some(error) => return self.fail_member(role, error),
+                None => self.written(role, at, content.len() as u64)?,
+            }
         }
-        let answers = member.write_batch(std::iter::once((at, content)));
-        match answers.into_iter().flatten().find_map(Result::err) {
-            Some(error) => self.fail_member(target.role, error),
-            None => Ok(()),
+        for range in lost {
+            let (start, len) = (at + range.start, range.end - range.start);
+            if !self.lacks(role, target.replacement, start, len) {
+                let name = member.name();
+                let why = format!("nobody has it, and {name} has no room to list it as bad");
+                return Err(lost_at("rebuild", start, index(len), why));
+            }
         }
+        Ok(())
     }
 
     /// What the targets got so far is on the disk, and their superblocks say so.

@@ -108,6 +108,7 @@ impl Array {
                 name: spare.name.clone(),
                 data_offset: spare.superblock.data_offset(),
                 filled: MemberSector(0),
+                bad_blocks: Vec::new(),
                 ppl,
             });
         } else {

@@ -5,7 +5,7 @@ use std::ops::{ControlFlow, Range};
 use xfskit_block::Result;
 
 use super::{Ended, Job, Step};
-use crate::array::scrub::Mismatch;
+use crate::array::scrub::{Compared, Mismatch};
 use crate::array::{Array, Map};
 
 /// What a scrub hears of a window.
@@ -24,7 +24,7 @@ impl Array {
     /// can be named with `mend`. `watch` hears of every few megabytes.
     ///
     /// # Errors
-    /// Where a member is missing or cannot be read: there is nothing to compare with.
+    /// Where members cannot be written.
     pub fn scrub(
         &self,
         rows: Range<u64>,
@@ -41,16 +41,18 @@ impl Array {
             wanted: &|_| true,
             announce: &|row| self.announce_scrub(row),
         };
-        let after = |next: u64, found: Vec<Vec<Mismatch>>| {
-            let step = Step { done: (next - start) * unit_bytes, total };
-            let mismatches = found.into_iter().flatten().collect();
+        let mut bad = 0;
+        let after = |next: u64, found: Vec<Compared>| {
+            bad += found.iter().map(|compared| compared.unchecked).sum::<u64>();
+            let step = Step { done: (next - start) * unit_bytes, total, bad };
+            let mismatches = found.into_iter().flat_map(|compared| compared.mismatches).collect();
             Ok(watch(Found { step, next, mismatches }))
         };
-        self.carry_out(&job, |row| self.scrub_row(row, mend), after)
+        self.carry_out(&job, |row| self.compare_row(row, mend), after)
     }
 
     /// Bytes of a member in a row of a scrub.
-    fn scrub_unit(&self) -> u64 {
+    pub(in crate::array) fn scrub_unit(&self) -> u64 {
         match self.map {
             Map::Concat(_) => 1,
             Map::Parity => self.geometry.chunk_bytes().0,

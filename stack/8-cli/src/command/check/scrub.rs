@@ -83,11 +83,10 @@ impl Scrubbed {
             pages: BTreeMap::new(),
             count: 0,
         };
-        let whole = |state: &_| matches!(state, xfskit::md::array::MemberState::InSync);
         if scrubbed.array.scrub_rows() == 0 {
             return Ok(args.repair.then_some(scrubbed));
         }
-        if scrubbed.array.states().iter().all(whole) {
+        if scrubbed.array.can_be_scrubbed() {
             scrubbed.compare(args, out)?;
         } else {
             out.note("a member is missing or not complete: nothing but checksums is compared");
@@ -171,7 +170,7 @@ impl Scrubbed {
         let mut tally = Tally { paths: self.paths(suspects), ..Tally::default() };
         for (row, pages) in &self.pages {
             let now = if args.repair {
-                self.array.scrub_row(*row, true).map_err(|e| self.failed(&e))?
+                self.array.compare_row(*row, true).map_err(|e| self.failed(&e))?.mismatches
             } else {
                 pages.clone()
             };

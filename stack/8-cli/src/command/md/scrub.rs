@@ -27,6 +27,8 @@ struct Count {
     mismatches: u64,
     pages: u64,
     mended: u64,
+    /// Sectors that there was nothing to compare with.
+    unchecked: u64,
     next: u64,
 }
 
@@ -35,7 +37,7 @@ pub(crate) fn run(args: &Scrub, out: &Out) -> Outcome {
     let mode = if args.repair { OpenMode::ReadWrite } else { OpenMode::ReadOnly };
     let tended = Tended::open(&args.array.target, mode)?;
     let array = if args.repair { tended.array()? } else { tended.to_read()? };
-    whole(&tended)?;
+    comparable(&tended, &array)?;
     let stop = Stop::on_signals()?;
     let mut count = Count { next: args.from, ..Count::default() };
     let ended = scrub(args, &array, &tended.assembly, &stop, &mut count, out)?;
@@ -48,11 +50,15 @@ pub(crate) fn run(args: &Scrub, out: &Out) -> Outcome {
         "mismatch_cnt": count.mismatches,
         "pages": count.pages,
         "mended": count.mended,
+        "unchecked_sectors": count.unchecked,
     });
     out.answer(&answer, |_| {
         let (sectors, pages, mended) = (count.mismatches, count.pages, count.mended);
         format!("mismatch_cnt {sectors}: {pages} pages do not agree, {mended} mended\n")
     })?;
+    if count.unchecked > 0 {
+        out.note(&format!("{} sectors have nothing to be compared with", count.unchecked));
+    }
     if !finished {
         out.note(&format!("--from {} goes on from here", count.next));
         stop.check()?;
@@ -60,9 +66,9 @@ pub(crate) fn run(args: &Scrub, out: &Out) -> Outcome {
     Ok(Answer::of(count.mended == count.pages))
 }
 
-/// Only a whole array can be compared.
-fn whole(tended: &Tended) -> Result<(), Failure> {
-    if !tended.assembly.is_degraded() {
+/// Only an array that has more than it needs can be compared.
+fn comparable(tended: &Tended, array: &Array) -> Result<(), Failure> {
+    if array.can_be_scrubbed() {
         return Ok(());
     }
     Err(Failure::cannot(format!("{}: a member is missing or not complete", tended.name))
@@ -88,6 +94,7 @@ fn scrub(
         progress.set(found.step.done, found.step.total);
         throttle.keep(found.step.done);
         count.next = found.next;
+        count.unchecked = found.step.bad;
         for mismatch in &found.mismatches {
             count.pages += 1;
             count.mismatches += mismatch.counted;

@@ -267,11 +267,17 @@ fn bring_up(
     if later && array.needs_rebuild() {
         out.note("`xfskit md rebuild` goes on from here");
     }
+    let mut bad_sectors = 0;
     if !later {
         let stop = Stop::on_signals()?;
         let done =
             resync(array, pace, &stop, out).and_then(|()| rebuild_all(array, pace, &stop, out));
-        done.and_then(|()| array.close()).map_err(said)?;
+        bad_sectors = done.and_then(|bad| array.close().map(|()| bad)).map_err(said)?;
+        if bad_sectors > 0 {
+            out.note(&format!(
+                "{bad_sectors} sectors could not be had from any member: bad blocks of what was rebuilt"
+            ));
+        }
         stop.check()?;
     }
     array.close().map_err(said)?;
@@ -282,6 +288,7 @@ fn bring_up(
         "target": name.to_string(),
         "needs_rebuild": array.needs_rebuild(),
         "missing": missing,
+        "bad_sectors": bad_sectors,
     });
     out.answer(&answer, |_| String::new())?;
     if !missing.is_empty() {
@@ -302,19 +309,21 @@ fn resync(array: &Array, pace: &Pace, stop: &Stop, out: &Out) -> Result<(), bloc
     Ok(())
 }
 
-/// Rebuilds what needs it.
-fn rebuild_all(array: &Array, pace: &Pace, stop: &Stop, out: &Out) -> Result<(), block::Error> {
+/// Rebuilds what needs it. Answers how many sectors nobody could give.
+fn rebuild_all(array: &Array, pace: &Pace, stop: &Stop, out: &Out) -> Result<u64, block::Error> {
     if stop.flow().is_break() {
-        return Ok(());
+        return Ok(0);
     }
+    let mut bad_sectors = 0;
     let progress = Progress::new(out, "rebuild", "bytes");
     let mut throttle = Throttle::new(pace);
-    array.rebuild(|Step { done, total }| {
+    array.rebuild(|Step { done, total, bad }| {
         progress.set(done, total);
         throttle.keep(done);
+        bad_sectors = bad;
         stop.flow()
     })?;
-    Ok(())
+    Ok(bad_sectors)
 }
 
 /// Keeps a job to a rate.

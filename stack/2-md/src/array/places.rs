@@ -1,0 +1,55 @@
+//! Places of a member that must not be read: what its bad-block log lists.
+
+use std::ops::Range;
+use std::sync::{PoisonError, RwLock, RwLockReadGuard};
+
+use xfskit_units::MemberSector;
+
+/// Ranges in bytes from the data offset, sorted, apart from each other. Empty for nearly every member ever made.
+#[derive(Debug, Default)]
+pub(super) struct BadPlaces(RwLock<Vec<Range<u64>>>);
+
+impl BadPlaces {
+    pub(super) fn new(listed: &[Range<MemberSector>]) -> Self {
+        let bytes = |sector: MemberSector| sector.0.saturating_mul(512);
+        let ranges = listed.iter().map(|range| bytes(range.start)..bytes(range.end));
+        Self(RwLock::new(ranges.collect()))
+    }
+
+    fn ranges(&self) -> RwLockReadGuard<'_, Vec<Range<u64>>> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// True where something of the range is listed.
+    pub(super) fn meet(&self, at: u64, len: u64) -> bool {
+        let end = at.saturating_add(len);
+        self.ranges().iter().any(|bad| bad.start < end && at < bad.end)
+    }
+
+    /// The range was written: what is listed within it is good again. True where anything was.
+    pub(super) fn forget(&self, at: u64, len: u64) -> bool {
+        let end = at + len;
+        if !self.meet(at, len) {
+            return false;
+        }
+        let mut bad = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let rest = bad.iter().flat_map(|r| [r.start..r.end.min(at), r.start.max(end)..r.end]);
+        *bad = rest.filter(|r| !r.is_empty()).collect();
+        true
+    }
+
+    /// The range, in whole sectors, is not to be read.
+    pub(super) fn add(&self, at: u64, len: u64) {
+        self.forget(at, len);
+        let mut bad = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        bad.push(at / 512 * 512..(at + len).next_multiple_of(512));
+        bad.sort_unstable_by_key(|range| range.start);
+    }
+
+    /// All that is listed.
+    pub(super) fn sectors(&self) -> Vec<Range<MemberSector>> {
+        let sector = |byte: u64| MemberSector(byte.div_ceil(512));
+        let ranges = self.ranges();
+        ranges.iter().map(|range| MemberSector(range.start / 512)..sector(range.end)).collect()
+    }
+}
