@@ -23,7 +23,17 @@ pub(super) struct TxBlocks<'x, 'v> {
 
 impl<'x, 'v> TxBlocks<'x, 'v> {
     pub(super) fn new(tx: &'x mut Tx<'v>, inode: TxInode) -> Self {
-        Self { tx, inode, held: Vec::with_capacity(8) }
+        Self::again(tx, inode, Vec::with_capacity(8))
+    }
+
+    /// The same blocks another time in the same transaction.
+    pub(super) fn again(tx: &'x mut Tx<'v>, inode: TxInode, held: Vec<(DaBlock, Handle)>) -> Self {
+        Self { tx, inode, held }
+    }
+
+    /// What is held, for [`again`](Self::again).
+    pub(super) fn held(self) -> Vec<(DaBlock, Handle)> {
+        self.held
     }
 
     /// Block `dablk`, held.

@@ -37,38 +37,69 @@ struct Found {
     size: usize,
 }
 
-impl Tx<'_> {
-    fn tree_find(&mut self, inode: TxInode, key: Key<'_>) -> Result<Option<Found>> {
-        let geo = self.volume().geo();
-        let place = Place::Local(key.value.unwrap_or(&[]));
-        let hash = Attr { flags: key.namespace.flags(), name: key.name, value: place }.hash(geo);
-        let mut blocks = TxBlocks::new(self, inode);
-        let mut tree = Tree::new(geo, Fork::Attr, inode.ino, &mut blocks);
-        let mut path = tree.find(hash)?;
-        loop {
-            let bytes = tree.blocks.bytes(path.leaf())?;
-            let Some(leaf) = Leaf::parse(bytes, geo) else { return Ok(None) };
-            let start = leaf.entries.partition_point(|e| e.hashval.get() < hash);
-            for (ahead, attr) in leaf.run(hash).enumerate() {
-                let (local, remote) = match attr.value {
-                    Place::Local(value) => (Some(value), None),
-                    Place::Remote { valueblk, valuelen } => (None, Some((valueblk, valuelen))),
-                };
-                let looked_for = attr.is_incomplete() == key.incomplete;
-                if looked_for && key.matches(attr.flags, attr.name, local) {
-                    let (index, size) = (start + ahead, attr.size());
-                    let local = local.unwrap_or(&[]).to_vec();
-                    return Ok(Some(Found { path, index, remote, local, size }));
-                }
-            }
-            if leaf.last_hash() != Some(hash) || !tree.advance(&mut path)? {
-                return Ok(None);
+/// What looking for an attribute came to.
+enum Search {
+    Found(Found),
+    /// There is none: the way to the first leaf that may have it.
+    Missing(Path),
+}
+
+/// Looks for an attribute.
+fn search(tree: &mut Tree<'_, TxBlocks<'_, '_>>, key: Key<'_>) -> Result<Search> {
+    let geo = tree.geo();
+    let place = Place::Local(key.value.unwrap_or(&[]));
+    let hash = Attr { flags: key.namespace.flags(), name: key.name, value: place }.hash(geo);
+    let mut path = tree.find(hash)?;
+    let mut first = None;
+    loop {
+        let bytes = tree.blocks.bytes(path.leaf())?;
+        let Some(leaf) = Leaf::parse(bytes, geo) else { break };
+        let start = leaf.entries.partition_point(|e| e.hashval.get() < hash);
+        for (ahead, attr) in leaf.run(hash).enumerate() {
+            let (local, remote) = match attr.value {
+                Place::Local(value) => (Some(value), None),
+                Place::Remote { valueblk, valuelen } => (None, Some((valueblk, valuelen))),
+            };
+            let looked_for = attr.is_incomplete() == key.incomplete;
+            if looked_for && key.matches(attr.flags, attr.name, local) {
+                let (index, size) = (start + ahead, attr.size());
+                let local = local.unwrap_or(&[]).to_vec();
+                return Ok(Search::Found(Found { path, index, remote, local, size }));
             }
         }
+        if leaf.last_hash() != Some(hash) {
+            break;
+        }
+        first.get_or_insert_with(|| path.clone());
+        if !tree.advance(&mut path)? {
+            break;
+        }
     }
+    Ok(Search::Missing(first.unwrap_or(path)))
+}
 
+/// Puts `item` in the place of `old`, which is filed under the same hash.
+fn replace(tree: &mut Tree<'_, TxBlocks<'_, '_>>, old: &Found, item: Item<'_>) -> Result<()> {
+    let geo = tree.geo();
+    let leaf = old.path.leaf();
+    if leaf_edit::replace(&mut tree.blocks.image(leaf)?, geo, old.index, &item.attr) {
+        return Ok(());
+    }
+    leaf_edit::remove(&mut tree.blocks.image(leaf)?, geo, old.index);
+    tree.insert::<AttrLeaves>(old.path.clone(), item)?;
+    if item.attr.size() < old.size {
+        let path = tree.find(item.hash)?;
+        return tree.removed::<AttrLeaves>(path);
+    }
+    Ok(())
+}
+
+impl Tx<'_> {
     pub(super) fn tree_get(&mut self, inode: TxInode, key: Key<'_>) -> Result<Option<Vec<u8>>> {
-        let Some(found) = self.tree_find(inode, key)? else { return Ok(None) };
+        let geo = self.volume().geo();
+        let mut blocks = TxBlocks::new(self, inode);
+        let mut tree = Tree::new(geo, Fork::Attr, inode.ino, &mut blocks);
+        let Search::Found(found) = search(&mut tree, key)? else { return Ok(None) };
         match found.remote {
             Some((valueblk, valuelen)) => self.read_value(inode, valueblk, valuelen).map(Some),
             None => Ok(Some(found.local)),
@@ -93,48 +124,33 @@ impl Tx<'_> {
         mode: SetMode,
     ) -> Result<()> {
         let geo = self.volume().geo();
-        let old = self.tree_find(inode, key)?;
-        mode.judge(old.is_some())?;
+        let mut blocks = TxBlocks::new(self, inode);
+        let old = search(&mut Tree::new(geo, Fork::Attr, inode.ino, &mut blocks), key)?;
+        mode.judge(matches!(old, Search::Found(_)))?;
         let flags = key.namespace.flags();
+        let held = blocks.held();
         let place = if leaf_edit::is_remote(geo, key.name.len(), value.len()) {
             self.write_value(inode, value)?
         } else {
             Place::Local(value)
         };
         let item = Item::new(geo, Attr { flags, name: key.name, value: place });
-        let Some(old) = old else {
-            let mut blocks = TxBlocks::new(self, inode);
-            let mut tree = Tree::new(geo, Fork::Attr, inode.ino, &mut blocks);
-            let path = tree.find(item.hash)?;
-            return tree.insert::<AttrLeaves>(path, item);
-        };
-        self.tree_replace(inode, &old, item)?;
-        self.free_value(inode, old.remote)
-    }
-
-    /// Puts `item` in the place of `old`, which is filed under the same hash.
-    fn tree_replace(&mut self, inode: TxInode, old: &Found, item: Item<'_>) -> Result<()> {
-        let geo = self.volume().geo();
-        let mut blocks = TxBlocks::new(self, inode);
+        let mut blocks = TxBlocks::again(self, inode, held);
         let mut tree = Tree::new(geo, Fork::Attr, inode.ino, &mut blocks);
-        let leaf = old.path.leaf();
-        if leaf_edit::replace(&mut tree.blocks.image(leaf)?, geo, old.index, &item.attr) {
-            return Ok(());
+        match old {
+            Search::Missing(path) => tree.insert::<AttrLeaves>(path, item),
+            Search::Found(old) => {
+                replace(&mut tree, &old, item)?;
+                self.free_value(inode, old.remote)
+            }
         }
-        leaf_edit::remove(&mut tree.blocks.image(leaf)?, geo, old.index);
-        tree.insert::<AttrLeaves>(old.path.clone(), item)?;
-        if item.attr.size() < old.size {
-            let path = tree.find(item.hash)?;
-            return tree.removed::<AttrLeaves>(path);
-        }
-        Ok(())
     }
 
     pub(super) fn tree_take(&mut self, inode: TxInode, key: Key<'_>) -> Result<()> {
         let geo = self.volume().geo();
-        let found = self.tree_find(inode, key)?.ok_or(Error::NoEntry)?;
         let mut blocks = TxBlocks::new(self, inode);
         let mut tree = Tree::new(geo, Fork::Attr, inode.ino, &mut blocks);
+        let Search::Found(found) = search(&mut tree, key)? else { return Err(Error::NoEntry) };
         leaf_edit::remove(&mut tree.blocks.image(found.path.leaf())?, geo, found.index);
         tree.removed::<AttrLeaves>(found.path)?;
         self.free_value(inode, found.remote)
@@ -147,7 +163,8 @@ impl Tx<'_> {
     pub(super) fn tree_as_short_form(&mut self, inode: TxInode) -> Result<Option<Vec<u8>>> {
         let geo = self.volume().geo();
         // What Linux left behind when it was cut short is not lost sight of.
-        if self.bmap_end(inode, Fork::Attr)? != FileOff(1) {
+        let several = self.core(inode).anextents() > 1;
+        if several || self.bmap_end(inode, Fork::Attr)? != FileOff(1) {
             return Ok(None);
         }
         let mut blocks = TxBlocks::new(self, inode);

@@ -9,7 +9,7 @@ use xfskit_trans::BufMap;
 use xfskit_units::{ExtLen, FilBlks, FileOff, FsBlock};
 
 use super::blocks;
-use super::cursor::Cursor;
+use super::cursor::{self, Cursor};
 use super::map;
 use super::node::{ForkOf, count_blocks};
 use crate::bmap::mapping::buf_map;
@@ -29,8 +29,10 @@ impl Tx<'_> {
         fork: Fork,
         fileoff: FileOff,
     ) -> Result<Option<Extent>> {
-        let next = self.bmap_next(inode, fork, fileoff)?;
-        Ok(next.filter(|extent| extent.startoff <= fileoff))
+        if !self.has_extents(inode, fork) {
+            return Ok(None);
+        }
+        cursor::covering(self, inode, fork, fileoff)
     }
 
     /// The first extent that ends behind block `fileoff` of a fork: the one that covers it, or the next. None

@@ -47,6 +47,67 @@ enum Side {
     Right,
 }
 
+/// Goes down to the leaf where `fileoff` belongs; `each` is told the steps. Answers the last extent in the leaf that
+/// begins at or before it.
+fn way(
+    tx: &Tx<'_>,
+    of: ForkOf,
+    fileoff: FileOff,
+    mut each: impl FnMut(Step),
+) -> Result<Option<Slot>> {
+    let mut block = None;
+    let mut due: Option<(u16, FileOff)> = None;
+    loop {
+        let (level, first, index, slot) = of.look(tx, block, |bytes, node| {
+            let upto = node.upto(bytes, fileoff);
+            let before = upto.checked_sub(1);
+            // Who comes before the first child's key goes to the first child.
+            let (index, at) = if node.level == 0 {
+                (upto, before)
+            } else {
+                (before.unwrap_or(0), Some(before.unwrap_or(0)))
+            };
+            let slot = at.and_then(|at| node.slot(bytes, at).zip(node.key(bytes, at)));
+            (node.level, node.key(bytes, 0), index, slot)
+        })?;
+        if let Some((due_level, key)) = due {
+            let ctx = of.ctx(tx);
+            ctx.eq("bmbt.level", due_level, level)?;
+            let same = first.is_none_or(|first| first == key);
+            ctx.require("bmbt.keys", same, "the parent's key", key)?;
+        }
+        each(Step { block, index });
+        match slot {
+            Some((slot, key)) if level > 0 => {
+                due = Some((level - 1, key));
+                block = Some(slot.child());
+            }
+            slot => return Ok(slot.map(|(slot, _)| slot)),
+        }
+    }
+}
+
+/// The extent in a leaf's slot.
+fn verified(tx: &Tx<'_>, of: ForkOf, slot: Slot) -> Result<Extent> {
+    let extent = slot.extent();
+    let rules = bmbt::ExtentRules::of(&tx.core(of.inode), of.fork);
+    extent.verify(&of.ctx(tx), rules)?;
+    Ok(extent)
+}
+
+/// The extent that covers block `fileoff`, in one way down.
+pub(super) fn covering(
+    tx: &Tx<'_>,
+    inode: TxInode,
+    fork: Fork,
+    fileoff: FileOff,
+) -> Result<Option<Extent>> {
+    let of = ForkOf { inode, fork };
+    let Some(slot) = way(tx, of, fileoff, |_| ())? else { return Ok(None) };
+    let extent = verified(tx, of, slot)?;
+    Ok(Some(extent).filter(|extent| fileoff < extent.end()))
+}
+
 // ---- moving ----------------------------------------------------------------------------------
 
 impl Cursor {
@@ -59,34 +120,8 @@ impl Cursor {
 
     fn descend(&mut self, tx: &Tx<'_>, fileoff: FileOff) -> Result<()> {
         self.path.clear();
-        let mut block = None;
-        let mut due: Option<(u16, FileOff)> = None;
-        loop {
-            let (level, first, index, child) = self.of.look(tx, block, |bytes, node| {
-                let upto = node.upto(bytes, fileoff);
-                let index = if node.level == 0 { upto } else { upto.saturating_sub(1) };
-                let child = node.slot(bytes, index).zip(node.key(bytes, index));
-                (node.level, node.key(bytes, 0), index, child)
-            })?;
-            if let Some((due_level, key)) = due {
-                let ctx = self.of.ctx(tx);
-                ctx.eq("bmbt.level", due_level, level)?;
-                ctx.require(
-                    "bmbt.keys",
-                    first.is_none_or(|first| first == key),
-                    "the parent's key",
-                    key,
-                )?;
-            }
-            self.path.push(Step { block, index });
-            match child {
-                Some((slot, key)) if level > 0 => {
-                    due = Some((level - 1, key));
-                    block = Some(slot.child());
-                }
-                _ => return Ok(()),
-            }
-        }
+        let path = &mut self.path;
+        way(tx, self.of, fileoff, |step| path.push(step)).map(drop)
     }
 
     fn leaf(&self) -> Step {
@@ -96,10 +131,7 @@ impl Cursor {
 
     fn extent_at(&self, tx: &Tx<'_>, index: usize) -> Result<Option<Extent>> {
         let slot = self.of.look(tx, self.leaf().block, |bytes, node| node.slot(bytes, index))?;
-        let Some(extent) = slot.map(Slot::extent) else { return Ok(None) };
-        let rules = bmbt::ExtentRules::of(&tx.core(self.of.inode), self.of.fork);
-        extent.verify(&self.of.ctx(tx), rules)?;
-        Ok(Some(extent))
+        slot.map(|slot| verified(tx, self.of, slot)).transpose()
     }
 
     /// The extent before the cursor.

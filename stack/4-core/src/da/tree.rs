@@ -172,6 +172,11 @@ impl<'t, B: DaBlocks> Tree<'t, B> {
         Self { geo, fork, owner, blocks }
     }
 
+    /// The volume's geometry.
+    pub(crate) fn geo(&self) -> &'t Geometry {
+        self.geo
+    }
+
     fn root(&self) -> DaBlock {
         da::root(self.geo, self.fork)
     }
@@ -326,12 +331,13 @@ impl<'t, B: DaBlocks> Tree<'t, B> {
             return Ok(());
         };
         for &Step { dablk, index } in path.steps[..depth].iter().rev() {
-            let (_, kids) = self.children(dablk)?;
+            let kids = node(self.blocks.bytes(dablk)?, geo).map_or(&[][..], |node| node.btree);
+            let last = index + 1 >= kids.len();
             if kids.get(index).is_none_or(|child| child.hashval.get() == hash) {
                 return Ok(());
             }
             da_edit::set_hash(&mut self.blocks.image(dablk)?, index, hash);
-            if index + 1 < kids.len() {
+            if !last {
                 return Ok(());
             }
         }
