@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Debian's fs_mark and dbench beside ours, on the same directory, turn by turn: against.sh DIR [TURNS].
+# Debian's fs_mark and dbench beside ours, on the same directory, in both orders by turns: against.sh DIR [TURNS].
 # Rates ought to lie within each other's spread. Ours is $XFSKIT (default target/release/xfskit).
 set -euo pipefail
-dir=${1:?against.sh DIR [TURNS]} turns=${2:-5}
+dir=${1:?against.sh DIR [TURNS]} turns=${2:-6}
 xfskit=$(realpath "${XFSKIT:-$(dirname "$0")/../target/release/xfskit}")
 load=${LOAD:-/usr/share/dbench/client.txt} seconds=${SECONDS_EACH:-10} clients=${CLIENTS:-2}
 for program in fs_mark dbench; do
@@ -25,13 +25,20 @@ clients() { # NAME PROGRAM OPTIONS...
     "$@" -t "$seconds" -c "$load" -D "$work" "$clients" | sed -n "s|^Throughput \([0-9.]*\).*|$name \1|p"
 }
 
-for _ in $(seq "$turns"); do
-    mark "fs_mark-empty debian" fs_mark -n 20000 -s 0 -S 0 -L 4
-    mark "fs_mark-empty xfskit" "$xfskit" fs_mark -n 20000 -s 0 -S 0 -L 4
-    mark "fs_mark-fsync debian" fs_mark -n 1000 -s 4096 -S 1 -L 2
-    mark "fs_mark-fsync xfskit" "$xfskit" fs_mark -n 1000 -s 4096 -S 1 -L 2
-    clients "dbench debian" dbench
-    clients "dbench xfskit" "$xfskit" dbench
+# Either program, on a directory of its own, everything before it written.
+empty() { mark "fs_mark-empty $1" ${2:+"$2"} fs_mark -n 20000 -s 0 -S 0 -L 4; }
+fsync() { mark "fs_mark-fsync $1" ${2:+"$2"} fs_mark -n 1000 -s 4096 -S 1 -L 2; }
+serve() { clients "dbench $1" ${2:+"$2"} dbench; }
+
+for turn in $(seq "$turns"); do
+    for what in empty fsync serve; do
+        # Whoever is second meets what the first one left: everybody is first every other turn.
+        if ((turn % 2)); then
+            $what debian; $what xfskit "$xfskit"
+        else
+            $what xfskit "$xfskit"; $what debian
+        fi
+    done
 done | sort | awk '
     { key = $1 " " $2; values[key] = values[key] " " $3; order[NR] = key }
     function report(key,   n, v, m) {

@@ -68,6 +68,51 @@ fn compilebench_does_the_same_in_a_directory_and_on_a_volume() {
     assert!(run.stdout.contains("\ninitial create total runs 1 avg "), "{}", run.stdout);
     let run = expect(0, &["check", &image]);
     assert!(run.stdout.contains("clean"), "{}", run.stdout);
+    let nowhere = shown(&bench.path("nowhere"));
+    let run = expect(2, &["compilebench", "-i", "0", "-r", "0", "-D", &nowhere]);
+    assert!(run.stderr.contains("nothing to do"), "{}", run.stderr);
+    assert!(!bench.path("nowhere").exists());
+}
+
+#[test]
+fn fs_mark_does_the_same_in_a_directory_and_on_a_volume() {
+    let bench = Bench::new();
+    let image = shown(&bench.path("disk.img"));
+    expect(0, &["mkfs", "-q", "--size", "1G", &image]);
+    let some = ["fs_mark", "--json", "-n", "20", "-s", "100", "-S", "0", "-D", "2", "-N", "10"];
+    let counts = |more: &[&str]| -> Vec<u64> {
+        let results = json(&[&some[..], more].concat());
+        results.iter().map(|line| line["count"].as_u64().unwrap()).collect()
+    };
+    let (one, other) = (shown(&bench.path("one")), shown(&bench.path("other")));
+    let on_volume = counts(&["-L", "2", "--engine", &image, "-d", "/one", "-d", "other"]);
+    assert_eq!(on_volume, counts(&["-L", "2", "-d", &one, "-d", &other]));
+    assert_eq!(on_volume, [40, 80]);
+    let files = |dir: &str| {
+        let run = expect(0, &["ls", "-R", "--json", &image, dir]);
+        run.stdout.lines().filter(|line| line.contains("\"size\":100,")).count()
+    };
+    assert_eq!((files("/one"), files("/other")), (40, 40), "-L keeps files, as fs_mark does");
+    expect(0, &["check", &image]);
+    let run = expect(2, &["fs_mark", "--engine", &image, "-d", "no/such"]);
+    assert!(run.stderr.contains("no/such"), "{}", run.stderr);
+}
+
+#[test]
+fn files_stay_when_fs_mark_keeps_them_and_go_otherwise() {
+    let bench = Bench::new();
+    let files = |dir: &str| fs::read_dir(bench.path(dir)).unwrap().count();
+    let cases: [(&[&str], usize); 4] =
+        [(&[], 0), (&["-k"], 5), (&["-L", "1"], 5), (&["-L", "2", "-k"], 10)];
+    for (n, (options, kept)) in cases.into_iter().enumerate() {
+        let (ours, others) = (format!("ours{n}"), format!("theirs{n}"));
+        let all = [&["-n", "5", "-s", "9", "-S", "0"], options].concat();
+        expect(0, &[&["fs_mark", "-d", &shown(&bench.path(&ours))], &all[..]].concat());
+        assert_eq!(files(&ours), kept, "{options:?}");
+        if theirs(&bench, "fs_mark", &[&["-d", &others], &all[..]].concat()).is_some() {
+            assert_eq!(files(&others), kept, "{options:?}");
+        }
+    }
 }
 
 /// What Debian's program prints; nothing where it is not installed.

@@ -2,8 +2,9 @@
 //!
 //! As fs_mark 3.3 does it: one thread for each directory (or several), each with its own names; a file is
 //! created, written, perhaps synced, closed; after the files of an iteration they may be synced again, and are
-//! removed unless they are kept. Files per second counts time in calls only; what the program itself took
-//! is *App Overhead*. Both can move while the wall time does not, so the wall time is reported too.
+//! removed unless they are kept. *Files/sec* is what each thread made in the time it took, added up, and *App
+//! Overhead* is what of this time was not in calls (seen by making fs_mark's own calls slow, one after the
+//! other). When threads end at different times the sum says more than the wall does, so that is reported too.
 
 use std::fmt::Write as _;
 use std::io;
@@ -100,7 +101,7 @@ pub struct Options {
     pub name_len: usize,
     /// `-r`: random ones among them, at its end.
     pub random_len: usize,
-    /// `-k`: files stay.
+    /// `-k`: files stay. fs_mark keeps them with `-L` and `-F`, too.
     pub keep: bool,
     /// `-S`.
     pub sync: Sync,
@@ -145,8 +146,8 @@ pub struct Iteration {
     pub size: u64,
     /// Files of this iteration.
     pub files: u64,
-    /// Time in calls, of the thread that had most.
-    pub in_calls: Duration,
+    /// Files in a second: of each thread in the time that it took, added up.
+    pub rate: f64,
     /// Time outside of calls, of all threads.
     pub overhead: Duration,
     /// Wall and processor time of the iteration, without the removal of its files.
@@ -158,12 +159,6 @@ pub struct Iteration {
 }
 
 impl Iteration {
-    /// Files in a second of time in calls.
-    #[allow(clippy::cast_precision_loss)] // of a rate
-    pub fn rate(&self) -> f64 {
-        self.files as f64 / self.in_calls.as_secs_f64()
-    }
-
     /// As fs_mark prints it.
     pub fn line(&self) -> String {
         format!(
@@ -171,7 +166,7 @@ impl Iteration {
             self.space.used_percent(),
             self.count,
             self.size,
-            self.rate(),
+            self.rate,
             self.overhead.as_micros()
         )
     }
@@ -231,10 +226,22 @@ pub struct Run<'d, D: Driver> {
 #[derive(Debug, Default)]
 struct Share {
     files: u64,
+    /// From the first file until all are synced.
+    took: Duration,
     in_calls: Duration,
-    overhead: Duration,
     full: bool,
     made: Vec<(usize, Vec<u8>)>,
+}
+
+impl Share {
+    #[allow(clippy::cast_precision_loss)] // of a rate
+    fn rate(&self) -> f64 {
+        self.files as f64 / self.took.as_secs_f64()
+    }
+
+    fn overhead(&self) -> Duration {
+        self.took.saturating_sub(self.in_calls)
+    }
 }
 
 impl<'d, D: Driver> Run<'d, D> {
@@ -303,7 +310,7 @@ impl<'d, D: Driver> Run<'d, D> {
             share.made.push((at, name));
         }
         share.in_calls += self.sync_after(dirs, &share.made)?;
-        share.overhead = begun.elapsed().saturating_sub(share.in_calls);
+        share.took = begun.elapsed();
         Ok(share)
     }
 
@@ -384,8 +391,8 @@ impl<'d, D: Driver> Run<'d, D> {
             count: self.count,
             size: self.options.size,
             files,
-            in_calls: answers.iter().map(|share| share.in_calls).max().unwrap_or_default(),
-            overhead: answers.iter().map(|share| share.overhead).sum(),
+            rate: answers.iter().map(Share::rate).sum(),
+            overhead: answers.iter().map(Share::overhead).sum(),
             usage,
             peak_memory,
             full,

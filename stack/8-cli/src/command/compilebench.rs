@@ -8,7 +8,7 @@ use xfskit_workload::program::compilebench::{self, Options, Run};
 use xfskit_workload::side::Job;
 
 use super::ground;
-use crate::exit::{Answer, Outcome};
+use crate::exit::{Answer, Failure, Outcome};
 use crate::grammar::programs::Compilebench;
 use crate::out::Out;
 use crate::stop::Stop;
@@ -24,6 +24,7 @@ pub(crate) fn run(args: &Compilebench, out: &Out) -> Outcome {
         files: usize::try_from(args.files).unwrap_or(usize::MAX),
         seed: args.seed,
     };
+    options.judge().map_err(|err| Failure::cannot(err.to_string()))?;
     if !out.json() {
         let dir = args.dir.display().to_string();
         let ground = args

@@ -1,48 +1,111 @@
-//! `xfskit fs_mark`: fs_mark for any directory.
+//! `xfskit fs_mark`: fs_mark, in any directories or those of a volume.
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::path::Path;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path};
 
 use serde_json::json;
 use xfskit_workload::driver::mounted::Mounted;
 use xfskit_workload::program::fs_mark::{self, Iteration, Options, Run, Sync};
+use xfskit_workload::side::Job;
 use xfskit_workload::{Circumstances, Driver};
 
+use super::ground;
 use crate::exit::{Answer, Failure, Outcome};
 use crate::grammar::bench::FsMark;
 use crate::out::Out;
+use crate::stop::Stop;
 
 /// `xfskit fs_mark`
 pub(crate) fn run(args: &FsMark, out: &Out) -> Outcome {
-    let options = options(args);
-    let mut log = args.log.as_deref().map(open_log).transpose()?;
-    let mut say = |text: &str| -> Result<(), Failure> {
-        if let Some((log, path)) = &mut log {
+    let log = args.log.as_deref().map(open_log).transpose()?;
+    let mut work = Work { args, out, stop: Stop::on_signals()?, log };
+    if let Some(name) = &args.engine {
+        return ground::on_engine(name, &mut work)?;
+    }
+    let drivers: Vec<Mounted> =
+        args.dirs.iter().map(|dir| ground::directory(dir)).collect::<Result<_, _>>()?;
+    // All directories need not be on one filesystem; how full it is is told of the first.
+    let dirs = drivers.iter().map(Driver::root).collect::<io::Result<_>>().map_err(run_error)?;
+    work.iterations(&drivers[0], dirs)
+}
+
+/// A run, and who is told of it.
+struct Work<'w> {
+    args: &'w FsMark,
+    out: &'w Out,
+    stop: Stop,
+    log: Option<(File, &'w Path)>,
+}
+
+impl Work<'_> {
+    fn iterations<D: Driver>(&mut self, driver: &D, dirs: Vec<D::Dir>) -> Outcome {
+        let options = options(self.args);
+        let mut run = Run::new(driver, dirs, options.clone()).map_err(run_error)?;
+        let Circumstances { command, time, .. } = Circumstances::now();
+        let options = Options { threads: options.threads.max(self.args.dirs.len()), ..options };
+        self.say(&fs_mark::head(&options, &command, &time))?;
+        self.say(&fs_mark::columns())?;
+        while let Some(iteration) = run.next_iteration().map_err(run_error)? {
+            self.say(&iteration.line())?;
+            if self.out.json() {
+                self.out.object(&object(&iteration))?;
+                self.out.flush()?;
+            } else if iteration.full {
+                self.out.note("the filesystem is full");
+            }
+            self.stop.check()?;
+        }
+        Ok(Answer::Yes)
+    }
+
+    fn say(&mut self, text: &str) -> Result<(), Failure> {
+        if let Some((log, path)) = &mut self.log {
             writeln!(log, "{text}").map_err(|err| at(path, err))?;
         }
-        if out.json() { Ok(()) } else { out.line(text).and_then(|()| out.flush()) }
-    };
-    let drivers = drivers(&args.dirs)?;
-    // All directories need not be on one filesystem; how full it is is told of the first.
-    let first = &drivers[0];
-    let dirs = drivers.iter().map(Driver::root).collect::<io::Result<_>>().map_err(run_error)?;
-    let mut work = Run::new(first, dirs, options.clone()).map_err(run_error)?;
-    let Circumstances { command, time, .. } = Circumstances::now();
-    let options = Options { threads: options.threads.max(args.dirs.len()), ..options };
-    say(&fs_mark::head(&options, &command, &time))?;
-    say(&fs_mark::columns())?;
-    while let Some(iteration) = work.next_iteration().map_err(run_error)? {
-        say(&iteration.line())?;
-        if out.json() {
-            out.object(&object(&iteration))?;
-            out.flush()?;
+        if self.out.json() {
+            return Ok(());
         }
-        if iteration.full && !out.json() {
-            out.note("the filesystem is full");
-        }
+        self.out.line(text).and_then(|()| self.out.flush())
     }
-    Ok(Answer::Yes)
+}
+
+/// On a volume in this process.
+impl Job for Work<'_> {
+    type Answer = Outcome;
+
+    fn run<D: Driver>(&mut self, driver: &mut D) -> io::Result<Outcome> {
+        let driver = &*driver;
+        let dirs = self.args.dirs.iter().map(|path| directory(driver, path)).collect();
+        Ok(match dirs {
+            Ok(dirs) => self.iterations(driver, dirs),
+            Err(failure) => Err(failure),
+        })
+    }
+}
+
+/// The directory at `path` on a volume; the last one is made where it is missing.
+fn directory<D: Driver>(driver: &D, path: &Path) -> Result<D::Dir, Failure> {
+    let at = |err| at(path, err);
+    let names: Vec<&[u8]> = path
+        .components()
+        .filter_map(|component| match component {
+            Component::RootDir | Component::CurDir => None,
+            part => Some(part.as_os_str().as_bytes()),
+        })
+        .collect();
+    let mut dir = driver.root().map_err(at)?;
+    for (n, name) in names.iter().enumerate() {
+        if n + 1 == names.len() {
+            match driver.make_dir(&dir, name) {
+                Err(err) if err.kind() != io::ErrorKind::AlreadyExists => return Err(at(err)),
+                _ => {}
+            }
+        }
+        dir = driver.open_dir(&dir, name).map_err(at)?;
+    }
+    Ok(dir)
 }
 
 fn options(args: &FsMark) -> Options {
@@ -51,22 +114,18 @@ fn options(args: &FsMark) -> Options {
         subdirs: args.subdirs,
         per_subdir: args.per_subdir,
         files: args.files,
-        loops: args.loops,
+        loops: args.loops.unwrap_or(1),
         until_full: args.until_full,
         size: args.size,
         write_size: args.write_size,
         name_len: args.name_len,
         random_len: args.random_len,
-        keep: args.keep,
+        // fs_mark 3.3 keeps them in these cases, too.
+        keep: args.keep || args.loops.is_some() || args.until_full,
         sync: Sync::from_number(args.sync).unwrap_or(Sync::InBand),
         seed: args.seed,
         stamp: None,
     }
-}
-
-/// One for each directory, which is made where it is missing.
-fn drivers(dirs: &[std::path::PathBuf]) -> Result<Vec<Mounted>, Failure> {
-    dirs.iter().map(|dir| super::ground::directory(dir)).collect()
 }
 
 fn open_log(path: &Path) -> Result<(File, &Path), Failure> {
@@ -79,7 +138,7 @@ fn object(iteration: &Iteration) -> serde_json::Value {
         "fs_use_percent": iteration.space.used_percent(),
         "count": iteration.count,
         "size": iteration.size,
-        "files_per_second": iteration.rate(),
+        "files_per_second": iteration.rate,
         "app_overhead_us": u64::try_from(iteration.overhead.as_micros()).unwrap_or(u64::MAX),
         "wall_seconds": iteration.usage.wall.as_secs_f64(),
         "user_seconds": iteration.usage.user.as_secs_f64(),

@@ -40,7 +40,8 @@ pub(crate) fn directory(dir: &Path) -> Result<Mounted, Failure> {
     .map_err(|err| Failure::cannot(format!("{}: {err}", dir.display())))
 }
 
-fn on_engine<J: Job>(name: &str, job: &mut J) -> Result<J::Answer, Failure> {
+/// Does `job` on the volume that `name` names.
+pub(crate) fn on_engine<J: Job>(name: &str, job: &mut J) -> Result<J::Answer, Failure> {
     let device = device(name)?;
     let options =
         OpenOptions { cache_bytes: xfskit::quarter_of_memory(), ..OpenOptions::default() };

@@ -11,7 +11,8 @@ use xfskit_workload::suite::xattrs::case::Case;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 The options and the lines are those of fs_mark 3.3: a thread for each directory makes files, syncs
-them as -S says, and removes them unless -k is given. Files/sec counts the time in calls only.
+them as -S says, and removes them unless -k, -L or -F is given. Files/sec are added up over threads;
+App Overhead is the time outside of calls.
   -S 0  no sync                        -S 1  fsync before close
   -S 2  sync, one fsync per directory
   -S 3  all opened again and synced, last first     -S 4  sync, then 3
@@ -20,11 +21,18 @@ them as -S says, and removes them unless -k is given. Files/sec counts the time 
 Examples:
   xfskit fs_mark -d /mnt/a -d /mnt/b -n 10000 -s 0 -S 0 -L 4
   xfskit fs_mark -d /mnt/mail -s 4096 -S 1 -D 16 -N 100 -n 1000 -k
-  xfskit fs_mark --json -d /mnt -s 0 -S 0 -F        one object per iteration, until full")]
+  xfskit fs_mark --json -d /mnt -s 0 -S 0 -F        one object per iteration, until full
+  xfskit fs_mark --engine mem: -d a -d b -n 100000 -s 0 -S 0
+
+With --engine the volume is not mounted: xfskit itself works on it, in this process, and changes it.
+mem:SIZE is a fresh volume in memory, mem: a sparse one of 1 TiB. Directories are those on the volume.")]
 pub(crate) struct FsMark {
     /// Directory to work in; made where it is missing. Once for each thread
     #[arg(short = 'd', value_name = "DIR", required = true)]
     pub dirs: Vec<PathBuf>,
+    /// Not in mounted directories, but in those of this volume, by xfskit itself
+    #[arg(long, value_name = "TARGET")]
+    pub engine: Option<String>,
     /// Subdirectories of each
     #[arg(short = 'D', value_name = "NUMBER", default_value_t = 0)]
     pub subdirs: usize,
@@ -35,9 +43,9 @@ pub(crate) struct FsMark {
     #[arg(short = 'n', value_name = "NUMBER", default_value_t = 1000)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..))]
     pub files: u64,
-    /// Iterations
-    #[arg(short = 'L', value_name = "NUMBER", default_value_t = 1)]
-    pub loops: u64,
+    /// Iterations [1]; files are kept then, as by fs_mark
+    #[arg(short = 'L', value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
+    pub loops: Option<u64>,
     /// Bytes in a file
     #[arg(short = 's', value_name = "BYTES", default_value_t = 51_200)]
     pub size: u64,
@@ -60,7 +68,7 @@ pub(crate) struct FsMark {
     /// Keep the files of each iteration
     #[arg(short = 'k')]
     pub keep: bool,
-    /// Go on until the filesystem is full
+    /// Go on until the filesystem is full; files are kept
     #[arg(short = 'F')]
     pub until_full: bool,
     /// Append the output to this file as well

@@ -55,6 +55,20 @@ impl Default for Options {
     }
 }
 
+impl Options {
+    /// Refuses what leaves nothing to do, in words.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::InvalidInput`].
+    pub fn judge(&self) -> io::Result<()> {
+        if self.initial > 0 || (self.runs > 0 && !self.makej) {
+            return Ok(());
+        }
+        let why = "nothing to do: ask for trees (-i) or for operations (-r)";
+        Err(io::Error::new(io::ErrorKind::InvalidInput, why))
+    }
+}
+
 /// What is done in one run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -222,12 +236,13 @@ const CHOICES: [Choice; 7] = [
 /// Runs it; `say` is told each line, and each run.
 ///
 /// # Errors
-/// Those of the filesystem.
+/// Where there is nothing to do, and those of the filesystem.
 pub fn run<D: Driver>(
     driver: &mut D,
     options: &Options,
     say: &mut dyn FnMut(&str, Option<&Run>) -> io::Result<()>,
 ) -> io::Result<Vec<Run>> {
+    options.judge()?;
     let mut work = Work {
         set: Dataset::new(options.files, options.seed),
         driver,
@@ -436,6 +451,17 @@ mod tests {
         assert_eq!(count(Kind::Compile), 3);
         assert_eq!((count(Kind::ReadCompiledTree), count(Kind::DeleteCompiledTree)), (3, 3));
         assert_eq!(runs.len(), 12);
+    }
+
+    #[test]
+    fn without_trees_and_operations_there_is_nothing_to_do() {
+        for options in [Options { runs: 0, ..small() }, Options { makej: true, ..small() }] {
+            let options = Options { initial: 0, ..options };
+            let mut recorder = Recorder::default();
+            let refused = run(&mut recorder, &options, &mut |_, _| Ok(()));
+            assert_eq!(refused.expect_err("refused").kind(), io::ErrorKind::InvalidInput);
+            assert!(recorder.calls().is_empty(), "nothing was touched");
+        }
     }
 
     #[test]

@@ -162,7 +162,7 @@ impl Row {
                 "fs_use_percent": line.space.used_percent(),
                 "count": line.count,
                 "size": line.size,
-                "files_per_second": line.rate(),
+                "files_per_second": line.rate,
                 "app_overhead_us": u64::try_from(line.overhead.as_micros()).unwrap_or(u64::MAX),
             })).collect::<Vec<_>>(),
         }})

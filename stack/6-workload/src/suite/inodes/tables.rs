@@ -150,7 +150,7 @@ fn fs_mark(plan: &Plan, rows: &[Row]) -> Option<Table> {
                 Cell::Count(line.space.used_percent()),
                 Cell::Count(line.count),
                 Cell::Count(line.size),
-                Cell::Number(line.rate(), 1),
+                Cell::Number(line.rate, 1),
                 Cell::Count(micros(line.overhead)),
             ];
             table.row(&row.who, row.on.clone(), cells);
