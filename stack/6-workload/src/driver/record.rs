@@ -1,5 +1,5 @@
-//! A driver of tests: it does nothing and remembers what it was asked for, so that two runs with the same seed
-//! can be compared.
+//! A driver of tests: it remembers what it was asked for, so that two runs with the same seed can be compared, and
+//! which names there are, so that trees can be walked.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -10,21 +10,39 @@ use super::{Driver, Kind, Space, Stat};
 /// Every call by the directory or file that it was on, in order: threads that work on different ones do
 /// not mix.
 #[derive(Debug, Default)]
-pub(crate) struct Recorder(Mutex<BTreeMap<String, Vec<String>>>);
+pub(crate) struct Recorder(Mutex<Recorded>);
+
+#[derive(Debug, Default)]
+struct Recorded {
+    calls: BTreeMap<String, Vec<String>>,
+    /// Of each directory.
+    names: BTreeMap<String, BTreeMap<Vec<u8>, Kind>>,
+}
+
+impl Recorded {
+    fn add(&mut self, dir: &str, name: &[u8], kind: Kind) {
+        self.names.entry(dir.into()).or_default().insert(name.into(), kind);
+    }
+
+    fn remove(&mut self, dir: &str, name: &[u8]) -> Kind {
+        let gone = self.names.get_mut(dir).and_then(|names| names.remove(name));
+        gone.unwrap_or(Kind::File)
+    }
+}
 
 impl Recorder {
     /// What was asked for.
     pub(crate) fn calls(self) -> BTreeMap<String, Vec<String>> {
-        self.0.into_inner().unwrap_or_else(PoisonError::into_inner)
+        self.0.into_inner().unwrap_or_else(PoisonError::into_inner).calls
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Vec<String>>> {
+    fn lock(&self) -> MutexGuard<'_, Recorded> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     #[allow(clippy::unnecessary_wraps)] // it is what calls answer
     fn note(&self, on: &str, call: String) -> io::Result<()> {
-        self.lock().entry(on.into()).or_default().push(call);
+        self.lock().calls.entry(on.into()).or_default().push(call);
         Ok(())
     }
 }
@@ -58,10 +76,12 @@ impl Driver for Recorder {
     }
 
     fn make_dir(&self, dir: &String, name: &[u8]) -> io::Result<()> {
+        self.lock().add(dir, name, Kind::Directory);
         self.note(dir, format!("mkdir {}", shown(name)))
     }
 
     fn create(&self, dir: &String, name: &[u8]) -> io::Result<String> {
+        self.lock().add(dir, name, Kind::File);
         self.note(dir, format!("create {}", shown(name)))?;
         Ok(below(dir, name))
     }
@@ -106,23 +126,34 @@ impl Driver for Recorder {
         self.fstat(dir)
     }
 
-    fn read_dir(&self, dir: &String, _: &mut dyn FnMut(&[u8], Kind)) -> io::Result<()> {
+    fn read_dir(&self, dir: &String, each: &mut dyn FnMut(&[u8], Kind)) -> io::Result<()> {
+        let names = self.lock().names.get(dir).cloned().unwrap_or_default();
+        for (name, kind) in &names {
+            each(name, *kind);
+        }
         self.note(dir, "read_dir".into())
     }
 
     fn rename(&self, dir: &String, name: &[u8], to: &String, new: &[u8]) -> io::Result<()> {
+        let mut recorded = self.lock();
+        let kind = recorded.remove(dir, name);
+        recorded.add(to, new, kind);
+        drop(recorded);
         self.note(dir, format!("rename {} {to} {}", shown(name), shown(new)))
     }
 
     fn link(&self, dir: &String, name: &[u8], to: &String, new: &[u8]) -> io::Result<()> {
+        self.lock().add(to, new, Kind::File);
         self.note(dir, format!("link {} {to} {}", shown(name), shown(new)))
     }
 
     fn unlink(&self, dir: &String, name: &[u8]) -> io::Result<()> {
+        self.lock().remove(dir, name);
         self.note(dir, format!("unlink {}", shown(name)))
     }
 
     fn remove_dir(&self, dir: &String, name: &[u8]) -> io::Result<()> {
+        self.lock().remove(dir, name);
         self.note(dir, format!("rmdir {}", shown(name)))
     }
 

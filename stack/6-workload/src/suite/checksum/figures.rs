@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::{Column, published};
 use crate::measure::Samples;
-use crate::report::{Cell, Table};
+use crate::report::{Axis, Cell, Line, Plot, Source, Table};
 use crate::suite::Audience;
 
 /// One thing that was measured in each way.
@@ -83,6 +83,58 @@ impl Figures {
             table.row(&figure.name, on, cells);
         }
         table
+    }
+
+    /// What each turn measured of one figure, in each way; `None` where nothing was.
+    pub(super) fn turns(&self, name: &str, title: &str, unit: &str) -> Option<Plot> {
+        let figure = self.0.iter().find(|figure| figure.name == name)?;
+        let measured = |column: &Column| !figure.columns[*column as usize].values().is_empty();
+        let line = |column: Column| Line {
+            name: column.name().into(),
+            source: Source::Measured,
+            points: (1..)
+                .map(f64::from)
+                .zip(figure.columns[column as usize].values().iter().copied())
+                .collect(),
+        };
+        Some(Plot {
+            title: title.into(),
+            x: Axis::linear("turn"),
+            y: Axis::linear(unit),
+            lines: Column::ALL.into_iter().filter(measured).map(line).collect(),
+        })
+    }
+
+    /// By how much each of these figures is more with checksums; the names are what stands in the plot.
+    pub(super) fn differences(&self, names: &[(String, &str)]) -> Plot {
+        let known: Vec<(&Figure, &str)> = names
+            .iter()
+            .filter_map(|(row, name)| {
+                Some((self.0.iter().find(|figure| figure.name == *row)?, *name))
+            })
+            .collect();
+        let line = |name: &str, column: Column| Line {
+            name: name.into(),
+            source: Source::Measured,
+            points: (1..)
+                .map(f64::from)
+                .zip(known.iter().map(|(figure, _)| figure.difference(column)[0]))
+                .collect(),
+        };
+        let short = |name: &str| {
+            name.replace("initial create", "initial")
+                .replace("compiled tree", "comp.")
+                .replace(" tree", "")
+        };
+        Plot {
+            title: "With checksums against without, by operation".into(),
+            x: Axis::named("operation", known.iter().map(|(_, name)| short(name)).collect()),
+            y: Axis::linear("difference, %"),
+            lines: vec![
+                line(Column::Best.name(), Column::Best),
+                line(Column::Table.name(), Column::Table),
+            ],
+        }
     }
 
     /// Tells each.

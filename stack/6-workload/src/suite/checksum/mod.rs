@@ -166,25 +166,59 @@ const GOAL: f64 = 2.0;
 const CREATE: &str = "create, time (s)";
 const WALK: &str = "walk, time (s)";
 
-impl Study<'_> {
-    fn plan(&self, files: u64) -> Plan {
-        Plan {
-            shape: Shape::Separate,
-            threads: self.settings.threads,
-            files,
-            loops: 1,
-            size: 0,
-            subdirs: 10,
-            seed: self.settings.seed,
-        }
+/// What the programs do, whoever does it: the same seed, the same calls.
+fn plan(settings: &Settings, files: u64) -> Plan {
+    Plan {
+        shape: Shape::Separate,
+        threads: settings.threads,
+        files,
+        loops: 1,
+        size: 0,
+        subdirs: 10,
+        seed: settings.seed,
     }
+}
 
+/// Steps of fs_mark's part.
+const STEPS: [Step; 3] = [Step::Create, Step::Find, Step::Remove];
+
+fn dbench_load(settings: &Settings) -> io::Result<Load> {
+    Load::parse(&mix::text(settings.seed)).map_err(io::Error::other)
+}
+
+fn dbench_options(settings: &Settings, passes: u64) -> dbench::Options {
+    dbench::Options {
+        clients: settings.threads,
+        loops: Some(passes),
+        xattr: true,
+        xattr_len: INLINE_AT_1024,
+        seed: settings.seed,
+        ..dbench::Options::default()
+    }
+}
+
+fn compilebench_options(
+    settings: &Settings,
+    runs: usize,
+    options: &Options,
+) -> compilebench::Options {
+    compilebench::Options {
+        initial: options.trees,
+        runs,
+        files: options.tree_files,
+        seed: settings.seed,
+        ..compilebench::Options::default()
+    }
+}
+
+impl Study<'_> {
     /// Files are created, walked, removed.
     fn fs_mark(&mut self, files: u64) -> io::Result<Section> {
-        let (plan, settings) = (self.plan(files), self.settings);
+        let settings = self.settings;
+        let plan = plan(settings, files);
         let mut figures = Figures::default();
         self.turns("fs_mark", settings, |column, side| {
-            for step in [Step::Create, Step::Find, Step::Remove] {
+            for step in STEPS {
                 let Some(done) = step::on(side, step, &plan)? else { continue };
                 let wall = done.usage.wall.as_secs_f64();
                 let processor = done.usage.processor.as_secs_f64();
@@ -221,6 +255,9 @@ impl Study<'_> {
         }
         table.note(SURE);
         section.tables.push(table);
+        for (row, title) in [(CREATE, "Create"), (WALK, "Walk")] {
+            section.plots.extend(figures.turns(row, &format!("{title}: each turn"), "time, s"));
+        }
         Ok(section)
     }
 
@@ -248,23 +285,14 @@ impl Study<'_> {
 
     /// Clients of a file server, with inodes that hold their attributes and with inodes that do not.
     fn dbench(&mut self, passes: u64) -> io::Result<Section> {
-        let load = Load::parse(&mix::text(self.settings.seed)).map_err(io::Error::other)?;
-        let options = dbench::Options {
-            clients: self.settings.threads,
-            loops: Some(passes),
-            xattr: true,
-            xattr_len: INLINE_AT_1024,
-            seed: self.settings.seed,
-            ..dbench::Options::default()
-        };
+        let load = dbench_load(self.settings)?;
+        let options = dbench_options(self.settings, passes);
         let mut figures = Figures::default();
-        for inode_size in [512, 1024] {
+        for inode_size in INODE_SIZES {
             let mut settings = self.settings.clone();
             settings.bed.mkfs.inode_size = Some(inode_size);
-            let (rate, latency) = (
-                format!("inodes of {inode_size} bytes, throughput (MB/s)"),
-                format!("inodes of {inode_size} bytes, worst latency (ms)"),
-            );
+            let rate = rate_of(inode_size);
+            let latency = format!("inodes of {inode_size} bytes, worst latency (ms)");
             self.turns(
                 &format!("dbench, inodes of {inode_size} bytes"),
                 &settings,
@@ -293,19 +321,17 @@ impl Study<'_> {
         }
         table.note(SURE);
         section.tables.push(table);
+        for inode_size in INODE_SIZES {
+            let title = format!("Inodes of {inode_size} bytes: each turn");
+            section.plots.extend(figures.turns(&rate_of(inode_size), &title, "throughput, MB/s"));
+        }
         Ok(section)
     }
 
     /// Source trees.
     fn compilebench(&mut self, runs: usize, options: &Options) -> io::Result<Section> {
         let Options { trees, tree_files, .. } = *options;
-        let options = compilebench::Options {
-            initial: trees,
-            runs,
-            files: tree_files,
-            seed: self.settings.seed,
-            ..compilebench::Options::default()
-        };
+        let options = compilebench_options(self.settings, runs, options);
         let mut figures = Figures::default();
         let settings = self.settings;
         self.turns("compilebench", settings, |column, side| {
@@ -316,6 +342,7 @@ impl Study<'_> {
             Ok(())
         })?;
         let order = compilebench::Kind::ALL.map(row);
+        let names = compilebench::Kind::ALL.map(|kind| (row(kind), kind.name()));
         figures.sort_by_key(|name| order.iter().position(|row| row == name));
         figures.tell("compilebench", self.audience)?;
         let mut section = Section::new("Checksums: compilebench");
@@ -331,19 +358,20 @@ impl Study<'_> {
         }
         table.note(SURE);
         section.tables.push(table);
+        section.plots.push(figures.differences(&names));
         Ok(section)
     }
 
     /// The share of the processor that goes into checksums, and where the rest goes.
     fn shares(&mut self, files: u64) -> io::Result<Section> {
-        let plan = self.plan(files);
+        let plan = plan(self.settings, files);
         let mut shares = Vec::new();
         let mut profiles: Vec<Table> = Vec::new();
         for column in [Column::Best, Column::Table] {
             self.audience.note(&format!("share of the processor, {}", column.name()))?;
             let _chosen = column.choose();
             let mut side = self.settings.side(Who::Engine)?;
-            for step in [Step::Create, Step::Find, Step::Remove] {
+            for step in STEPS {
                 shares.push(share::of_step(&mut side, step, &plan)?);
             }
             side.unmount()?;
@@ -365,6 +393,7 @@ impl Study<'_> {
              about 40 cycles for each sum.",
         );
         section.tables.push(share::table(&shares, &self.settings.bed.on()));
+        section.plots.push(share::plot(&shares));
         section.tables.push(share::self_test());
         section.tables.extend(profiles);
         Ok(section)
@@ -373,6 +402,13 @@ impl Study<'_> {
 
 /// Bytes of an attribute that an inode of 1024 bytes holds, and one of 512 does not.
 const INLINE_AT_1024: usize = 400;
+
+/// Bytes of an inode that dbench is run with.
+const INODE_SIZES: [u32; 2] = [512, 1024];
+
+fn rate_of(inode_size: u32) -> String {
+    format!("inodes of {inode_size} bytes, throughput (MB/s)")
+}
 
 /// How figures are to be read.
 const SURE: &str = "Medians over the turns. Difference: with the best routine against none, with a confidence of \
@@ -406,5 +442,118 @@ impl Job for Compilebench<'_> {
 
     fn run<D: Driver>(&mut self, driver: &mut D) -> io::Result<Vec<compilebench::Run>> {
         compilebench::run(driver, self.0, &mut |_, _| Ok(()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::driver::record::Recorder;
+    use crate::driver::tree::walk;
+    use crate::suite::testing;
+
+    const SMALL: Options =
+        Options { files: Some(20), passes: Some(1), runs: Some(15), trees: 2, tree_files: 30 };
+
+    fn settings(seed: u64) -> Settings {
+        Settings { seed, ..testing::settings() }
+    }
+
+    /// What `work` asked for, by directory and file.
+    fn calls_of(work: impl FnOnce(&mut Recorder)) -> BTreeMap<String, Vec<String>> {
+        let mut recorder = Recorder::default();
+        work(&mut recorder);
+        let mut calls = recorder.calls();
+        // All clients make the same directories; who is first is not the seed's business.
+        for shared in ["", "/clients"] {
+            calls.entry(shared.into()).or_default().sort();
+        }
+        calls
+    }
+
+    /// The calls of all programs.
+    fn calls(seed: u64) -> [BTreeMap<String, Vec<String>>; 3] {
+        let settings = settings(seed);
+        let files = calls_of(|recorder| {
+            let plan = plan(&settings, 20);
+            for step in STEPS {
+                step::Work { step, plan: &plan }.run(recorder).expect("no errors");
+            }
+        });
+        let clients = calls_of(|recorder| {
+            let load = dbench_load(&settings).expect("a load");
+            let options = dbench::Options { checked: false, ..dbench_options(&settings, 1) };
+            Dbench { load: &load, options: &options }.run(recorder).expect("no errors");
+        });
+        let trees = calls_of(|recorder| {
+            let options = compilebench_options(&settings, 15, &SMALL);
+            Compilebench(&options).run(recorder).expect("no errors");
+        });
+        [files, clients, trees]
+    }
+
+    #[test]
+    fn the_same_seed_makes_the_same_calls_of_every_program() {
+        let (first, again, other) = (calls(1), calls(1), calls(2));
+        for n in 0..first.len() {
+            assert!(first[n].len() > 4, "many directories and files");
+            assert!(first[n] == again[n], "program {n}: the same seed");
+            assert!(first[n] != other[n], "program {n}: another seed");
+        }
+    }
+
+    /// Every name on a volume with its size, in order.
+    struct Listed;
+
+    impl Job for Listed {
+        type Answer = Vec<(Vec<u8>, u64)>;
+
+        fn run<D: Driver>(&mut self, driver: &mut D) -> io::Result<Self::Answer> {
+            let mut names = Vec::new();
+            walk(&*driver, &driver.root()?, &mut |dir, name, _| {
+                names.push((name.to_vec(), driver.stat(dir, name)?.size));
+                Ok(())
+            })?;
+            names.sort();
+            Ok(names)
+        }
+    }
+
+    #[test]
+    fn the_same_seed_makes_the_same_tree() {
+        let tree = |seed, column: Column| {
+            let settings = settings(seed);
+            let _chosen = column.choose();
+            let mut side = settings.side(Who::Engine).expect("a volume");
+            let plan = plan(&settings, 20);
+            step::on(&mut side, Step::Create, &plan).expect("files");
+            let options = compilebench_options(&settings, 15, &SMALL);
+            side.run(&mut Compilebench(&options)).expect("trees");
+            side.run(&mut Listed).expect("names")
+        };
+        let first = tree(1, Column::Best);
+        assert!(first.len() > 60, "{}", first.len());
+        assert!(first == tree(1, Column::Best));
+        assert!(first == tree(1, Column::Table), "whatever makes the sums");
+        assert!(first != tree(2, Column::Best));
+    }
+
+    #[test]
+    fn sections_have_plots_of_what_their_tables_say() {
+        let mut heard = testing::Heard::default();
+        let settings = Settings { repetitions: 2, ..settings(1) };
+        let mut study = Study {
+            settings: &settings,
+            columns: vec![Column::Best, Column::Table],
+            audience: &mut heard,
+        };
+        let section = study.fs_mark(20).expect("files");
+        assert_eq!(section.plots.len(), 2);
+        let lines = &section.plots[0].lines;
+        assert_eq!(lines.iter().map(|line| line.points.len()).collect::<Vec<_>>(), [2, 2]);
+        let section = study.compilebench(10, &SMALL).expect("trees");
+        assert_eq!(section.plots.len(), 1);
     }
 }

@@ -6,10 +6,10 @@ use std::time::Instant;
 use serde_json::{Value, json};
 use xfskit_crc::meter;
 
-use super::published;
+use super::{STEPS, published};
 use crate::Driver;
 use crate::measure::{Samples, profile};
-use crate::report::{Cell, Source, Table};
+use crate::report::{Axis, Cell, Line, Plot, Source, Table};
 use crate::side::{Job, Side};
 use crate::suite::inodes::shape::Plan;
 use crate::suite::inodes::step::{self, Step};
@@ -104,6 +104,36 @@ pub(super) fn table(shares: &[Share], on: &str) -> Table {
         "A sum that loses its processor counts with the time it waits: on a busy machine shares are too high.",
     );
     table
+}
+
+/// The shares as a picture.
+pub(super) fn plot(shares: &[Share]) -> Plot {
+    let mut lines: Vec<Line> = Vec::new();
+    let steps = || STEPS.iter().zip((1..).map(f64::from));
+    for share in shares {
+        let Some((_, x)) = steps().find(|(step, _)| **step == share.step) else { continue };
+        let point = (x, share.percent());
+        match lines.iter_mut().find(|line| line.name == share.routine) {
+            Some(line) => line.points.push(point),
+            None => lines.push(Line {
+                name: share.routine.into(),
+                source: Source::Measured,
+                points: vec![point],
+            }),
+        }
+    }
+    let published = steps().zip(published::SHARES).map(|((_, x), (_, percent))| (x, percent));
+    lines.push(Line {
+        name: "software, 2013".into(),
+        source: Source::Published,
+        points: published.collect(),
+    });
+    Plot {
+        title: "Share of the processor in checksums".into(),
+        x: Axis::named("step", STEPS.iter().map(|step| step.name().to_owned()).collect()),
+        y: Axis::linear("share, %"),
+        lines,
+    }
 }
 
 /// What the kernel does at boot: so many bytes are summed in pieces of a few kilobytes, and timed.

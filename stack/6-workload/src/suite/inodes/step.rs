@@ -78,9 +78,9 @@ pub struct Done {
 }
 
 /// A step as a job; `None` where the side cannot do it.
-pub(super) struct Work<'p> {
-    pub(super) step: Step,
-    pub(super) plan: &'p Plan,
+pub(crate) struct Work<'p> {
+    pub(crate) step: Step,
+    pub(crate) plan: &'p Plan,
 }
 
 impl Job for Work<'_> {
