@@ -87,6 +87,11 @@ fn so_far() -> io::Result<Usage> {
     Ok(Usage { wall: Duration::ZERO, user, system, processor, machine })
 }
 
+/// Processor time of the thread that asks, so far.
+pub fn thread_time() -> Duration {
+    Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
+}
+
 /// Forgets how much memory this process had at most, so that [`peak_memory`] tells of what comes.
 pub fn reset_peak_memory() {
     // Where that is not allowed the peak is that of the whole run; it is an upper bound then.

@@ -10,6 +10,7 @@ use crate::Driver;
 use crate::driver::Counters;
 use crate::measure::Usage;
 use crate::measure::phase::{Measured, parallel};
+use crate::measure::usage::thread_time;
 use crate::random::Random;
 use crate::side::Job;
 
@@ -25,6 +26,8 @@ pub(super) struct Creates {
 pub(super) struct Done {
     pub(super) files: u64,
     pub(super) usage: Usage,
+    /// Processor time of the threads that create; the engine's own are not in it.
+    pub(super) own: Duration,
     pub(super) counters: Option<Counters>,
 }
 
@@ -32,6 +35,19 @@ impl Done {
     #[allow(clippy::cast_precision_loss)] // of a rate
     pub(super) fn rate(&self) -> f64 {
         self.files as f64 / self.usage.wall.as_secs_f64()
+    }
+
+    /// Files for each second of processor time: what else the machine does is not in it.
+    #[allow(clippy::cast_precision_loss)] // of a rate
+    pub(super) fn per_processor(&self) -> f64 {
+        self.files as f64 / self.usage.processor.as_secs_f64()
+    }
+
+    /// The share of so many processors that other programs had meanwhile.
+    #[allow(clippy::cast_precision_loss)] // of a few processors
+    pub(super) fn others(&self, processors: usize) -> f64 {
+        let Usage { wall, machine, processor, .. } = self.usage;
+        machine.saturating_sub(processor).as_secs_f64() / wall.as_secs_f64() / processors as f64
     }
 }
 
@@ -45,7 +61,14 @@ fn file_name(random: &mut Random, n: u64) -> Vec<u8> {
 }
 
 impl Creates {
-    fn thread<D: Driver>(&self, driver: &D, thread: usize, end: Instant) -> io::Result<u64> {
+    /// Files, and the processor time that they took.
+    fn thread<D: Driver>(
+        &self,
+        driver: &D,
+        thread: usize,
+        end: Instant,
+    ) -> io::Result<(u64, Duration)> {
+        let before = thread_time();
         let dir = driver.open_dir(&driver.root()?, &dir_name(thread))?;
         let mut random = Random::of(self.seed, thread as u64);
         let mut files = 0;
@@ -53,7 +76,7 @@ impl Creates {
             driver.create_empty(&dir, &file_name(&mut random, files))?;
             files += 1;
         }
-        Ok(files)
+        Ok((files, thread_time().saturating_sub(before)))
     }
 }
 
@@ -74,6 +97,8 @@ impl Job for Creates {
         };
         let Measured { usage, answers, .. } = parallel(self.threads, work, || Ok(()))?;
         let counters = driver.counters().map(|now| now.since(&before.unwrap_or_default()));
-        Ok(Done { files: answers.iter().sum(), usage, counters })
+        let files = answers.iter().map(|(files, _)| files).sum();
+        let own = answers.iter().map(|(_, own)| *own).sum();
+        Ok(Done { files, usage, own, counters })
     }
 }

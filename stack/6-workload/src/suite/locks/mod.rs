@@ -27,7 +27,7 @@ use crate::report::Section;
 use crate::side::Who;
 use crate::suite::{Audience, Settings};
 use creates::{Creates, Done};
-use model::{Class, Facts, Question};
+use model::{Class, Facts, Lived, Question};
 use probe::Costs;
 
 /// Rarer locks, per file, are none that files wait for.
@@ -56,11 +56,28 @@ struct Point {
     threads: usize,
     on: String,
     rate: Samples,
+    /// Files for each second of processor time.
+    per_processor: Samples,
+    /// The share of the processors that other programs had.
+    others: Samples,
     /// The last turn.
     last: Done,
 }
 
 impl Point {
+    fn new(kind: Option<Kind>, threads: usize, on: String) -> Self {
+        let empty = Samples::default;
+        let (rate, per_processor, others) = (empty(), empty(), empty());
+        Self { kind, threads, on, rate, per_processor, others, last: Done::default() }
+    }
+
+    fn add(&mut self, done: Done) {
+        self.rate.add(done.rate());
+        self.per_processor.add(done.per_processor());
+        self.others.add(done.others(processors()));
+        self.last = done;
+    }
+
     fn name(&self) -> &'static str {
         self.kind.map_or("kernel XFS, its own", Kind::name)
     }
@@ -72,7 +89,12 @@ struct Computed {
     kind: Kind,
     processors: usize,
     threads: usize,
-    rate: f64,
+    lived: Lived,
+}
+
+/// Processors of this machine.
+fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// Runs the study.
@@ -100,13 +122,12 @@ pub fn run(
         let facts = Facts { hand_over: costs.contended(kind), ..facts.clone() };
         let (events, seed) = (options.events, settings.seed);
         let question = Question { kind, processors, threads, time: LIFE, events, seed };
-        Computed { kind, processors, threads, rate: model::rate(&facts, question) }
+        Computed { kind, processors, threads, lived: model::live(&facts, question) }
     };
-    let here = std::thread::available_parallelism().map_or(1, usize::from);
     let mut check = Vec::new();
     for point in &points {
         if let Some(kind) = point.kind {
-            check.push((point, model(&facts, kind, here, point.threads)));
+            check.push((point, model(&facts, kind, processors(), point.threads)));
         }
     }
     let single = facts.unsharded();
@@ -145,14 +166,12 @@ fn measure(
                     }
                     None => on_side(Who::Kernel, threads, options, settings)?,
                 };
-                let known = |point: &&mut Point| point.kind == kind && point.threads == threads;
-                if let Some(point) = points.iter_mut().find(known) {
-                    point.rate.add(last.rate());
-                    point.last = last;
-                } else {
-                    let rate = [last.rate()].into_iter().collect();
-                    points.push(Point { kind, threads, on, rate, last });
-                }
+                let known = |point: &Point| point.kind == kind && point.threads == threads;
+                let at = points.iter().position(known).unwrap_or_else(|| {
+                    points.push(Point::new(kind, threads, on));
+                    points.len() - 1
+                });
+                points[at].add(last);
             }
         }
     }
@@ -181,15 +200,18 @@ fn on_side(
 }
 
 /// What the model is told: how long locks are held, from a run that looked at the clock each time; the rest of
-/// a file's time from the first point with parking locks, which did not.
+/// a file's time from the first point with parking locks, which did not. All of it in processor time: what other
+/// programs took from the wall's is not the file's.
 #[allow(clippy::cast_precision_loss)] // of means
 fn facts(timed: &Done, points: &[Point], costs: &Costs) -> Facts {
     let files = timed.files.max(1) as f64;
     let locks = timed.counters.iter().flat_map(|counters| &counters.locks);
+    // Who holds a lock loses his processor as often as who does not.
+    let running = (timed.own.as_secs_f64() / timed.usage.wall.as_secs_f64()).min(1.0);
     let class = |lock: &crate::driver::Lock| Class {
         name: lock.name.clone(),
         per_file: lock.taken as f64 / files,
-        hold: (lock.held.as_nanos() as f64 / lock.taken as f64 - costs.clock).max(1.0),
+        hold: (lock.held.as_nanos() as f64 * running / lock.taken as f64 - costs.clock).max(1.0),
         mutexes: lock.mutexes,
     };
     let classes: Vec<Class> = locks
@@ -197,16 +219,16 @@ fn facts(timed: &Done, points: &[Point], costs: &Costs) -> Facts {
         .map(class)
         .collect();
     let first = points.iter().find(|point| point.kind == Some(Kind::Parking));
-    // What other programs took from the wall's time is not the file's.
-    let each = first.map_or(0.0, |point| {
-        let wall = point.threads as f64 * 1e9 / point.rate.median();
-        let processor = point.last.usage.processor.as_nanos() as f64;
-        wall.min(processor / point.last.files.max(1) as f64)
-    });
+    let each = |time: fn(&Done) -> Duration| {
+        first.map_or(0.0, |Point { last, .. }| {
+            time(last).as_nanos() as f64 / last.files.max(1) as f64
+        })
+    };
     let held: f64 = classes.iter().map(|class| class.per_file * class.hold).sum();
     Facts {
         classes,
-        think: (each - held).max(1.0),
+        think: (each(|done| done.own) - held).max(1.0),
+        background: each(|done| done.usage.processor.saturating_sub(done.own)),
         hand_over: 0.0,
         pause: costs.pause,
         spin: costs.spin,
@@ -217,12 +239,14 @@ fn facts(timed: &Done, points: &[Point], costs: &Costs) -> Facts {
 
 impl Point {
     fn result(&self) -> serde_json::Value {
-        let Done { files, usage, counters } = &self.last;
+        let Done { files, usage, counters, .. } = &self.last;
         json!({ "locks": {
             "kind": self.name(),
             "on": self.on,
             "threads": self.threads,
             "files_per_second": self.rate,
+            "files_per_processor_second": self.per_processor,
+            "others_share": self.others,
             "files": files,
             "wall_seconds": usage.wall.as_secs_f64(),
             "processor_seconds": usage.processor.as_secs_f64(),
@@ -238,7 +262,8 @@ impl Computed {
             "kind": self.kind.name(),
             "processors": self.processors,
             "threads": self.threads,
-            "files_per_second": self.rate,
+            "files_per_second": self.lived.rate,
+            "files_per_processor_second": self.lived.per_processor,
         }})
     }
 }

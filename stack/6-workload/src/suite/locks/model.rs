@@ -12,8 +12,12 @@
 //! | queued | the next, even if he has no processor | as with one: he alone is told |
 //! | parking | any that still spins; else one is woken, and tries again | as with one |
 //!
-//! What it leaves out: everything that is shared besides these locks (memory, the journal's thread, locks of
-//! groups), and that a machine of many processors has several sockets. Locks of one kind are equally likely.
+//! The engine's own threads take processors too: as far as none is idle for them, a file's thread has to wait for
+//! theirs ([`Facts::lost`]).
+//!
+//! What it leaves out: everything that is shared besides these locks (memory, locks of groups), that one thread
+//! writes the journal, and that a machine of many processors has several sockets. Locks of one kind are equally
+//! likely.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -44,6 +48,8 @@ pub(super) struct Facts {
     pub(super) classes: Vec<Class>,
     /// A file's time outside of these locks.
     pub(super) think: f64,
+    /// Processor time of the engine's own threads for a file.
+    pub(super) background: f64,
     /// A lock taken and given back while another processor wants it.
     pub(super) hand_over: f64,
     pub(super) pause: f64,
@@ -58,6 +64,24 @@ impl Facts {
         let class = |class: &Class| Class { mutexes: 1, ..class.clone() };
         Self { classes: self.classes.iter().map(class).collect(), ..self.clone() }
     }
+
+    /// What a file's thread waits for the engine's own threads: those share the processors that are left.
+    #[allow(clippy::cast_precision_loss)] // of some threads
+    fn lost(&self, question: &Question) -> f64 {
+        let held: f64 = self.classes.iter().map(|class| class.per_file * class.hold).sum();
+        let own = self.think + held;
+        let busy = question.threads.min(question.processors) as f64 / question.processors as f64;
+        ((own + self.background) * busy - own).clamp(0.0, self.background)
+    }
+}
+
+/// What a life came to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lived {
+    /// Files a second.
+    pub(super) rate: f64,
+    /// Files for each second of processor time, spinning and the engine's own threads included.
+    pub(super) per_processor: f64,
 }
 
 /// What is asked.
@@ -73,13 +97,18 @@ pub(super) struct Question {
     pub(super) seed: u64,
 }
 
-/// Files a second.
+/// How many files that makes.
 #[allow(clippy::cast_precision_loss)] // of a rate
-pub(super) fn rate(facts: &Facts, question: Question) -> f64 {
-    let mut world = World::new(facts, question);
+pub(super) fn live(facts: &Facts, question: Question) -> Lived {
+    let lost = facts.lost(&question);
+    let unpaid = facts.background - lost;
+    let facts = Facts { think: facts.think + lost, ..facts.clone() };
+    let mut world = World::new(&facts, question);
     world.run();
     let taken: f64 = facts.classes.iter().map(|class| class.per_file).sum();
-    world.released as f64 / taken / (world.now as f64 / 1e12)
+    let files = world.released as f64 / taken;
+    let busy = world.busy as f64 / 1e12 + files * unpaid / 1e9;
+    Lived { rate: files / (world.now as f64 / 1e12), per_processor: files / busy }
 }
 
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // positive and far below 2^64
@@ -146,6 +175,9 @@ struct World<'f> {
     /// Who runs, and the slice's number.
     processors: Vec<(Option<usize>, u64)>,
     ready: VecDeque<usize>,
+    /// Processors that have somebody, and the time that all had.
+    running: u64,
+    busy: Time,
     released: u64,
 }
 
@@ -171,6 +203,8 @@ impl<'f> World<'f> {
             first,
             processors: vec![(None, 0); question.processors],
             ready: (0..question.threads).collect(),
+            running: 0,
+            busy: 0,
             released: 0,
         };
         for thread in 0..question.threads {
@@ -188,6 +222,7 @@ impl<'f> World<'f> {
             if at > end || number > self.question.events {
                 break;
             }
+            self.busy += (at - self.now) * self.running;
             self.now = at;
             match event {
                 Event::Done(thread, epoch) if self.threads[thread].epoch == epoch => {
@@ -240,8 +275,11 @@ impl<'f> World<'f> {
 impl World<'_> {
     /// Gives a processor to who waits longest for one.
     fn dispatch(&mut self, processor: usize) {
+        let ran = self.processors[processor].0.is_some();
         self.processors[processor].1 += 1;
         self.processors[processor].0 = self.ready.pop_front();
+        let runs = self.processors[processor].0.is_some();
+        self.running = self.running + u64::from(runs) - u64::from(ran);
         if let Some(thread) = self.processors[processor].0 {
             self.threads[thread].processor = Some(processor);
             let slice = self.processors[processor].1;
@@ -445,12 +483,17 @@ mod tests {
         Facts {
             classes: vec![class],
             think,
+            background: 0.0,
             hand_over: 50.0,
             pause: 40.0,
             spin: 3_000.0,
             wake: 5_000.0,
             slice: 3e6,
         }
+    }
+
+    fn rate(facts: &Facts, question: Question) -> f64 {
+        live(facts, question).rate
     }
 
     fn question(kind: Kind, processors: usize, threads: usize) -> Question {
@@ -471,6 +514,24 @@ mod tests {
             let rate = rate(&facts(10.0, 990.0, 100_000), question(kind, 8, 8));
             assert!((rate / 8e6 - 1.0).abs() < 0.03, "{kind:?}: {rate}");
         }
+    }
+
+    #[test]
+    fn the_engines_own_threads_cost_files_where_no_processor_is_idle() {
+        let facts = Facts { background: 500.0, ..facts(10.0, 990.0, 100_000) };
+        for (threads, rate, per_processor) in [(1, 1e6, 1e6 / 1.5), (2, 2e6 / 1.5, 1e6 / 1.5)] {
+            let lived = live(&facts, question(Kind::Parking, 2, threads));
+            assert!((lived.rate / rate - 1.0).abs() < 0.03, "{threads}: {lived:?}");
+            assert!((lived.per_processor / per_processor - 1.0).abs() < 0.03, "{lived:?}");
+        }
+    }
+
+    #[test]
+    fn who_spins_takes_processor_time_and_who_sleeps_does_not() {
+        let facts = Facts { spin: 0.0, ..facts(900.0, 100.0, 1) };
+        let of = |kind| live(&facts, question(kind, 8, 8)).per_processor;
+        assert!(of(Kind::Queued) < 2e5, "eight processors for one lock");
+        assert!(of(Kind::Parking) > 5e5, "{}", of(Kind::Parking));
     }
 
     #[test]

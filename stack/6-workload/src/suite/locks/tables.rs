@@ -7,6 +7,7 @@ use xfskit_lock::Kind;
 use super::model::Facts;
 use super::probe::Costs;
 use super::{Computed, Point};
+use crate::measure::Samples;
 use crate::report::{Axis, Cell, Line, Plot, Section, Source, Table};
 use crate::suite::inodes::published;
 
@@ -102,9 +103,10 @@ pub(super) fn model(
         "A model, not a measurement: threads think, take one of the engine's mutexes, hold it, on so many processors with a \
          scheduler. How often each kind of mutex is taken, how long it is held, the rest of a file's time, and what handing \
          over costs were measured in this run, on this machine; how hand-over grows with waiting threads is assumed \
-         (test-and-set: in proportion; ticket: by half of that; the others: not at all). Memory, the journal, locks of groups and the \
-         distance between sockets are left out: the model says what locks alone would cost.",
+         (test-and-set: in proportion; ticket: by half of that; the others: not at all). Memory, that one thread writes the journal, \
+         locks of groups and the distance between sockets are left out: the model says what locks alone would cost.",
     );
+    section.say(error(check));
     section.tables.push(inputs(facts));
     section.tables.push(probed(costs));
     section.tables.push(checked(check));
@@ -113,7 +115,8 @@ pub(super) fn model(
         ("The model, were there but one mutex of each kind", unsharded),
     ] {
         section.tables.push(predicted(what, computed));
-        let points = computed.iter().map(|point| (point.kind.name(), point.processors, point.rate));
+        let points =
+            computed.iter().map(|point| (point.kind.name(), point.processors, point.lived.rate));
         section.plots.push(Plot {
             title: format!("{what}: files created"),
             x: Axis::logarithmic("processors"),
@@ -144,9 +147,12 @@ fn inputs(facts: &Facts) -> Table {
         ];
         table.row(&class.name, "one thread", cells);
     }
-    let rest = vec![Cell::None, Cell::None, Cell::None, Cell::Number(facts.think, 0)];
-    table.row("everything else", "one thread", rest);
-    table.note("Held: with the clock's own time taken off. Everything else: of a run that did not look at the clock.");
+    let rest = |nanos| vec![Cell::None, Cell::None, Cell::None, Cell::Number(nanos, 0)];
+    table.row("everything else", "one thread", rest(facts.think));
+    table.row("the engine's own threads", "beside it", rest(facts.background));
+    table.note(
+        "Processor time. Held: with the clock's own time taken off. Everything else: of a run that did not look at the clock.",
+    );
     table
 }
 
@@ -168,29 +174,67 @@ fn probed(costs: &Costs) -> Table {
     table
 }
 
-#[allow(clippy::cast_precision_loss)] // of some threads
+/// By how much the model is off, in percent of what was measured: files a second, and files for each second of
+/// processor time.
+fn off(point: &Point, computed: &Computed) -> [f64; 2] {
+    let percent = |model: f64, measured: &Samples| (model / measured.median() - 1.0) * 100.0;
+    [
+        percent(computed.lived.rate, &point.rate),
+        percent(computed.lived.per_processor, &point.per_processor),
+    ]
+}
+
+/// The error of the model over all points, in words.
+fn error(check: &[(&Point, Computed)]) -> String {
+    let size = |which: usize| -> Samples {
+        check.iter().map(|(point, computed)| off(point, computed)[which].abs()).collect()
+    };
+    let others: Samples = check.iter().map(|(point, _)| point.others.median() * 100.0).collect();
+    let [wall, processor] = [size(0), size(1)];
+    format!(
+        "Against the {} points that were measured here the model is off by {:.0} % in the median and {:.0} % at most for each \
+         second of processor time, by {:.0} % and {:.0} % for each second of the clock. Other programs had {:.0} % of the \
+         processors meanwhile (median of the points); the model knows nothing of them.",
+        check.len(),
+        processor.median(),
+        processor.max(),
+        wall.median(),
+        wall.max(),
+        others.median(),
+    )
+}
+
 fn checked(check: &[(&Point, Computed)]) -> Table {
     let mut table = Table::new(
         "The model against what was measured here",
         &[
             ("threads", ""),
-            ("processors", ""),
             ("measured", "files/s"),
             ("model", "files/s"),
-            ("model over measured", "times"),
+            ("off", "%"),
+            ("measured", "files/processor s"),
+            ("model", "files/processor s"),
+            ("off", "%"),
+            ("others", "% of processors"),
         ],
     );
     for (point, computed) in check {
+        let [rate, per_processor] = off(point, computed);
         let cells = vec![
             Cell::Count(point.threads as u64),
-            Cell::Count(computed.processors as u64),
             Cell::Number(point.rate.median(), 0),
-            Cell::Number(computed.rate, 0),
-            Cell::Number(computed.rate / point.rate.median(), 2),
+            Cell::Number(computed.lived.rate, 0),
+            Cell::Number(rate, 0),
+            Cell::Number(point.per_processor.median(), 0),
+            Cell::Number(computed.lived.per_processor, 0),
+            Cell::Number(per_processor, 0),
+            Cell::Number(point.others.median() * 100.0, 0),
         ];
         table.push(point.name(), &point.on, Source::Model, cells);
     }
-    table.note("The column measured was measured. Where the model is above it, something else than these locks bounds the machine.");
+    table.note(
+        "The columns measured were measured. Where the model is above them, something else than these locks bounds the machine.",
+    );
     table
 }
 
@@ -204,7 +248,7 @@ fn predicted(title: &str, many: &[Computed]) -> Table {
     for kind in Kind::ALL {
         let rate = |n: &usize| {
             let found = many.iter().find(|c| c.kind == kind && c.processors == *n);
-            found.map_or(Cell::None, |computed| Cell::Number(computed.rate, 0))
+            found.map_or(Cell::None, |computed| Cell::Number(computed.lived.rate, 0))
         };
         let cells = processors.iter().map(rate).collect();
         table.push(kind.name(), "computed", Source::Model, cells);
