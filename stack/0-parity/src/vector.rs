@@ -136,7 +136,11 @@ unsafe fn sums<V: Vector, const W: usize, const G: usize, const B: bool>(
 
 #[inline(always)]
 unsafe fn load<V: Vector, const W: usize>(from: *const u8) -> [V; W] {
-    array::from_fn(|w| V::load(from.add(w * V::LEN)))
+    let mut registers = [V::load(from); W];
+    for (w, register) in registers.iter_mut().enumerate().skip(1) {
+        *register = V::load(from.add(w * V::LEN));
+    }
+    registers
 }
 
 #[inline(always)]

@@ -210,7 +210,20 @@ impl Life {
     }
 
     fn assembly(&self) -> Assembly {
-        assemble(self.members()).unwrap_or_else(|error| panic!("{error}"))
+        assemble(self.members()).unwrap_or_else(|error| panic!("{error}\n{}", self.superblocks()))
+    }
+
+    /// What each member says of itself and the others.
+    fn superblocks(&self) -> String {
+        let mut text = String::new();
+        for Member { name, device } in self.members() {
+            let Ok(Some(found)) = superblock::read(&device) else { continue };
+            let sb = found.superblock;
+            let roles: Vec<_> = (0..8).map(|number| sb.role_of(number)).collect();
+            let (events, filled) = (sb.events(), sb.recovery_offset());
+            writeln!(text, "{name}: {events} events, filled {filled:?}, {roles:?}").unwrap();
+        }
+        text
     }
 
     fn open(&mut self) {

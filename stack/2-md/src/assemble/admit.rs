@@ -126,13 +126,13 @@ impl Assembly {
     /// The superblocks of what is to replace members.
     pub(super) fn replacements(&self) -> Vec<Kept> {
         let kept = |(role, member): (usize, &Judged)| {
-            let mut superblock = member.superblock.clone();
-            if let Superblock::V1(own) = &mut superblock
+            let mut kept = self.kept(role, member);
+            if let Superblock::V1(own) = &mut kept.superblock
                 && self.is_dirty()
             {
                 own.recovery_offset.set(0);
             }
-            Kept { role, device: Arc::clone(&member.device), superblock }
+            kept
         };
         self.replacing().map(kept).collect()
     }

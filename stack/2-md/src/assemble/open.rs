@@ -48,16 +48,8 @@ impl Assembly {
         if matches!(self.geometry.level(), Level::Linear | Level::Raid0) {
             return Ok(array); // nothing to be kept: there is no redundancy to lose
         }
-        let kept = |role: usize| {
-            let member = &self.members[self.roles[role]?];
-            let superblock = member.superblock.clone();
-            Some(Kept { role, device: Arc::clone(&member.device), superblock })
-        };
-        let journal = self.journal().map(|i| &self.members[i]).map(|member| Kept {
-            role: JOURNAL,
-            device: Arc::clone(&member.device),
-            superblock: member.superblock.clone(),
-        });
+        let kept = |role: usize| Some(self.kept(role, &self.members[self.roles[role]?]));
+        let journal = self.journal().map(|i| self.kept(JOURNAL, &self.members[i]));
         let kept = (0..self.roles.len()).filter_map(kept).chain(journal).collect();
         let degraded = self.is_degraded();
         let bitmap = self.bitmap.clone();
@@ -80,6 +72,14 @@ impl Assembly {
             array.resync(|_, _| true).map_err(failed)?;
         }
         Ok(array)
+    }
+
+    /// A member whose superblock is kept from now on. What it says of the others is what the newest says: where a
+    /// crash came between the updates of two superblocks, it may not have heard of the last change.
+    pub(super) fn kept(&self, role: usize, member: &Judged) -> Kept {
+        let mut superblock = member.superblock.clone();
+        superblock.take_table(self.superblock());
+        Kept { role, device: Arc::clone(&member.device), superblock }
     }
 
     /// Where a resync of an array that was not shut down cleanly has to go on.

@@ -57,6 +57,24 @@ impl Superblock {
         }
     }
 
+    /// Says of all devices what `other`, of the same array, says: who has which role.
+    pub fn take_table(&mut self, other: &Self) {
+        match (self, other) {
+            (Self::V1(sb), Self::V1(other)) => {
+                sb.max_dev = other.max_dev;
+                sb.dev_roles = other.dev_roles;
+            }
+            (Self::V090(sb), Self::V090(other)) => {
+                sb.fields.disks.clone_from(&other.fields.disks);
+                sb.fields.active_disks = other.fields.active_disks;
+                sb.fields.working_disks = other.fields.working_disks;
+                sb.fields.failed_disks = other.fields.failed_disks;
+                sb.fields.spare_disks = other.fields.spare_disks;
+            }
+            _ => {} // members of one array have superblocks of one kind
+        }
+    }
+
     /// Device `dev_number` serves this role, and is in sync.
     pub fn set_active(&mut self, dev_number: u32, role: u32) {
         let number = index(u64::from(dev_number));
