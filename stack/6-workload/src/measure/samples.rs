@@ -75,15 +75,34 @@ impl Samples {
             return Ratio { ratio, low: f64::NAN, high: f64::NAN };
         }
         let mut random = Random::new(1);
-        let mut draw = |from: &[f64]| {
-            let mut drawn: Vec<f64> = from.iter().map(|_| from[random.index(from.len())]).collect();
-            median(&mut drawn)
-        };
-        let mut ratios: Vec<f64> =
-            (0..DRAWS).map(|_| draw(&self.values) / draw(&base.values)).collect();
-        ratios.sort_unstable_by(f64::total_cmp);
-        Ratio { ratio, low: ratios[DRAWS / 40], high: ratios[DRAWS - 1 - DRAWS / 40] }
+        let mut draw = |from: &[f64]| median(&mut redrawn(from, &mut random));
+        let (low, high) = interval(|| draw(&self.values) / draw(&base.values));
+        Ratio { ratio, low, high }
     }
+
+    /// The same where each turn of one belongs to a turn of the other, measured beside it: the median of
+    /// the turns' ratios. What makes a turn slow for both does not widen the interval then.
+    pub fn paired(&self, base: &Self) -> Ratio {
+        if self.count() != base.count() || self.count() == 0 {
+            return self.over(base);
+        }
+        let turns: Vec<f64> = self.values.iter().zip(&base.values).map(|(a, b)| a / b).collect();
+        let mut random = Random::new(1);
+        let (low, high) = interval(|| median(&mut redrawn(&turns, &mut random)));
+        Ratio { ratio: median(&mut turns.clone()), low, high }
+    }
+}
+
+/// As many as there are, each any of them.
+fn redrawn(from: &[f64], random: &mut Random) -> Vec<f64> {
+    from.iter().map(|_| from[random.index(from.len())]).collect()
+}
+
+/// The middle 95 percent of what is drawn.
+fn interval(mut draw: impl FnMut() -> f64) -> (f64, f64) {
+    let mut drawn: Vec<f64> = (0..DRAWS).map(|_| draw()).collect();
+    drawn.sort_unstable_by(f64::total_cmp);
+    (drawn[DRAWS / 40], drawn[DRAWS - 1 - DRAWS / 40])
 }
 
 impl FromIterator<f64> for Samples {
@@ -122,5 +141,17 @@ mod tests {
         assert!(same.low <= 1.0 && 1.0 <= same.high, "{same:?}");
         let twice = slow.over(&fast);
         assert!(twice.low > 1.8 && twice.high < 2.2 && twice.ratio == 2.0, "{twice:?}");
+    }
+
+    #[test]
+    fn turns_that_were_slow_for_both_do_not_widen_the_interval_of_pairs() {
+        let base: Samples = [100.0, 300.0, 120.0, 900.0, 110.0].into_iter().collect();
+        let more: Samples = base.values().iter().map(|value| value * 1.02).collect();
+        let (alone, paired) = (more.over(&base), more.paired(&base));
+        assert!(alone.high - alone.low > 1.0, "{alone:?}");
+        let near = |ratio: f64| (ratio - 1.02).abs() < 1e-9;
+        assert!(near(paired.ratio) && near(paired.low) && near(paired.high), "{paired:?}");
+        let fewer: Samples = [100.0].into_iter().collect();
+        assert_eq!(fewer.paired(&base), fewer.over(&base), "no pairs");
     }
 }

@@ -158,7 +158,7 @@ impl Figures {
 
 impl Figure {
     fn difference(&self, column: Column) -> [f64; 3] {
-        let ratio = self.columns[column as usize].over(&self.columns[Column::Off as usize]);
+        let ratio = self.columns[column as usize].paired(&self.columns[Column::Off as usize]);
         [ratio.ratio, ratio.low, ratio.high].map(|ratio| (ratio - 1.0) * 100.0)
     }
 }
