@@ -38,11 +38,18 @@ impl BadPlaces {
         true
     }
 
-    /// The range, in whole sectors, is not to be read.
+    /// The range, in whole sectors, is not to be read. With those that it meets it is one: a log has few entries.
     pub(super) fn add(&self, at: u64, len: u64) {
-        self.forget(at, len);
+        let mut new = at / 512 * 512..(at + len).next_multiple_of(512);
         let mut bad = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        bad.push(at / 512 * 512..(at + len).next_multiple_of(512));
+        bad.retain(|old| {
+            let meets = old.start <= new.end && new.start <= old.end;
+            if meets {
+                new = new.start.min(old.start)..new.end.max(old.end);
+            }
+            !meets
+        });
+        bad.push(new);
         bad.sort_unstable_by_key(|range| range.start);
     }
 
@@ -51,5 +58,25 @@ impl BadPlaces {
         let sector = |byte: u64| MemberSector(byte.div_ceil(512));
         let ranges = self.ranges();
         ranges.iter().map(|range| MemberSector(range.start / 512)..sector(range.end)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_that_meet_are_one_and_what_is_written_leaves_them() {
+        let bad = BadPlaces::default();
+        let listed = || bad.sectors().iter().map(|r| (r.start.0, r.end.0)).collect::<Vec<_>>();
+        bad.add(8192, 4096);
+        bad.add(0, 4096);
+        assert_eq!(listed(), [(0, 8), (16, 24)]);
+        bad.add(4096, 4096);
+        assert_eq!(listed(), [(0, 24)]);
+        bad.add(100, 1);
+        assert!(listed() == [(0, 24)] && bad.meet(12_000, 1) && !bad.meet(12_288, 9));
+        assert!(bad.forget(4096, 512) && !bad.forget(4096, 512));
+        assert_eq!(listed(), [(0, 8), (9, 24)]);
     }
 }
