@@ -79,6 +79,8 @@
 //! | [`units`] | 0: sectors, blocks, inode numbers, geometry |
 //! | [`parity`] | 0: P and Q of RAID6 |
 
+pub mod allocator;
+
 pub use xfskit_block as block;
 pub use xfskit_check as check;
 pub use xfskit_copy as copy;

@@ -147,6 +147,7 @@ pub(crate) fn volume_to_change(
     out: &Out,
 ) -> Result<Volume, Failure> {
     let (log, journal) = (target.log(), target.journal);
+    target.cache.keep();
     let options = OpenOptions {
         write: true,
         log,
