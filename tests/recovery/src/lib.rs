@@ -5,7 +5,7 @@
 //! ours, and both, mounted, must show the same tree: names, times, attributes, contents.
 
 mod by_hand;
-mod storm;
+pub mod storm;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use xfskit_test_oracle::{Image, Manifest, Mount, Scratch, Xfsprogs, kernel, ours
 use xfskit_units::{ByteOffset, index};
 
 pub use by_hand::ByHand;
-pub use storm::{EVERYTHING, Gust, Moment, NAMES, Storm};
+pub use storm::Storm;
 
 /// The slowest clock of a kernel's files.
 const TICK: Duration = Duration::from_millis(10);
@@ -112,8 +112,22 @@ pub fn compare_finished(name: &str, case: &Case, image: &Image<'_>, scratch: &Sc
     let theirs = image.copy("theirs.img");
     let began = SystemTime::now();
     Mount::recover(&theirs, scratch).unwrap_or_else(|why| panic!("{name}: kernel: {why}"));
+    compare_recovered(name, case, image, (&theirs, began), scratch)
+}
+
+/// The same, with `theirs`, which a kernel began to recover then.
+///
+/// # Panics
+/// As [`compare_finished`].
+pub fn compare_recovered(
+    name: &str,
+    case: &Case,
+    image: &Image<'_>,
+    (theirs, began): (&Image<'_>, SystemTime),
+    scratch: &Scratch,
+) -> u64 {
     // Blocks of trees count too, and where those split is each one's own affair.
-    let mut expected = shown(&theirs, scratch).without_blocks();
+    let mut expected = shown(theirs, scratch).without_blocks();
     let volume = ours::open(image);
     let (in_memory, unread) = ours::manifest(&volume);
     assert!(unread.is_empty(), "{name}, in memory:\n{}", unread.join("\n"));
@@ -127,7 +141,7 @@ pub fn compare_finished(name: &str, case: &Case, image: &Image<'_>, scratch: &Sc
 
     let mended = image.copy("ours.img");
     let replay = recover(&mended).unwrap_or_else(|why| panic!("{name}: {why}"));
-    judged(name, case, &mended, &theirs);
+    judged(name, case, &mended, theirs);
     let differences = expected.differences(&shown(&mended, scratch).without_blocks(), 20);
     assert!(differences.is_empty(), "{name}:\n{}", differences.join("\n"));
     replay.finished

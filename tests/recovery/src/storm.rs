@@ -24,7 +24,7 @@ use xfskit_log::Records;
 use xfskit_log::Transactions;
 use xfskit_log::record::Crc;
 use xfskit_test_oracle::matrix::Case;
-use xfskit_test_oracle::{Image, Mount, Scratch, Xfsprogs};
+use xfskit_test_oracle::{Image, Scratch, Xfsprogs};
 use xfskit_units::{ByteOffset, LogBlock, Lsn};
 use zerocopy::FromBytes;
 
@@ -87,7 +87,7 @@ impl<'scratch> Storm<'scratch> {
         for _ in 0..4 {
             let stormy = base.copy("stormy.img");
             let mount = case.mount(&stormy, scratch, "")?;
-            blow(&mount, work, time);
+            blow(mount.path(), work, time, || mount.shutdown(true).expect("shutdown"));
             mount.unmount().expect("unmount");
             if let Some(storm) = Self::read(base.copy("calm.img"), &stormy) {
                 return Some(storm);
@@ -99,7 +99,10 @@ impl<'scratch> Storm<'scratch> {
     }
 
     /// Reads the journal that `stormy` has and `base` has not; `None` where it has come round meanwhile.
-    fn read(base: Image<'scratch>, stormy: &Image<'_>) -> Option<Self> {
+    ///
+    /// # Panics
+    /// Where there is none.
+    pub fn read(base: Image<'scratch>, stormy: &Image<'_>) -> Option<Self> {
         let (before, dev) =
             (open(base.path(), OpenMode::ReadOnly), open(stormy.path(), OpenMode::ReadOnly));
         let geo = read_superblock(&dev).expect("superblock").geometry();
@@ -229,7 +232,10 @@ fn mark_blocks(image: &Image<'_>) {
 
 /// Files in many pieces, before the storm. All of them have the same size: where Linux finishes an exchange of
 /// sizes, it frees what lies behind the smaller of the two.
-fn prepare(root: &Path) {
+///
+/// # Panics
+/// Where they cannot be made.
+pub fn prepare(root: &Path) {
     for (name, odd) in [("source", 0), ("even", 0), ("odd", 1), ("cut", 0)] {
         let file = File::create(root.join(name)).expect("a file");
         for n in 0..200_u64 {
@@ -244,12 +250,12 @@ fn prepare(root: &Path) {
     rustix::fs::sync();
 }
 
-/// Lets all threads work until `time` is over and the volume stops.
-fn blow(mount: &Mount, work: &[Gust], time: Duration) {
+/// Lets all threads work below `root` until `time` is over and `end` has stopped the volume.
+pub fn blow(root: &Path, work: &[Gust], time: Duration, end: impl FnOnce()) {
     let stop = AtomicBool::new(false);
     std::thread::scope(|threads| {
         for work in work {
-            let (root, stop) = (mount.path(), &stop);
+            let stop = &stop;
             threads.spawn(move || {
                 let mut n = 0;
                 // An error ends the work: the volume has stopped.
@@ -259,11 +265,11 @@ fn blow(mount: &Mount, work: &[Gust], time: Duration) {
             });
         }
         for name in ["force0", "force1", "force2"] {
-            let (root, stop) = (mount.path(), &stop);
+            let stop = &stop;
             threads.spawn(move || force(root, name, stop));
         }
         std::thread::sleep(time);
-        mount.shutdown(true).expect("shutdown");
+        end();
         stop.store(true, Ordering::Relaxed);
     });
 }

@@ -5,7 +5,8 @@ use std::time::Duration;
 use xfskit_test_oracle::matrix::{Case, named};
 use xfskit_test_oracle::need::{Need, note};
 use xfskit_test_oracle::{Scratch, long, needs};
-use xfskit_test_recovery::{EVERYTHING, Gust, NAMES, Storm, compare_finished};
+use xfskit_test_recovery::storm::{EVERYTHING, Gust, NAMES};
+use xfskit_test_recovery::{Storm, compare_finished};
 
 /// How long it blows.
 const STORM: Duration = Duration::from_millis(400);
