@@ -39,8 +39,10 @@ pub struct Tx<'v> {
     pub(crate) remapped: Vec<Ino>,
     /// The allocator met extents that were freed too recently.
     pub(crate) met_busy: bool,
-    /// It may have blocks that are promised firmly: it is what they are promised to.
+    /// It may have blocks that are promised: it is what they are promised to.
     pub(crate) entitled: bool,
+    /// It was refused blocks for being promised.
+    pub(crate) met_promises: bool,
 }
 
 impl<'v> Deref for Tx<'v> {
@@ -72,7 +74,7 @@ impl Volume {
     /// [`Error::ReadOnly`], those of `change`, and [`Error::Trans`] where the volume was shut down.
     pub fn transact<T>(&self, mut change: impl FnMut(&mut Tx<'_>) -> Result<T>) -> Result<T> {
         let engine = self.engine()?;
-        let mut settled = 0;
+        let (mut settled, mut flushed) = (0, false);
         loop {
             let mut tx = Tx {
                 volume: self,
@@ -81,6 +83,7 @@ impl Volume {
                 remapped: Vec::new(),
                 met_busy: false,
                 entitled: false,
+                met_promises: false,
             };
             let answer = change(&mut tx).and_then(|answer| tx.finish().map(|()| answer));
             match answer {
@@ -104,6 +107,12 @@ impl Volume {
                     settled += 1;
                 }
                 Err(Error::Settle) => return Err(Error::NoSpace("blocks")),
+                // Promises are for the worst case; what is written counts as what it is.
+                Err(Error::NoSpace(_)) if tx.met_promises && !flushed => {
+                    drop(tx);
+                    self.flush_idle_contents()?;
+                    flushed = true;
+                }
                 Err(error) => return Err(error),
             }
         }

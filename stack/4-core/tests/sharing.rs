@@ -209,6 +209,32 @@ fn ordeal(name: &str, mib: u64, options: &str, rounds: u64) {
     judge(&image);
 }
 
+/// The flag that says so goes when nothing is shared any more, and not before.
+#[test]
+fn who_shares_nothing_any_more_does_not_say_so() {
+    if !needs(&[Need::Xfsprogs, Need::Mount]) {
+        return;
+    }
+    let scratch = Scratch::new("unshared");
+    let (image, inos) = made(&scratch, 320, "-m rmapbt=1,reflink=1");
+    let vol = open(&image);
+    let [from, to] = [0, 1].map(|n| vol.open_content(inos[n]).unwrap());
+    from.write(&vol, ByteOffset(0), &vec![5; 10 << 12], NOW).unwrap();
+    to.share(&vol, ByteOffset(0), &from, bytes(0..10 << 12), NOW).unwrap();
+    let says = |n: usize| vol.iget(inos[n]).unwrap().core().is_reflink();
+    to.unshare(&vol, bytes(0..4 << 12)).unwrap();
+    assert!(says(0) && says(1), "six blocks are shared");
+    to.unshare(&vol, bytes(0..10 << 12)).unwrap();
+    assert!(says(0) && !says(1), "the other one was not asked");
+    from.unshare(&vol, bytes(0..10 << 12)).unwrap();
+    assert!(!says(0));
+    for content in [from, to] {
+        vol.close_content(content).unwrap();
+    }
+    vol.close().unwrap();
+    judge(&image);
+}
+
 #[test]
 fn files_that_share_blocks_hold_what_plain_bytes_say() {
     ordeal("sharing", 320, "-m rmapbt=1,reflink=1", 250);

@@ -4,12 +4,13 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use xfskit_block::BlockDevice;
+use xfskit_core::Error as Core;
 use xfskit_test_model::op::{self, Op, Taste};
 use xfskit_test_model::ours::{Difference, same};
 use xfskit_test_model::run::{self, Pair, Shape};
 use xfskit_test_model::shrink;
 use xfskit_units::Ino;
-use xfskit_vfs::{Fs, NewNode};
+use xfskit_vfs::{Error, Fs, NewNode};
 
 const TASTE: Taste = Taste { names: 200, content: 200_000, value: 8000, removals: 25 };
 
@@ -92,4 +93,47 @@ fn a_full_plain_volume_loses_nothing() {
         size: 64 << 20,
     };
     seeds(200).for_each(|seed| crowd(shape, 60, seed, 1200));
+}
+
+/// Content that is in memory has its blocks, whatever names are made before it is written.
+#[test]
+fn names_do_not_take_the_blocks_of_content_in_memory() {
+    for options in [&[("-b", "size=1024")][..], &[("-m", "rmapbt=0,reflink=0")]] {
+        let dev = run::make(Shape { options, size: 64 << 20 });
+        let fs = run::open(Arc::clone(&dev) as Arc<dyn BlockDevice>);
+        let (root, blocksize) = (fs.volume().geo().rootino, fs.volume().geo().blocksize() as u64);
+        let dir = fs.make(root, b"many", &NewNode::directory(0o755)).unwrap();
+        let file = fs.make(root, b"content", &NewNode::file(0o644)).unwrap();
+        run::fill(&fs, 1000);
+        let handle = fs.open(file).unwrap();
+        // Pieces that have nothing to do with each other, until no more is promised.
+        let mut written = 0;
+        while written < 600 {
+            match handle.write(written * 3 * blocksize, b"content") {
+                Ok(()) => written += 1,
+                Err(Error::Core(Core::NoSpace(_))) => break,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        assert!(written > 100, "{written} pieces");
+        let mut made = 0;
+        loop {
+            let name = format!("{made}-{}", "x".repeat(200));
+            match fs.make(dir, name.as_bytes(), &NewNode::directory(0o755)) {
+                Ok(_) => made += 1,
+                Err(Error::Core(Core::NoSpace(_))) => break,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        assert!(made > 100, "{made} directories");
+        handle.fsync().unwrap();
+        let mut found = [0; 7];
+        for n in 0..written {
+            assert_eq!(handle.read(n * 3 * blocksize, &mut found).unwrap(), 7);
+            assert_eq!(&found, b"content", "piece {n}");
+        }
+        handle.close().unwrap();
+        fs.close().unwrap();
+        run::judge_all(&dev).unwrap();
+    }
 }

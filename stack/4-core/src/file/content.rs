@@ -24,16 +24,14 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::{Mutex, RwLock};
 use xfskit_block::IoRead;
 use xfskit_format::Fork;
-use xfskit_format::bmbt::Extent;
+use xfskit_format::inode::flags;
 use xfskit_format::timestamp::Timestamp;
-use xfskit_trans::DataTicket;
 use xfskit_units::{ByteLen, ByteOffset, FileOff, Ino, index};
 
 use super::dirty::Dirty;
 use super::promise::Promises;
 use crate::bmap::{BUNMAP_MAX, Backing, Segment};
 use crate::error::{Error, Result};
-use crate::icore::Touch;
 use crate::tx::{Tx, TxInode};
 use crate::volume::Volume;
 
@@ -58,6 +56,8 @@ pub(crate) struct Contents {
 #[derive(Debug)]
 pub struct Content {
     ino: Ino,
+    /// Blocks that are allocated together, as the inode hints; 0 where it does not.
+    pub(super) extsize: u64,
     /// The IOLOCK: taken before any transaction, never inside one.
     pub(super) state: RwLock<State>,
 }
@@ -107,7 +107,8 @@ impl Volume {
             written: None,
             resized: false,
         };
-        let content = Arc::new(Content { ino, state: RwLock::new(state) });
+        let extsize = if core.flags() & flags::EXTSIZE == 0 { 0 } else { core.extsize().0.into() };
+        let content = Arc::new(Content { ino, extsize, state: RwLock::new(state) });
         open.insert(ino, Arc::clone(&content));
         Ok(content)
     }
@@ -118,8 +119,18 @@ impl Volume {
     /// As [`Content::flush`]; what could not be written stays in memory.
     pub fn close_content(&self, content: Arc<Content>) -> Result<()> {
         content.flush(self)?;
+        if content.extsize > 0 && self.is_last(&content) {
+            content.trim(self)?;
+        }
         self.forget_if_last(content);
         Ok(())
+    }
+
+    /// Nobody else has the file open. One that is gone is not in the table any more.
+    fn is_last(&self, content: &Arc<Content>) -> bool {
+        let open = self.contents.open.lock();
+        let listed = open.get(&content.ino).is_some_and(|known| Arc::ptr_eq(known, content));
+        listed && Arc::strong_count(content) == 2
     }
 
     /// The file is gone: nothing of it will be written any more.
@@ -170,7 +181,7 @@ impl Volume {
     }
 
     /// The journal holds all that is committed of inode `ino`. One that is not in memory is on the device.
-    fn force(&self, ino: Ino) -> Result<()> {
+    pub(super) fn force(&self, ino: Ino) -> Result<()> {
         let engine = self.engine()?;
         match engine.inodes().get(ino) {
             Some(object) => Ok(engine.force(object.listed_in())?),
@@ -179,7 +190,7 @@ impl Volume {
     }
 
     /// Writes what is in memory of those files that nobody is working on.
-    pub(super) fn flush_idle_contents(&self) -> Result<()> {
+    pub(crate) fn flush_idle_contents(&self) -> Result<()> {
         let open: Vec<_> = self.contents.open.lock().values().cloned().collect();
         for content in open {
             if let Some(mut state) = content.state.try_write() {
@@ -452,14 +463,21 @@ impl Content {
             return Ok(());
         }
         // Allocated behind the end, and written: nobody knows what.
-        self.convert(vol, blocks, true)
+        self.convert(vol, state, blocks, true)
     }
 
     /// Makes all that is mapped in `blocks` unwritten, or written.
-    pub(super) fn convert(&self, vol: &Volume, blocks: Range<u64>, unwritten: bool) -> Result<()> {
+    pub(super) fn convert(
+        &self,
+        vol: &Volume,
+        state: &State,
+        blocks: Range<u64>,
+        unwritten: bool,
+    ) -> Result<()> {
         let mut at = blocks.start;
         while at < blocks.end {
             at = vol.transact(|tx| {
+                tx.entitled = state.room.is_some();
                 let inode = tx.iget(self.ino)?;
                 let mut at = at;
                 for _ in 0..BUNMAP_MAX {
@@ -488,154 +506,4 @@ impl Content {
         }
         Ok(())
     }
-}
-
-// ---- flushing --------------------------------------------------------------------------------
-
-impl Content {
-    /// Writes what is in memory: afterwards all of it is on its way to the device. It is durable with the next
-    /// checkpoint.
-    ///
-    /// # Errors
-    /// [`Error::NoSpace`] where others took the promised blocks, [`Error::Device`], [`Error::Corrupt`]: then
-    /// what could not be written stays in memory.
-    pub fn flush(&self, vol: &Volume) -> Result<()> {
-        let mut state = self.state.write();
-        self.flush_state(vol, &mut state)
-    }
-
-    /// All that was written before this is durable afterwards.
-    ///
-    /// # Errors
-    /// As [`flush`](Self::flush), and where the journal cannot be written.
-    pub fn fsync(&self, vol: &Volume) -> Result<()> {
-        self.flush(vol)?;
-        vol.force(self.ino)
-    }
-
-    pub(super) fn flush_state(&self, vol: &Volume, state: &mut State) -> Result<()> {
-        while let Some(blocks) = state.dirty.first() {
-            let (extents, ticket) = match self.place(vol, state, blocks)? {
-                Placed::Here(extents, ticket) => (extents, ticket),
-                Placed::Unsettled(checkpoint) => {
-                    vol.engine()?.force(checkpoint)?;
-                    continue;
-                }
-            };
-            if let Err(error) = write_out(vol, state, &extents) {
-                vol.engine()?.shut_down(&format!("content of inode {}: {error}", self.ino));
-                drop(ticket);
-                return Err(error);
-            }
-            drop(ticket);
-            for extent in extents {
-                vol.drop_dirty(state, extent.startoff.0..extent.end().0);
-            }
-        }
-        if state.resized || state.written.is_some() {
-            let (size, written) = (state.size, state.written);
-            vol.transact(|tx| {
-                let inode = tx.iget(self.ino)?;
-                tx.set_size(inode, ByteLen(size));
-                touch_written(tx, inode, written);
-                Ok(())
-            })?;
-            state.resized = false;
-            state.written = None;
-        }
-        // What was promised and not needed.
-        vol.drop_dirty(state, 0..0);
-        Ok(())
-    }
-
-    /// Gives the first of `blocks` a place on the device, as many as are good for one transaction.
-    fn place(&self, vol: &Volume, state: &mut State, blocks: Range<u64>) -> Result<Placed> {
-        let (size, written) = (state.size, state.written);
-        let placed = vol.transact(|tx| {
-            let inode = tx.iget(self.ino)?;
-            let mut extents = Vec::new();
-            let mut at = blocks.start;
-            while at < blocks.end && extents.len() < BUNMAP_MAX {
-                match place_one(tx, inode, at..blocks.end)? {
-                    Ok(extent) => {
-                        at = extent.end().0;
-                        extents.push(extent);
-                    }
-                    Err(checkpoint) if extents.is_empty() => {
-                        return Ok(Placed::Unsettled(checkpoint));
-                    }
-                    Err(_) => break,
-                }
-            }
-            // The inode is logged where nothing of it changes, too: who forces it waits for this data.
-            let reached = size.min(at << vol.geo().blocklog).max(tx.core(inode).size().0);
-            tx.set_size(inode, ByteLen(reached));
-            touch_written(tx, inode, written);
-            Ok(Placed::Here(extents, tx.data_to_come()))
-        })?;
-        if matches!(placed, Placed::Here(..)) {
-            state.written = None;
-        }
-        Ok(placed)
-    }
-}
-
-/// Where content is to be written.
-enum Placed {
-    /// Into these extents, before the ticket is dropped.
-    Here(Vec<Extent>, DataTicket),
-    /// In place, once this checkpoint is durable: until then a crash makes the blocks another file's, or another
-    /// place's.
-    Unsettled(u64),
-}
-
-fn touch_written(tx: &mut Tx<'_>, inode: TxInode, written: Option<Timestamp>) {
-    if let Some(now) = written {
-        tx.touch(inode, Touch::CONTENT, now);
-    }
-}
-
-/// Gives the first of the blocks of `range` a place, and answers where they lie: they count as written. Otherwise
-/// the checkpoint that must be durable first.
-fn place_one(
-    tx: &mut Tx<'_>,
-    inode: TxInode,
-    range: Range<u64>,
-) -> Result<std::result::Result<Extent, u64>> {
-    let (start, end) = (FileOff(range.start), FileOff(range.end));
-    let next = tx.bmap_next(inode, Fork::Data, start)?;
-    if let Some(extent) = next.filter(|extent| extent.startoff <= start) {
-        let mut part = extent.clip(start, end);
-        match tx.bmap_shared(inode, &part)? {
-            Some(shared) if shared.startoff == start => {
-                return tx.bmap_renew(inode, &shared, false).map(Ok);
-            }
-            Some(shared) => part = part.clip(start, shared.startoff),
-            None => {}
-        }
-        if part.unwritten {
-            tx.bmap_convert(inode, &part)?;
-        } else if let Some(checkpoint) = tx.engine().moved_in(part.startblock) {
-            return Ok(Err(checkpoint));
-        }
-        return Ok(Ok(part));
-    }
-    let len = next.map_or(end, |extent| extent.startoff.min(end)).0 - start.0;
-    tx.bmap_alloc_as(inode, Fork::Data, start, len, None, false).map(Ok)
-}
-
-/// Writes the content of `extents` from memory.
-fn write_out(vol: &Volume, state: &State, extents: &[Extent]) -> Result<()> {
-    let mut batch = Vec::new();
-    for extent in extents {
-        let start = vol.byte_of_block(extent.startblock)?;
-        for (block, part) in state.dirty.parts(extent.startoff.0..extent.end().0) {
-            let ahead = (block - extent.startoff.0) << vol.geo().blocklog;
-            batch.push((ByteOffset(start.0 + ahead), part));
-        }
-    }
-    for answer in vol.device().write_batch(&batch) {
-        answer?;
-    }
-    Ok(())
 }

@@ -100,7 +100,7 @@ impl Content {
             tx.plan_exchange([ours, theirs], swap)
         })?;
         let room = self.room_to_exchange(vol, other, &work)?;
-        self.with_firm_room(vol, &mut state, room, || self.exchange_all(vol, other, work, now))?;
+        self.with_room(vol, &mut state, room, |_| self.exchange_all(vol, other, work, now))?;
         if swap.sizes {
             std::mem::swap(&mut state.size, &mut theirs.size);
         }
@@ -152,8 +152,7 @@ impl Content {
         work: &Exchange,
         first: impl Fn(&mut Tx<'_>, [TxInode; 2]),
     ) -> Result<Option<Intent>> {
-        vol.transact(|tx| {
-            tx.entitled = true;
+        vol.transact_promised(|tx| {
             let (ours, theirs) = self.take_both(tx, other.ino())?;
             first(tx, [ours, theirs]);
             let left = tx.exchange_some([ours, theirs], work)?;

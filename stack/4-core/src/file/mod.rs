@@ -6,6 +6,7 @@
 mod content;
 mod dirty;
 mod exchange;
+mod flush;
 mod promise;
 mod reshape;
 mod share;

@@ -4,8 +4,10 @@
 //! find the volume full halfway. Both ask first, and are refused while nothing has happened. Nothing of it is on
 //! disk.
 //!
-//! Directories and inodes take their blocks without asking, and what was promised may be gone then. What cannot stop
-//! halfway has its promise kept from them too: it is *firm*.
+//! Nobody else gets what was promised: directories and inodes take their blocks without a promise, but only from what is
+//! left ([`Volume::are_to_spare`]). Promises are generous, so who is refused for them has what is in memory written, which
+//! counts exactly, and is asked again ([`Volume::transact`]). Transactions that promised blocks are for say that they
+//! are *entitled*.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -16,14 +18,13 @@ use super::content::{Content, SEGMENTS, State};
 use crate::bmap::Backing;
 use crate::error::{Error, Result};
 use crate::space::reserve::held_back;
+use crate::tx::Tx;
 use crate::volume::Volume;
 
 /// Free blocks that are spoken for, and not allocated yet.
 #[derive(Debug, Default)]
 pub(super) struct Promises {
     all: AtomicI64,
-    /// Those of them that nobody else gets, whatever he needs them for.
-    firm: AtomicI64,
 }
 
 impl Promises {
@@ -42,9 +43,18 @@ impl Promises {
     pub(super) fn give_back(&self, blocks: u64) {
         self.all.fetch_sub(i64::try_from(blocks).unwrap_or(i64::MAX), Ordering::Relaxed);
     }
+}
 
-    fn harden(&self, blocks: i64) {
-        self.firm.fetch_add(blocks, Ordering::Relaxed);
+/// Blocks that stay promised until this goes.
+#[derive(Debug)]
+pub(super) struct Room<'v> {
+    promises: &'v Promises,
+    blocks: u64,
+}
+
+impl Drop for Room<'_> {
+    fn drop(&mut self) {
+        self.promises.give_back(self.blocks);
     }
 }
 
@@ -59,11 +69,28 @@ impl Volume {
     }
 
     /// Whether `blocks` blocks, beside `taken` that a transaction has taken already, can be had without those that are
-    /// promised firmly to others.
+    /// promised to others.
     pub(crate) fn are_to_spare(&self, blocks: u32, taken: i64) -> Result<bool> {
-        let firm = self.contents.promises.firm.load(Ordering::Relaxed);
+        let promised = self.contents.promises.all.load(Ordering::Relaxed);
         let free = || Ok::<_, Error>(self.engine()?.counters().get().fdblocks - self.set_aside());
-        Ok(firm == 0 || free()? - firm - taken >= i64::from(blocks))
+        Ok(promised == 0 || free()? - promised - taken >= i64::from(blocks))
+    }
+
+    /// Promises `blocks` for as long as the answer lives; `None` where there are not so many.
+    pub(super) fn spare_room(&self, blocks: u64) -> Result<Option<Room<'_>>> {
+        let promises = &self.contents.promises;
+        Ok(promises.take(self, blocks)?.then_some(Room { promises, blocks }))
+    }
+
+    /// A transaction with blocks promised to what it does.
+    pub(super) fn transact_promised<T>(
+        &self,
+        mut change: impl FnMut(&mut Tx<'_>) -> Result<T>,
+    ) -> Result<T> {
+        self.transact(|tx| {
+            tx.entitled = true;
+            change(tx)
+        })
     }
 
     /// Free blocks that content cannot have: what each group's own trees need to go on.
@@ -117,7 +144,8 @@ impl Content {
     }
 
     /// Does `work`, which takes several transactions, with `blocks` promised to it, so that it does not end halfway for
-    /// want of space. Nothing is in memory that is not flushed.
+    /// want of space. Nothing is in memory that is not flushed. Its transactions that need those blocks are
+    /// [entitled](Volume::transact_promised) to them.
     ///
     /// # Errors
     /// [`Error::NoSpace`] before anything is done, and those of `work`.
@@ -138,27 +166,6 @@ impl Content {
         let answer = work(state);
         vol.contents.promises.give_back(state.room.take().unwrap_or(0));
         answer
-    }
-
-    /// As [`with_room`](Self::with_room), for what cannot stop halfway: its transactions say that they are
-    /// `entitled` to those blocks, and nobody else gets them.
-    ///
-    /// # Errors
-    /// As [`with_room`](Self::with_room).
-    pub(super) fn with_firm_room<T>(
-        &self,
-        vol: &Volume,
-        state: &mut State,
-        blocks: u64,
-        work: impl FnOnce() -> Result<T>,
-    ) -> Result<T> {
-        self.with_room(vol, state, blocks, |_| {
-            let blocks = i64::try_from(blocks).unwrap_or(i64::MAX);
-            vol.contents.promises.harden(blocks);
-            let answer = work();
-            vol.contents.promises.harden(-blocks);
-            answer
-        })
     }
 
     /// Puts promises into practice, and makes what was freed usable.

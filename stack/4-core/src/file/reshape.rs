@@ -67,7 +67,7 @@ impl Content {
     }
 
     /// Frees everything from block `first` on.
-    fn free_from(&self, vol: &Volume, first: u64) -> Result<()> {
+    pub(super) fn free_from(&self, vol: &Volume, first: u64) -> Result<()> {
         while !vol.transact(|tx| {
             let inode = tx.iget(self.ino())?;
             tx.bmap_trim(inode, Fork::Data, FileOff(first), BUNMAP_MAX)
@@ -116,7 +116,7 @@ impl Content {
             self.allocate(vol, state, &range, keep_size, now)?;
             let parts = Parts::of(vol, state, &range);
             self.load_edges_of(vol, state, &parts)?;
-            self.convert(vol, parts.whole.clone(), true)?;
+            self.convert(vol, state, parts.whole.clone(), true)?;
             state.blank_edges(&parts);
             self.flush_state(vol, state)
         })
@@ -190,7 +190,7 @@ impl Content {
     ) -> Result<()> {
         let mut at = blocks.start;
         while at < blocks.end {
-            let (next, new) = vol.transact(|tx| {
+            let (next, new) = vol.transact_promised(|tx| {
                 let inode = tx.iget(self.ino())?;
                 let (mut at, mut new) = (at, Vec::new());
                 while at < blocks.end && new.len() < BUNMAP_MAX {
@@ -239,7 +239,7 @@ impl Content {
     /// Moves all extents from block `from` on to the front by `len` blocks, where there is a hole.
     fn move_down(&self, vol: &Volume, from: u64, len: u64) -> Result<()> {
         let mut from = from;
-        while let Some(next) = vol.transact(|tx| {
+        while let Some(next) = vol.transact_promised(|tx| {
             let inode = tx.iget(self.ino())?;
             let mut from = from;
             for _ in 0..BUNMAP_MAX {
@@ -285,7 +285,7 @@ impl Content {
     /// Moves all extents from block `from` on back by `len` blocks, the last one first.
     fn move_up(&self, vol: &Volume, from: u64, len: u64) -> Result<()> {
         let mut upto = u64::MAX;
-        while let Some(next) = vol.transact(|tx| {
+        while let Some(next) = vol.transact_promised(|tx| {
             let inode = tx.iget(self.ino())?;
             let mut upto = upto;
             for _ in 0..BUNMAP_MAX {
@@ -390,7 +390,7 @@ impl Content {
     /// Sees to it that an extent begins at block `at`, where one covers it, and that all behind it can move by
     /// `len` blocks.
     fn split_at(&self, vol: &Volume, at: u64, len: u64) -> Result<()> {
-        vol.transact(|tx| {
+        vol.transact_promised(|tx| {
             let inode = tx.iget(self.ino())?;
             if tx.bmap_end(inode, Fork::Data)?.0 + len > SIZE_MAX >> vol.geo().blocklog {
                 return Err(Error::Limit("the file would be too large"));

@@ -133,7 +133,7 @@ impl Content {
             }
             let mut done = 0;
             while done < job.blocks {
-                done = vol.transact(|tx| self.share_some(tx, from, &job, done))?;
+                done = vol.transact_promised(|tx| self.share_some(tx, from, &job, done))?;
             }
             state.size = job.size;
             vol.transact(|tx| {
@@ -165,7 +165,8 @@ impl Content {
         Ok(done + len)
     }
 
-    /// Gives the bytes of `range` blocks of their own where other files map them too.
+    /// Gives the bytes of `range` blocks of their own where other files map them too. Where none of the file's blocks are
+    /// shared any more, the file says so.
     ///
     /// # Errors
     /// [`Error::NoSpace`]: then nothing has changed. [`Error::Device`], [`Error::Corrupt`].
@@ -186,6 +187,24 @@ impl Content {
                 // Whatever is written gets blocks of its own.
                 self.flush_state(vol, state)?;
             }
+            Ok(())
+        })?;
+        self.forget_reflink(vol)
+    }
+
+    /// Takes the flag from a file that shares nothing. Nothing is shared meanwhile: that takes the file's lock.
+    fn forget_reflink(&self, vol: &Volume) -> Result<()> {
+        let flagged = vol.transact(|tx| {
+            let inode = tx.iget(self.ino())?;
+            Ok(tx.core(inode).is_reflink())
+        })?;
+        if !flagged || self.next_shared(vol, 0..u64::MAX)?.is_some() {
+            return Ok(());
+        }
+        vol.transact(|tx| {
+            let inode = tx.iget(self.ino())?;
+            let flags2 = tx.core(inode).flags2();
+            tx.set_flags2(inode, flags2 & !flags2::REFLINK);
             Ok(())
         })
     }

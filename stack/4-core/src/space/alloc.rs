@@ -61,6 +61,7 @@ impl Tx<'_> {
         let taken = -self.delta.fdblocks;
         let free_to_take = self.entitled || request.reserve;
         if !free_to_take && !self.volume().are_to_spare(request.minlen, taken)? {
+            self.met_promises = true;
             return Err(Error::NoSpace("blocks"));
         }
         let geo = self.volume().geo();
