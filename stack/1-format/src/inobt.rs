@@ -73,6 +73,9 @@ impl Rec {
 impl Chunk {
     /// One bit per inode number: set where the inode exists.
     pub fn present(&self) -> u64 {
+        if self.holemask == 0 {
+            return u64::MAX;
+        }
         let mut present = 0u64;
         for bit in 0..16u32 {
             if self.holemask & (1 << bit) == 0 {
@@ -85,6 +88,19 @@ impl Chunk {
     /// One bit per inode number: set where the inode exists and is in use.
     pub fn used(&self) -> u64 {
         self.present() & !self.free
+    }
+
+    /// The first inode that exists and is free.
+    pub fn first_free(&self) -> Option<AgIno> {
+        let free = self.free & self.present();
+        (free != 0).then(|| AgIno(self.startino.0.saturating_add(free.trailing_zeros())))
+    }
+
+    /// The same with inode `agino`, a free one of its own, in use.
+    pub fn without(&self, agino: AgIno) -> Self {
+        let bit = agino.0.wrapping_sub(self.startino.0) % INODES_PER_CHUNK;
+        let freecount = self.freecount.saturating_sub(1);
+        Self { free: self.free & !(1 << bit), freecount, ..*self }
     }
 
     /// The record that says this on a volume like `geo`.

@@ -23,7 +23,7 @@ use xfskit_units::{ByteLen, ByteOffset, Daddr, Sectors, index};
 
 use crate::heal::{self, Heals};
 use crate::lock::{LockRank, LockStats, RankedMutex};
-use crate::object::{Buf, Content, Home, Object};
+use crate::object::{Buf, Content, Home, Object, zeroed};
 
 /// Shards of the cache.
 const SHARDS: usize = 64;
@@ -292,7 +292,7 @@ impl BufCache {
         }
         content.bytes = None;
         self.counters.misses.fetch_add(1, Ordering::Relaxed);
-        let bytes = Arc::new(Buf { bytes: self.read_verified(map, ctx, verify)? });
+        let bytes = self.read_verified(map, ctx, verify)?;
         content.bytes = Some(Arc::clone(&bytes));
         content.verified = true;
         Ok(bytes)
@@ -308,9 +308,9 @@ impl BufCache {
     ///
     /// # Errors
     /// [`BufError::Device`].
-    pub fn read_raw(&self, map: &BufMap) -> Result<Box<[u8]>, BufError> {
-        let mut bytes = vec![0; map.byte_len()].into_boxed_slice();
-        self.read_pieces(map, &mut bytes, None)?;
+    pub fn read_raw(&self, map: &BufMap) -> Result<Arc<Buf>, BufError> {
+        let mut bytes = zeroed(map.byte_len());
+        self.read_pieces(map, Arc::make_mut(&mut bytes), None)?;
         Ok(bytes)
     }
 
@@ -320,9 +320,8 @@ impl BufCache {
         map: &BufMap,
         ctx: &Ctx<'_>,
         verify: &dyn Fn(&[u8], &Ctx<'_>) -> Verdict,
-    ) -> Result<Box<[u8]>, BufError> {
-        let mut bytes = vec![0; map.byte_len()].into_boxed_slice();
-        self.read_pieces(map, &mut bytes, None)?;
+    ) -> Result<Arc<Buf>, BufError> {
+        let bytes = self.read_raw(map)?;
         match verify(&bytes, ctx) {
             Ok(()) => Ok(bytes),
             Err(fault) => self.read_healed(map, ctx, verify, bytes, fault),
@@ -335,13 +334,13 @@ impl BufCache {
         map: &BufMap,
         ctx: &Ctx<'_>,
         verify: &dyn Fn(&[u8], &Ctx<'_>) -> Verdict,
-        mut bytes: Box<[u8]>,
+        mut bytes: Arc<Buf>,
         fault: Fault,
-    ) -> Result<Box<[u8]>, BufError> {
+    ) -> Result<Arc<Buf>, BufError> {
         let ways = map.iter().map(|(d, s)| self.dev.alternatives(d.byte_offset(), s.byte_len()));
         let ways = ways.max().filter(|ways| *ways > 1).unwrap_or(0);
         let read = |copy: &mut [u8], k| self.read_pieces(map, copy, Some(k)).is_ok();
-        let Some(way) = heal::newest(ways, &mut bytes, ctx, verify, read) else {
+        let Some(way) = heal::newest(ways, Arc::make_mut(&mut bytes), ctx, verify, read) else {
             return Err(BufError::Corrupt(fault));
         };
         let rewritten = self.writable.load(Ordering::Acquire) && self.rewrite(map, &bytes, way);
@@ -419,10 +418,10 @@ impl BufCache {
             self.counters.bytes_read.fetch_add(run.len, Ordering::Relaxed);
             for (daddr, len) in &missing[run.blocks.clone()] {
                 let from = index(daddr.byte_offset().0 - run.start);
-                let bytes: Box<[u8]> = buf[from..from + index(len.byte_len().0)].into();
+                let bytes: Arc<Buf> = buf[from..from + index(len.byte_len().0)].into();
                 let key = (*daddr, bytes.len());
                 let home = Home::Block(BufMap::single(*daddr, *len));
-                let content = Content::new(Some(Arc::new(Buf { bytes })), false);
+                let content = Content::new(Some(bytes), false);
                 let new = Arc::new(Object::new(home, content));
                 self.shard(key).lock().insert(key, new, self.shard_limit);
             }

@@ -304,7 +304,7 @@ impl Engine {
         let alone = self.alone.as_ref().map(Mutex::lock);
         let gate = &self.shards[shard_of_thread()].gate;
         let mut waited = LockStats::default();
-        let shard = counted(&mut waited, gate.try_read(), || gate.read());
+        let shard = counted(&mut waited, gate.try_read().ok_or(()), |()| gate.read());
         Ok(Trans::new(self, GateGuard { _rank: rank, _shard: shard, _alone: alone }, waited))
     }
 

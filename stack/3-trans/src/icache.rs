@@ -8,8 +8,9 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use xfskit_units::{Daddr, Ino, Sectors, index};
 
+use crate::guard::Shared;
 use crate::lock::{LockRank, LockStats, RankedMutex};
-use crate::object::{Buf, Content, Home, Object, Shared};
+use crate::object::{Buf, Content, Home, Object};
 
 const SHARDS: usize = 64;
 
@@ -98,7 +99,7 @@ impl InodeCache {
         &self,
         ino: Ino,
         home: &InodeHome,
-        load: impl FnOnce() -> Result<Box<[u8]>, E>,
+        load: impl FnOnce() -> Result<Arc<Buf>, E>,
     ) -> Result<Arc<Buf>, E> {
         let object = self.object(ino, home);
         if let Some(bytes) = object.snapshot() {
@@ -111,12 +112,12 @@ impl InodeCache {
 /// Sees to it that `content`, an inode's, locked by the caller, is read.
 pub(crate) fn fill<E>(
     content: &mut Content,
-    load: impl FnOnce() -> Result<Box<[u8]>, E>,
+    load: impl FnOnce() -> Result<Arc<Buf>, E>,
 ) -> Result<Arc<Buf>, E> {
     if let Some(bytes) = &content.bytes {
         return Ok(Arc::clone(bytes));
     }
-    let bytes = Arc::new(Buf { bytes: load()? });
+    let bytes = load()?;
     content.bytes = Some(Arc::clone(&bytes));
     content.verified = true;
     Ok(bytes)

@@ -17,32 +17,22 @@
 
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::fmt;
-use std::ops::{Deref, Range};
+use std::ops::Range;
 use std::sync::Arc;
 
-use crate::sync::{ArcRwLockReadGuard, RawRwLock, RwLock};
+use crate::sync::RwLock;
 use xfskit_format::log::item::buf::CHUNK;
 use xfskit_units::{Daddr, Ino, Lsn, Sectors};
 
 use crate::buf::BufMap;
+use crate::guard::Shared;
 
 /// The bytes of an object as they were at one moment. Snapshots are `Arc<Buf>`s.
-#[derive(Clone)]
-pub struct Buf {
-    pub(crate) bytes: Box<[u8]>,
-}
+pub type Buf = [u8];
 
-impl Deref for Buf {
-    type Target = [u8];
-    fn deref(&self) -> &[u8] {
-        &self.bytes
-    }
-}
-
-impl fmt::Debug for Buf {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Buf({} bytes)", self.bytes.len())
-    }
+/// `len` zeroes that nobody else refers to yet.
+pub(crate) fn zeroed(len: usize) -> Arc<Buf> {
+    std::iter::repeat_n(0, len).collect()
 }
 
 /// What an object is and where it is written in place.
@@ -61,47 +51,88 @@ pub enum Home {
     },
 }
 
-/// Which 128-byte chunks of a block changed: the journal's own granularity. 512 chunks are the longest
-/// block there is, a directory block of 64 KiB.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Chunks([u64; 8]);
+/// Which 128-byte chunks of a block changed: the journal's own granularity. Blocks of up to 8 KiB, and inodes, take
+/// one word; those up to 64 KiB, the longest there are, take memory of their own.
+#[derive(Clone, Debug)]
+pub enum Chunks {
+    /// The first 64 chunks.
+    Word(u64),
+    /// 512 of them.
+    Words(Box<[u64; 8]>),
+}
+
+impl Default for Chunks {
+    fn default() -> Self {
+        Self::Word(0)
+    }
+}
 
 impl Chunks {
-    /// Marks every chunk that `range` (bytes) touches; answers how many were not marked before.
-    pub fn mark(&mut self, range: &Range<usize>) -> usize {
-        let mut fresh = 0;
-        for chunk in range.start / CHUNK..range.end.div_ceil(CHUNK) {
-            let (word, bit) = (&mut self.0[chunk / 64], 1 << (chunk % 64));
-            fresh += usize::from(*word & bit == 0);
-            *word |= bit;
+    fn words(&self) -> &[u64] {
+        match self {
+            Self::Word(word) => std::slice::from_ref(word),
+            Self::Words(words) => &words[..],
         }
-        fresh
+    }
+
+    /// The words, at least `count` of them.
+    fn words_mut(&mut self, count: usize) -> &mut [u64] {
+        if let (Self::Word(word), 2..) = (&*self, count) {
+            *self = Self::Words(Box::new([*word, 0, 0, 0, 0, 0, 0, 0]));
+        }
+        match self {
+            Self::Word(word) => std::slice::from_mut(word),
+            Self::Words(words) => &mut words[..],
+        }
+    }
+
+    /// Marks every chunk that `range` (bytes) touches; answers how many were not marked before.
+    ///
+    /// # Panics
+    /// Beyond 64 KiB.
+    #[inline]
+    pub fn mark(&mut self, range: &Range<usize>) -> usize {
+        let (first, end) = (range.start / CHUNK, range.end.div_ceil(CHUNK));
+        if first >= end {
+            return 0;
+        }
+        if let Self::Word(word) = self
+            && end <= 64
+        {
+            return add(word, bits(first..end));
+        }
+        let words = self.words_mut(end.div_ceil(64)).iter_mut().enumerate();
+        let of_word = |number: usize| {
+            let start = number * 64;
+            first.clamp(start, start + 64) - start..end.clamp(start, start + 64) - start
+        };
+        words.map(|(number, word)| add(word, bits(of_word(number)))).sum()
     }
 
     /// Adds the marks of `other`; answers how many were new.
     pub fn merge(&mut self, other: &Self) -> usize {
-        let mut fresh = 0;
-        for (mine, theirs) in self.0.iter_mut().zip(other.0) {
-            fresh += (theirs & !*mine).count_ones() as usize;
-            *mine |= theirs;
+        if let (Self::Word(mine), Self::Word(theirs)) = (&mut *self, other) {
+            return add(mine, *theirs);
         }
-        fresh
+        let theirs = other.words();
+        let both = self.words_mut(theirs.len()).iter_mut().zip(theirs);
+        both.map(|(mine, theirs)| add(mine, *theirs)).sum()
     }
 
     /// How many chunks are marked.
     pub fn count(&self) -> usize {
-        self.0.iter().map(|word| word.count_ones() as usize).sum()
+        self.words().iter().map(|word| word.count_ones() as usize).sum()
     }
 
     /// True where nothing is marked.
     pub fn is_empty(&self) -> bool {
-        self.0 == [0; 8]
+        self.words().iter().all(|&word| word == 0)
     }
 
     /// True where the chunk with byte `offset` is marked.
     pub fn has(&self, offset: usize) -> bool {
         let chunk = offset / CHUNK;
-        self.0[chunk / 64] & (1 << (chunk % 64)) != 0
+        self.words().get(chunk / 64).is_some_and(|word| word & (1 << (chunk % 64)) != 0)
     }
 
     /// The runs of marked chunks as byte ranges, within a block of `len` bytes.
@@ -121,8 +152,23 @@ impl Chunks {
     }
 }
 
+/// The bits of `range`, which lies within 0 to 64.
+#[inline]
+fn bits(range: Range<usize>) -> u64 {
+    let below = |bit: usize| if bit < 64 { (1 << bit) - 1 } else { u64::MAX };
+    below(range.end) & !below(range.start)
+}
+
+/// Sets `bits` in `word`; answers how many were not set before.
+#[inline]
+fn add(word: &mut u64, bits: u64) -> usize {
+    let fresh = bits & !*word;
+    *word |= bits;
+    fresh.count_ones() as usize
+}
+
 /// What of an object is in the journal and not in place.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Unplaced {
     pub chunks: Chunks,
     /// Of an inode: its unlinked pointer.
@@ -165,7 +211,7 @@ pub(crate) struct Content {
 impl Content {
     /// All that is in the journal and not known to be in place.
     pub(crate) fn unplaced(&self) -> Unplaced {
-        let mut all = self.logged;
+        let mut all = self.logged.clone();
         all.merge(&self.writing);
         all
     }
@@ -192,22 +238,11 @@ impl Content {
     }
 }
 
-/// An object that stays as it is: [`Object::share`].
-pub struct Shared {
-    _guard: ArcRwLockReadGuard<RawRwLock, Content>,
-}
-
-impl fmt::Debug for Shared {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Shared")
-    }
-}
-
 /// One image in memory.
 pub struct Object {
     home: Home,
     /// The object's lock: for an inode its ILOCK, for AG headers the group's AGI or AGF lock.
-    pub(crate) lock: Arc<RwLock<Content>>,
+    pub(crate) lock: RwLock<Content>,
     /// Checkpoints that hold a change of this object and are not durable yet.
     pub(crate) pins: AtomicU32,
     /// Start LSN of the newest durable checkpoint whose change is not in place; 0 is none.
@@ -220,7 +255,7 @@ impl Object {
     pub(crate) fn new(home: Home, content: Content) -> Self {
         Self {
             home,
-            lock: Arc::new(RwLock::new(content)),
+            lock: RwLock::new(content),
             pins: AtomicU32::new(0),
             ail_lsn: AtomicU64::new(0),
             listed_in: AtomicU64::new(0),
@@ -240,8 +275,8 @@ impl Object {
 
     /// Keeps the object as it is: no transaction changes it while the answer lives. The caller is in no
     /// transaction. The same thread may ask for [`snapshot`](Self::snapshot)s meanwhile.
-    pub fn share(&self) -> Shared {
-        Shared { _guard: self.lock.read_arc_recursive() }
+    pub fn share(self: Arc<Self>) -> Shared {
+        Shared::take(self)
     }
 
     /// True while a change of it is in memory only, or in the journal only.

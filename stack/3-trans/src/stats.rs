@@ -92,16 +92,24 @@ impl Tally {
     }
 }
 
-/// Takes a lock with `attempt`, or else waits for it with `wait`, and counts which it was.
-pub(crate) fn counted<T>(stats: &mut LockStats, attempt: Option<T>, wait: impl FnOnce() -> T) -> T {
-    if let Some(guard) = attempt {
-        stats.taken += 1;
-        return guard;
+/// Takes over a lock that `attempt` got, or else waits for it with `wait`, and counts which it was.
+pub(crate) fn counted<T, E>(
+    stats: &mut LockStats,
+    attempt: Result<T, E>,
+    wait: impl FnOnce(E) -> T,
+) -> T {
+    match attempt {
+        Ok(guard) => {
+            stats.taken += 1;
+            guard
+        }
+        Err(missed) => {
+            let start = Instant::now();
+            let guard = wait(missed);
+            stats.waited(start);
+            guard
+        }
     }
-    let start = Instant::now();
-    let guard = wait();
-    stats.waited(start);
-    guard
 }
 
 impl Engine {

@@ -10,10 +10,7 @@ mod real {
     pub(crate) use std::thread;
     pub(crate) use std::thread_local;
 
-    pub(crate) use parking_lot::{
-        ArcRwLockReadGuard, ArcRwLockWriteGuard, Condvar, Mutex, MutexGuard, RawRwLock, RwLock,
-        RwLockReadGuard,
-    };
+    pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard};
     pub(crate) use xfskit_lock::{Mutex as Chosen, MutexGuard as ChosenGuard, mutex as chosen};
 
     use atomic::{AtomicUsize, Ordering};

@@ -12,20 +12,20 @@
 
 use crate::sync::atomic::Ordering;
 use std::cell::Cell;
-use std::ops::Range;
+use std::ops::{Deref, DerefMut, Range};
 use std::sync::Arc;
 
-use crate::sync::{ArcRwLockWriteGuard, RawRwLock};
 use xfskit_format::log::item::intent::Work as Promised;
 use xfskit_format::log::item::{Done, Family, Icreate, Intent};
 use xfskit_format::{Ctx, Image, Verdict};
-use xfskit_units::{AgBlock, AgNumber, ExtLen, FsBlock, Ino};
+use xfskit_units::{AgBlock, AgNumber, Daddr, ExtLen, FsBlock, Ino};
 
 use crate::buf::{BufError, BufMap};
 use crate::engine::{DataTicket, Engine, GateGuard, Listed, ShutDown};
+use crate::guard::Locked;
 use crate::icache::{self, InodeHome};
 use crate::lock::LockStats;
-use crate::object::{Buf, Chunks, Content, Home, Object};
+use crate::object::{Buf, Chunks, Home, Object, zeroed};
 use crate::promises::Promise;
 use crate::stats::counted;
 
@@ -71,10 +71,31 @@ pub enum Place {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Handle(u32);
 
+/// What an object of a transaction is found by, without a look into the caches.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Key {
+    /// A block: the address of its first piece, its length in bytes.
+    Block(Daddr, usize),
+    Inode(Ino),
+}
+
+impl Key {
+    fn of_block(map: &BufMap) -> Self {
+        Self::Block(map.first().0, map.byte_len())
+    }
+
+    fn of(home: &Home) -> Self {
+        match home {
+            Home::Block(map) => Self::of_block(map),
+            Home::Inode { ino, .. } => Self::Inode(*ino),
+        }
+    }
+}
+
 /// One object, held.
 struct Joined {
-    object: Arc<Object>,
-    guard: ArcRwLockWriteGuard<RawRwLock, Content>,
+    key: Key,
+    content: Locked,
     place: Option<Place>,
     /// What this transaction changed.
     dirty: Chunks,
@@ -120,16 +141,16 @@ pub struct Freed {
 /// A transaction. Dropped without [`commit`](Trans::commit), it undoes itself.
 pub struct Trans<'e> {
     engine: &'e Engine,
-    /// Held to the end.
+    work: Kept,
+    /// Held to the end: fields are dropped in this order.
     _gate: GateGuard<'e>,
-    work: Work,
     /// Changes of the superblock's counters, applied at commit.
     pub delta: Delta,
     waits_for_data: bool,
     is_committed: bool,
 }
 
-/// What a transaction gathers. Kept by its thread for the next one, so that the vectors need not grow again.
+/// What a transaction gathers.
 #[derive(Default)]
 struct Work {
     joined: Vec<Option<Joined>>,
@@ -144,23 +165,41 @@ struct Work {
 const UNDO_KEPT: usize = 1 << 20;
 
 thread_local! {
-    static KEPT: Cell<Option<Work>> = const { Cell::new(None) };
+    static KEPT: Cell<Option<Box<Work>>> = const { Cell::new(None) };
 }
 
-impl Work {
-    fn new() -> Self {
-        KEPT.take().unwrap_or_default()
-    }
+/// A [`Work`] that its thread keeps for the next transaction, so that the vectors need not grow again.
+struct Kept(Option<Box<Work>>);
 
+impl Kept {
+    fn new() -> Self {
+        Self(Some(KEPT.take().unwrap_or_default()))
+    }
+}
+
+impl Deref for Kept {
+    type Target = Work;
+    fn deref(&self) -> &Work {
+        self.0.as_ref().expect("it is there until it is dropped")
+    }
+}
+
+impl DerefMut for Kept {
+    fn deref_mut(&mut self) -> &mut Work {
+        self.0.as_mut().expect("it is there until it is dropped")
+    }
+}
+
+impl Drop for Kept {
     /// Empties it, and leaves it for the thread's next transaction.
-    fn keep(mut self) {
+    fn drop(&mut self) {
         self.joined.clear();
         self.undo.clear();
         self.undo_bytes.clear();
         self.freed.clear();
         self.listed.clear();
         if self.undo_bytes.capacity() <= UNDO_KEPT {
-            KEPT.set(Some(self));
+            KEPT.set(self.0.take());
         }
     }
 }
@@ -173,7 +212,7 @@ impl std::fmt::Debug for Trans<'_> {
 
 impl<'e> Trans<'e> {
     pub(crate) fn new(engine: &'e Engine, gate: GateGuard<'e>, gate_waits: LockStats) -> Self {
-        let mut work = Work::new();
+        let mut work = Kept::new();
         work.listed.tally.gate += gate_waits;
         Self {
             engine,
@@ -202,15 +241,14 @@ impl<'e> Trans<'e> {
         ctx: &Ctx<'_>,
         verify: &dyn Fn(&[u8], &Ctx<'_>) -> Verdict,
     ) -> Result<Handle, TransError> {
-        let object = self.engine.cache().object(map);
-        if let Some(handle) = self.find(&object) {
+        if let Some(handle) = self.held_at(map) {
             return Ok(handle);
         }
-        let handle = self.join(object, place)?;
-        let content = &mut self.held_mut(handle).guard;
+        let handle = self.join(self.engine.cache().object(map), place)?;
+        let content = &mut self.held_mut(handle).content;
         if !(content.verified && content.bytes.is_some()) {
             let loaded =
-                self.engine.cache().load(map, &mut self.held_mut(handle).guard, ctx, verify);
+                self.engine.cache().load(map, &mut self.held_mut(handle).content, ctx, verify);
             if let Err(error) = loaded {
                 self.release(handle);
                 return Err(error.into());
@@ -221,7 +259,12 @@ impl<'e> Trans<'e> {
 
     /// The block at `map`, where this transaction holds it.
     pub fn held_at(&self, map: &BufMap) -> Option<Handle> {
-        self.find(&self.engine.cache().object(map))
+        self.find(Key::of_block(map))
+    }
+
+    /// Inode `ino`, where this transaction holds it.
+    pub fn held_inode(&self, ino: Ino) -> Option<Handle> {
+        self.find(Key::Inode(ino))
     }
 
     /// The block at `map` as of now: as this transaction changed it, or as it was committed last.
@@ -235,8 +278,7 @@ impl<'e> Trans<'e> {
         ctx: &Ctx<'_>,
         verify: &dyn Fn(&[u8], &Ctx<'_>) -> Verdict,
     ) -> Result<Arc<Buf>, TransError> {
-        let object = self.engine.cache().object(map);
-        match self.find(&object).and_then(|handle| self.held(handle).guard.bytes.clone()) {
+        match self.held_at(map).and_then(|handle| self.held(handle).content.bytes.clone()) {
             Some(bytes) => Ok(bytes),
             None => Ok(self.engine.cache().read(map, ctx, verify)?),
         }
@@ -247,22 +289,21 @@ impl<'e> Trans<'e> {
     /// # Errors
     /// [`TransError::Busy`], never for a block that nobody else knows.
     pub fn fresh(&mut self, map: &BufMap) -> Result<Handle, TransError> {
-        let object = self.engine.cache().object(map);
-        let handle = match self.find(&object) {
+        let handle = match self.held_at(map) {
             Some(handle) => handle,
-            None => self.join(object, None)?,
+            None => self.join(self.engine.cache().object(map), None)?,
         };
-        self.replace(handle, vec![0; map.byte_len()].into_boxed_slice());
+        self.replace(handle, zeroed(map.byte_len()));
         Ok(handle)
     }
 
     /// All of an object is new.
-    fn replace(&mut self, handle: Handle, bytes: Box<[u8]>) {
+    fn replace(&mut self, handle: Handle, bytes: Arc<Buf>) {
         let held = self.held_mut(handle);
         held.dirty.mark(&(0..bytes.len()));
-        let old = held.guard.bytes.replace(Arc::new(Buf { bytes }));
+        let old = held.content.bytes.replace(bytes);
         held.before.get_or_insert(Before(old));
-        held.guard.verified = true;
+        held.content.verified = true;
         held.stale = false;
     }
 
@@ -284,7 +325,7 @@ impl<'e> Trans<'e> {
     ///
     /// # Errors
     /// As [`fresh`](Self::fresh).
-    pub fn unlogged(&mut self, map: &BufMap, bytes: Box<[u8]>) -> Result<(), TransError> {
+    pub fn unlogged(&mut self, map: &BufMap, bytes: Arc<Buf>) -> Result<(), TransError> {
         let handle = self.fresh(map)?;
         self.replace(handle, bytes);
         self.held_mut(handle).dirty = Chunks::default();
@@ -320,14 +361,14 @@ impl<'e> Trans<'e> {
         ino: Ino,
         home: &InodeHome,
         newborn: bool,
-        load: impl FnOnce() -> Result<Box<[u8]>, E>,
+        load: impl FnOnce() -> Result<Arc<Buf>, E>,
     ) -> Result<Handle, E> {
-        let object = self.engine.inodes().object(ino, home);
-        if let Some(handle) = self.find(&object) {
+        if let Some(handle) = self.find(Key::Inode(ino)) {
             return Ok(handle);
         }
+        let object = self.engine.inodes().object(ino, home);
         let handle = self.join(object, (!newborn).then_some(Place::Inode(ino)))?;
-        if let Err(error) = icache::fill(&mut self.held_mut(handle).guard, load) {
+        if let Err(error) = icache::fill(&mut self.held_mut(handle).content, load) {
             self.release(handle);
             return Err(error);
         }
@@ -342,12 +383,11 @@ impl<'e> Trans<'e> {
         &mut self,
         ino: Ino,
         home: &InodeHome,
-        bytes: Box<[u8]>,
+        bytes: Arc<Buf>,
     ) -> Result<Handle, TransError> {
-        let object = self.engine.inodes().object(ino, home);
-        let handle = match self.find(&object) {
+        let handle = match self.find(Key::Inode(ino)) {
             Some(handle) => handle,
-            None => self.join(object, None)?,
+            None => self.join(self.engine.inodes().object(ino, home), None)?,
         };
         self.replace(handle, bytes);
         Ok(handle)
@@ -359,7 +399,7 @@ impl<'e> Trans<'e> {
     /// As [`fresh_inode`](Self::fresh_inode).
     pub fn forget_inode(&mut self, ino: Ino) -> Result<(), TransError> {
         if let Some(object) = self.engine.inodes().get(ino) {
-            let handle = match self.find(&object) {
+            let handle = match self.find(Key::Inode(ino)) {
                 Some(handle) => handle,
                 None => self.join(object, None)?,
             };
@@ -377,16 +417,16 @@ impl<'e> Trans<'e> {
                 .flatten()
                 .all(|held| held.place.is_none_or(|other| other < place))
         });
-        let attempt = object.lock.try_write_arc();
-        if attempt.is_none() && !in_order {
-            return Err(TransError::Busy(Busy(object)));
-        }
+        let key = Key::of(object.home());
         let stats = self.work.listed.tally.of_place(place);
-        let guard = counted(stats, attempt, || object.lock.write_arc());
+        let content = match Locked::try_take(object) {
+            Err(object) if !in_order => return Err(TransError::Busy(Busy(object))),
+            attempt => counted(stats, attempt, Locked::take),
+        };
         let handle = Handle(u32::try_from(self.work.joined.len()).unwrap_or(u32::MAX));
         self.work.joined.push(Some(Joined {
-            object,
-            guard,
+            key,
+            content,
             place,
             dirty: Chunks::default(),
             unlinked: false,
@@ -399,7 +439,7 @@ impl<'e> Trans<'e> {
 
     /// True where this transaction holds the block at `map`.
     pub fn holds(&self, map: &BufMap) -> bool {
-        self.find(&self.engine.cache().object(map)).is_some()
+        self.held_at(map).is_some()
     }
 
     /// True where somebody holds the block at `map` just now, as far as one can see without waiting.
@@ -407,10 +447,8 @@ impl<'e> Trans<'e> {
         self.engine.cache().object(map).lock.is_locked()
     }
 
-    fn find(&self, object: &Arc<Object>) -> Option<Handle> {
-        let is_it = |held: &Option<Joined>| {
-            held.as_ref().is_some_and(|held| Arc::ptr_eq(&held.object, object))
-        };
+    fn find(&self, key: Key) -> Option<Handle> {
+        let is_it = |held: &Option<Joined>| held.as_ref().is_some_and(|held| held.key == key);
         let at = self.work.joined.iter().position(is_it)?;
         u32::try_from(at).ok().map(Handle)
     }
@@ -425,17 +463,17 @@ impl<'e> Trans<'e> {
 
     /// The object behind a handle.
     pub fn object(&self, handle: Handle) -> &Arc<Object> {
-        &self.held(handle).object
+        self.held(handle).content.object()
     }
 
     /// Its bytes, with this transaction's changes.
     pub fn bytes(&self, handle: Handle) -> &[u8] {
-        self.held(handle).guard.bytes.as_ref().map_or(&[], |buf| &buf.bytes)
+        self.held(handle).content.bytes.as_deref().unwrap_or(&[])
     }
 
     /// Its bytes as a snapshot: it stays as it is, whatever this transaction does next.
     pub fn snapshot(&self, handle: Handle) -> Arc<Buf> {
-        let bytes = self.held(handle).guard.bytes.as_ref();
+        let bytes = self.held(handle).content.bytes.as_ref();
         Arc::clone(bytes.expect("a joined object has been read"))
     }
 
@@ -449,19 +487,18 @@ impl<'e> Trans<'e> {
     /// # Panics
     /// Where `range` lies outside of the object.
     pub fn edit(&mut self, handle: Handle, range: Range<usize>) -> &mut [u8] {
-        let held = self.work.joined[handle.0 as usize]
-            .as_mut()
-            .expect("a handle of an object that is held");
-        let buf = held.guard.bytes.as_mut().expect("a joined object has been read");
+        let Work { joined, undo, undo_bytes, .. } = &mut *self.work;
+        let held = joined[handle.0 as usize].as_mut().expect("a handle of an object that is held");
+        let buf = held.content.bytes.as_mut().expect("a joined object has been read");
         if held.before.is_none() {
-            self.work.undo.push(Undo { handle, start: range.start, len: range.len() });
-            self.work.undo_bytes.extend_from_slice(&buf.bytes[range.clone()]);
+            undo.push(Undo { handle, start: range.start, len: range.len() });
+            undo_bytes.extend_from_slice(&buf[range.clone()]);
         }
         if !held.ordered {
             held.dirty.mark(&range);
         }
         // A snapshot that somebody still reads stays as it is: the bytes are copied once.
-        &mut Arc::make_mut(buf).bytes[range]
+        &mut Arc::make_mut(buf)[range]
     }
 
     /// Says that an inode's unlinked pointer changes: inode items do not carry it.
@@ -489,10 +526,9 @@ impl<'e> Trans<'e> {
     /// # Errors
     /// As [`fresh`](Self::fresh).
     pub fn invalidate_at(&mut self, map: &BufMap) -> Result<(), TransError> {
-        let object = self.engine.cache().object(map);
-        let handle = match self.find(&object) {
+        let handle = match self.held_at(map) {
             Some(handle) => handle,
-            None => self.join(object, None)?,
+            None => self.join(self.engine.cache().object(map), None)?,
         };
         self.invalidate(handle);
         Ok(())
@@ -520,10 +556,10 @@ impl<'e> Trans<'e> {
             .joined
             .iter()
             .flatten()
-            .map(|held| match held.object.home() {
+            .map(|held| match held.content.object().home() {
                 Home::Block(map) => held.dirty.runs(map.byte_len()).map(|run| run.len()).sum(),
                 Home::Inode { .. } if held.dirty.is_empty() => 0,
-                Home::Inode { .. } => held.guard.bytes.as_ref().map_or(0, |buf| buf.len()),
+                Home::Inode { .. } => held.content.bytes.as_ref().map_or(0, |buf| buf.len()),
             })
             .sum()
     }
@@ -548,7 +584,7 @@ impl<'e> Trans<'e> {
         // Before anybody else has the group.
         self.engine.busy().add(&self.work.freed, seq);
         self.is_committed = true;
-        let Work { joined, listed, .. } = &mut self.work;
+        let Work { joined, listed, .. } = &mut *self.work;
         let tally = &mut listed.tally.transactions;
         let mut changed = 0;
         for mut held in joined.drain(..).flatten() {
@@ -557,7 +593,7 @@ impl<'e> Trans<'e> {
                 continue;
             }
             changed += 1;
-            let content = &mut *held.guard;
+            let content = &mut *held.content;
             added += content.dirty.merge(&held.dirty) * 128;
             content.unlinked |= held.unlinked;
             content.ordered = (content.ordered || held.ordered) && held.dirty.is_empty();
@@ -565,13 +601,16 @@ impl<'e> Trans<'e> {
             if held.stale {
                 content.dirty = Chunks::default();
             }
-            if !content.listed {
-                content.listed = true;
-                held.object.pins.fetch_add(1, Ordering::AcqRel);
+            let is_new = !std::mem::replace(&mut content.listed, true);
+            if is_new {
                 added += 64 + content.unplaced().chunks.count() * 128;
-                listed.objects.push(Arc::clone(&held.object));
             }
-            held.object.listed_in.store(seq, Ordering::Release);
+            let object = held.content.object();
+            if is_new {
+                object.pins.fetch_add(1, Ordering::AcqRel);
+                listed.objects.push(Arc::clone(object));
+            }
+            object.listed_in.store(seq, Ordering::Release);
         }
         let fresh = listed.objects.len() as u64;
         tally.items += fresh;
@@ -596,20 +635,19 @@ impl Drop for Trans<'_> {
         self.work.listed.tally.transactions.undone += u64::from(!self.is_committed);
         for held in self.work.joined.iter_mut().flatten() {
             if let Some(Before(before)) = held.before.take() {
-                held.guard.verified = held.guard.verified && before.is_some();
-                held.guard.bytes = before;
+                held.content.verified = held.content.verified && before.is_some();
+                held.content.bytes = before;
             }
         }
-        while let Some(Undo { handle, start, len }) = self.work.undo.pop() {
-            let from = self.work.undo_bytes.len() - len;
-            let held = self.work.joined.get_mut(handle.0 as usize).and_then(Option::as_mut);
-            if let Some(buf) = held.and_then(|held| held.guard.bytes.as_mut()) {
-                let saved = &self.work.undo_bytes[from..];
-                Arc::make_mut(buf).bytes[start..start + len].copy_from_slice(saved);
+        let Work { joined, undo, undo_bytes, .. } = &mut *self.work;
+        while let Some(Undo { handle, start, len }) = undo.pop() {
+            let from = undo_bytes.len() - len;
+            let held = joined.get_mut(handle.0 as usize).and_then(Option::as_mut);
+            if let Some(buf) = held.and_then(|held| held.content.bytes.as_mut()) {
+                Arc::make_mut(buf)[start..start + len].copy_from_slice(&undo_bytes[from..]);
             }
-            self.work.undo_bytes.truncate(from);
+            undo_bytes.truncate(from);
         }
-        std::mem::take(&mut self.work).keep();
     }
 }
 

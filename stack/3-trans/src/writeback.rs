@@ -95,7 +95,7 @@ impl WriteBack {
     pub(crate) fn push(&self, engine: &Engine, upto: Lsn) -> Result<(), BufError> {
         let mut stats = self.turn.lock();
         let mut due: Vec<Due> = engine.ail.due(upto).into_iter().map(Due::new).collect();
-        due.sort_by_key(|due| due.address);
+        due.sort_unstable_by_key(|due| due.address.0);
         stats.pushes += 1;
         let mut rest = &due[..];
         let mut staging = Staging::default();
@@ -183,8 +183,8 @@ impl Staging {
             let Home::Block(map) = due.object.home() else { continue };
             let Some((buf, lsn, ordered)) = due.copy() else { continue };
             let at = Location::of("block to be written").daddr(map.first().0, map.sectors());
-            judge::before_write(&buf.bytes, &Ctx::new(engine.geo(), at))?;
-            let stamp = if ordered { None } else { Stamp::of(&buf.bytes, engine.geo()) };
+            judge::before_write(&buf, &Ctx::new(engine.geo(), at))?;
+            let stamp = if ordered { None } else { Stamp::of(&buf, engine.geo()) };
             self.push(map, &buf, stamp.map(|stamp| (stamp, lsn)));
             self.written.push((Arc::clone(&due.object), lsn));
         }
@@ -203,10 +203,10 @@ impl Staging {
             return Ok(());
         }
         if content.bytes.is_none() {
-            content.bytes = Some(Arc::new(Buf { bytes: engine.cache().read_raw(&map)? }));
+            content.bytes = Some(engine.cache().read_raw(&map)?);
         }
         let Some(buf) = content.bytes.as_mut() else { return Ok(()) };
-        let bytes = &mut Arc::make_mut(buf).bytes;
+        let bytes = Arc::make_mut(buf);
         for inode in &inodes {
             let at = Location::of("inode to be written").ino(inode.ino).daddr(daddr, len);
             let ctx = Ctx::new(engine.geo(), at).crc_known();
@@ -230,7 +230,7 @@ impl Staging {
 
     fn push(&mut self, map: &BufMap, buf: &Buf, stamp: Option<(Stamp, Lsn)>) {
         let start = self.bytes.len();
-        self.bytes.extend_from_slice(&buf.bytes);
+        self.bytes.extend_from_slice(buf);
         if let Some((stamp, lsn)) = stamp {
             stamp.write(&mut self.bytes[start..], lsn);
         }

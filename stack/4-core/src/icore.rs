@@ -10,6 +10,7 @@ use xfskit_format::inode::{Core, CoreV3, FileType, flags, flags2};
 use xfskit_format::timestamp::Timestamp;
 use xfskit_units::{AgIno, ByteLen};
 use zerocopy::big_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, IntoBytes};
 
 use crate::error::{Error, Result};
 use crate::tx::{Tx, TxInode};
@@ -134,14 +135,17 @@ impl Tx<'_> {
     ) {
         self.become_bigtime(inode);
         let bigtime = self.core(inode).has_bigtime();
-        for (offset, time) in [
-            (offset_of!(Core, atime), atime),
-            (offset_of!(Core, mtime), mtime),
-            (offset_of!(Core, ctime), ctime),
-        ] {
-            if let Some(time) = time {
-                self.put_core(inode, offset, &encode(time, bigtime));
-            }
+        if let (Some(mtime), Some(ctime)) = (mtime, ctime) {
+            // What changes most often is one edit.
+            let both = [mtime, ctime].map(|time| encode(time, bigtime));
+            self.put_core(inode, offset_of!(Core, mtime), &both);
+        } else if let Some(mtime) = mtime {
+            self.put_core(inode, offset_of!(Core, mtime), &encode(mtime, bigtime));
+        } else if let Some(ctime) = ctime {
+            self.put_core(inode, offset_of!(Core, ctime), &encode(ctime, bigtime));
+        }
+        if let Some(atime) = atime {
+            self.put_core(inode, offset_of!(Core, atime), &encode(atime, bigtime));
         }
     }
 
@@ -198,28 +202,25 @@ impl Tx<'_> {
         core.uuid = *self.volume().geo().meta_uuid.as_bytes();
         let rdev = new.rdev.map_or(0, |(major, minor)| (major << 18) | minor);
         let len = self.bytes(inode.handle).len();
-        let mut image = self.image(inode.handle);
-        image.put(0, &core);
-        image.zero(size_of::<CoreV3>()..len);
-        image.put(size_of::<CoreV3>(), &U32::new(rdev));
+        let image = self.edit(inode.handle, 0..len);
+        let (head, forks) = image.split_at_mut(size_of::<CoreV3>());
+        head.copy_from_slice(core.as_bytes());
+        forks.fill(0);
+        forks[..4].copy_from_slice(&rdev.to_be_bytes());
     }
 
     /// Writes the core of an inode that is given back: free, of another generation.
     pub(crate) fn clear_core(&mut self, inode: TxInode) {
         let flags2 = default_flags2(self.volume().geo().features);
-        let generation = self.core(inode).generation().wrapping_add(1);
-        let zero64 = U64::new(0);
-        self.set_mode(inode, 0);
-        self.put_core(inode, offset_of!(Core, format), &2_u8);
-        self.put_core(inode, offset_of!(Core, nlinkv2), &U32::new(0));
-        self.put_core(inode, offset_of!(Core, big_nextents), &zero64);
-        self.put_core(inode, offset_of!(Core, size), &[zero64; 2]);
-        self.put_core(inode, offset_of!(Core, extsize), &[U32::new(0); 2]);
-        self.put_core(inode, offset_of!(Core, naextents), &[0_u8, 0, 0, 2]);
-        self.put_core(inode, offset_of!(Core, flags), &U16::new(0));
-        self.put_core(inode, offset_of!(Core, generation), &U32::new(generation));
-        self.put_core(inode, offset_of!(CoreV3, cowextsize), &U32::new(0));
-        self.set_flags2(inode, flags2);
+        let image = self.edit(inode.handle, 0..size_of::<CoreV3>());
+        let Ok(v3) = CoreV3::mut_from_bytes(image) else { return };
+        let core = &mut v3.core;
+        (core.mode, core.format, core.nlinkv2) = (U16::ZERO, 2, U32::ZERO);
+        (core.big_nextents, core.size, core.nblocks) = (U64::ZERO, U64::ZERO, U64::ZERO);
+        (core.extsize, core.nextents, core.naextents) = (U32::ZERO, U32::ZERO, U16::ZERO);
+        (core.forkoff, core.aformat, core.flags) = (0, 2, U16::ZERO);
+        core.generation = core.generation.get().wrapping_add(1).into();
+        (v3.cowextsize, v3.flags2) = (U32::ZERO, flags2.into());
     }
 }
 

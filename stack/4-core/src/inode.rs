@@ -20,13 +20,13 @@ use crate::volume::Volume;
 #[derive(Clone, Debug)]
 pub struct Inode {
     ino: Ino,
-    bytes: Box<[u8]>,
+    bytes: Arc<Buf>,
     layout: &'static Layout,
 }
 
 impl Inode {
     /// Inode `ino`, whose verified bytes these are.
-    pub(crate) fn new(ino: Ino, bytes: Box<[u8]>, geo: &Geometry) -> Self {
+    pub(crate) fn new(ino: Ino, bytes: Arc<Buf>, geo: &Geometry) -> Self {
         Self { ino, bytes, layout: Layout::of(geo) }
     }
 
@@ -65,7 +65,7 @@ impl Volume {
     pub fn iget(&self, ino: Ino) -> Result<Inode> {
         let geo = self.geo();
         let bytes = match self.live_dinode(ino)? {
-            Some(live) => live[..].into(),
+            Some(live) => live,
             None => self.read_dinode(ino)?,
         };
         let inode = Inode::new(ino, bytes, geo);
@@ -77,16 +77,15 @@ impl Volume {
 
     /// The bytes of inode `ino`, in use or free, verified, from its cluster: not what a transaction may
     /// have made of it since.
-    pub(crate) fn read_dinode(&self, ino: Ino) -> Result<Box<[u8]>> {
-        let at = inode::location(self.geo(), ino);
+    pub(crate) fn read_dinode(&self, ino: Ino) -> Result<Arc<Buf>> {
         let (agno, agino) = self.locate(ino)?;
         let (buf, offset) = match self.read_cluster(agno, agino) {
             Err(Error::Corrupt(_)) => self.read_alone(ino)?,
             found => found?,
         };
-        let bytes = buf.get(offset..).unwrap_or(&[]);
-        Dinode::verify(bytes, &self.ctx(at).crc_known(), ino)?;
-        Ok(bytes.get(..self.geo().inodesize()).unwrap_or(bytes).into())
+        let bytes = buf.get(offset..).and_then(|bytes| bytes.get(..self.geo().inodesize()));
+        let short = || self.ctx(inode::location(self.geo(), ino)).short("inode.magic", buf.len());
+        Ok(bytes.ok_or_else(short)?.into())
     }
 
     /// Where inode `ino` is written in place.

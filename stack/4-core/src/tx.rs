@@ -12,6 +12,7 @@
 //! counts) is put off with [`Tx::defer`] and done, sorted by group, before the commit.
 
 use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 
 use xfskit_format::bytes::be32;
 use xfskit_format::inode::Dinode;
@@ -205,6 +206,9 @@ impl<'v> Tx<'v> {
     /// # Errors
     /// As [`iget`](Self::iget).
     pub fn iget_any(&mut self, ino: Ino, newborn: bool) -> Result<TxInode> {
+        if let Some(handle) = self.trans.held_inode(ino) {
+            return Ok(TxInode { ino, handle });
+        }
         let volume = self.volume;
         let home = volume.inode_home(ino)?;
         // A chunk that this transaction made is held by it, and known to nobody else.
@@ -212,7 +216,7 @@ impl<'v> Tx<'v> {
         let made = if newborn { self.trans.held_at(&BufMap::single(daddr, len)) } else { None };
         let made = made.and_then(|cluster| {
             let bytes = self.trans.bytes(cluster).get(home.offset..)?;
-            bytes.get(..volume.geo().inodesize()).map(Box::from)
+            bytes.get(..volume.geo().inodesize()).map(Arc::from)
         });
         let load = || made.map_or_else(|| volume.read_dinode(ino), Ok);
         let handle = self.trans.inode::<Error>(ino, &home, newborn, load)?;
@@ -230,7 +234,7 @@ impl<'v> Tx<'v> {
 
     /// A copy of an inode as it is now, for the reading side.
     pub fn inode_copy(&self, inode: TxInode) -> Inode {
-        Inode::new(inode.ino, self.trans.bytes(inode.handle).into(), self.volume.geo())
+        Inode::new(inode.ino, self.trans.snapshot(inode.handle), self.volume.geo())
     }
 }
 

@@ -193,7 +193,9 @@ pub fn live_count(leaf: &Leaf<'_>) -> usize {
 
 /// The entries of `lents` that are not stale.
 pub fn live(lents: &[LeafEntry]) -> Vec<LeafEntry> {
-    lents.iter().copied().filter(|e| e.address.get() != 0).collect()
+    let mut live = Vec::with_capacity(lents.len());
+    live.extend(lents.iter().filter(|e| e.address.get() != 0));
+    live
 }
 
 /// Byte of the best of data block `db` in a leaf1 with `count` of them.

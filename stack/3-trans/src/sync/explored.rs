@@ -18,7 +18,6 @@ pub(crate) type Chosen<T> = Mutex<T>;
 pub(crate) type ChosenGuard<'a, T> = MutexGuard<'a, T>;
 pub(crate) type RwLock<T> = lock_api::RwLock<RawRwLock, T>;
 pub(crate) type RwLockReadGuard<'a, T> = lock_api::RwLockReadGuard<'a, RawRwLock, T>;
-pub(crate) use parking_lot::lock_api::{ArcRwLockReadGuard, ArcRwLockWriteGuard};
 
 /// A number of the thread that calls.
 pub(crate) fn thread_number() -> usize {

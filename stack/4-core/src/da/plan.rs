@@ -12,6 +12,7 @@
 //!
 //! Very large entries break every rule of this kind. For them what is found is legal and no more.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use crate::da::share::{self, Cut};
@@ -35,6 +36,12 @@ pub(crate) fn is_full_enough(used: usize, room: usize) -> bool {
     3 * used >= 2 * room
 }
 
+/// True where a block that uses `used` bytes of `room`, one of `kids` under its parent, may stay as it is though it is
+/// not [full enough](is_full_enough): there are too few neighbours to promise two thirds.
+pub(crate) fn may_stay(used: usize, room: usize, kids: usize) -> bool {
+    kids < WINDOW && 3 * used >= room
+}
+
 /// The entries of a window, and what may become of them.
 struct Shares<'s> {
     /// Hash and length of each.
@@ -45,6 +52,8 @@ struct Shares<'s> {
     own: usize,
     room: usize,
     whole_runs: bool,
+    /// Where the window may be cut, unless `whole_runs`: then it depends on where a range of it begins.
+    anywhere: Vec<Cut>,
 }
 
 /// What a share must keep: bytes of each block at least and at most.
@@ -54,7 +63,19 @@ struct Limits {
     most: usize,
 }
 
-impl Shares<'_> {
+impl<'s> Shares<'s> {
+    fn new(
+        entries: &'s [(u32, usize)],
+        ends: &'s [usize],
+        own: usize,
+        room: usize,
+        whole_runs: bool,
+    ) -> Self {
+        let cuts = || share::cuts(entries.iter().copied(), Cut::default(), room, false);
+        let anywhere = if whole_runs { Vec::new() } else { cuts() };
+        Self { entries, ends, own, room, whole_runs, anywhere }
+    }
+
     /// The ranges of `len` blocks with the changed one among them.
     fn ranges(&self, len: usize) -> impl Iterator<Item = Range<usize>> + use<> {
         let first = (self.own + 1).saturating_sub(len);
@@ -67,22 +88,30 @@ impl Shares<'_> {
         blocks.start.checked_sub(1).map_or(0, |before| self.ends[before])
     }
 
-    fn cuts(&self, blocks: &Range<usize>) -> Vec<Cut> {
-        let entries = &self.entries[self.first_item(blocks)..self.ends[blocks.end - 1]];
-        share::cuts(entries.iter().copied(), self.room, self.whole_runs)
+    /// The place where `blocks` begin, and those behind it where they may be cut.
+    fn cuts(&self, blocks: &Range<usize>) -> (Cut, Cow<'_, [Cut]>) {
+        let (first, end) = (self.first_item(blocks), self.ends[blocks.end - 1]);
+        if !self.whole_runs {
+            let start = first.checked_sub(1).map_or(Cut::default(), |last| self.anywhere[last]);
+            return (start, Cow::Borrowed(&self.anywhere[first..end]));
+        }
+        let before = self.entries[..first].iter().map(|(_, len)| len).sum();
+        let start = Cut { entries: first, bytes: before };
+        let entries = self.entries[first..end].iter().copied();
+        (start, Cow::Owned(share::cuts(entries, start, self.room, true)))
     }
 
     fn plan(&self, blocks: Range<usize>, cuts: &[Cut]) -> Plan {
         let first_item = self.first_item(&blocks);
-        let ends = cuts.iter().map(|cut| first_item + cut.entries).collect();
-        Plan { blocks, first_item, ends }
+        Plan { blocks, first_item, ends: cuts.iter().map(|cut| cut.entries).collect() }
     }
 
     /// `from` blocks become `to`, within `limits`.
     fn share(&self, from: usize, to: usize, limits: Limits) -> Option<Plan> {
         self.ranges(from).find_map(|blocks| {
-            let cuts = share::evenly(&self.cuts(&blocks), to, limits.most)?;
-            let starts = std::iter::once(0).chain(cuts.iter().map(|cut| cut.bytes));
+            let (start, cuts) = self.cuts(&blocks);
+            let cuts = share::evenly(start, &cuts, to, limits.most)?;
+            let starts = std::iter::once(start.bytes).chain(cuts.iter().map(|cut| cut.bytes));
             let kept =
                 cuts.iter().zip(starts).all(|(cut, start)| cut.bytes - start >= limits.least);
             kept.then(|| self.plan(blocks, &cuts))
@@ -91,7 +120,8 @@ impl Shares<'_> {
 
     /// All blocks of the window become as few as hold the entries one after the other.
     fn fill(&self, blocks: Range<usize>) -> Plan {
-        let cuts = share::greedily(&self.cuts(&blocks), self.room);
+        let (start, cuts) = self.cuts(&blocks);
+        let cuts = share::greedily(start, &cuts, self.room);
         self.plan(blocks, &cuts)
     }
 
@@ -115,11 +145,13 @@ pub(crate) fn to_grow(
     room: usize,
     whole_runs: bool,
 ) -> Plan {
-    let shares = Shares { entries, ends, own, room, whole_runs };
+    let shares = Shares::new(entries, ends, own, room, whole_runs);
     let all = ends.len();
     let lowest = (0..all).map(|block| shares.used(block)).min().unwrap_or(0);
     let least = shares.two_thirds().min(lowest);
-    let relaxed = Limits { least, most: room - room / 16 };
+    // Directories come in a rush: what is shared out anew soon overflows again.
+    let spare = if whole_runs { room / 16 } else { room / 8 };
+    let relaxed = Limits { least, most: room - spare };
     let tight = Limits { least, most: room };
     let full = Limits { least: if all < 3 { 1 } else { shares.two_thirds() }, most: room };
     let any = Limits { least: 1, most: room };
@@ -148,7 +180,7 @@ pub(crate) fn to_shrink(
     room: usize,
     whole_runs: bool,
 ) -> Option<Plan> {
-    let shares = Shares { entries, ends, own, room, whole_runs };
+    let shares = Shares::new(entries, ends, own, room, whole_runs);
     let all = ends.len();
     let used = shares.used(own);
     let any = Limits { least: 1, most: room };
@@ -158,7 +190,7 @@ pub(crate) fn to_shrink(
             .find_map(|len| shares.share(len, len, full))
             .or_else(|| (1..all).find_map(|to| shares.share(all, to, full)))
             .or_else(|| shares.share(all, all - 1, any))
-    } else if 3 * used < room {
+    } else if !may_stay(used, room, all) {
         let relaxed = Limits { least: 1, most: room - room / 8 };
         shares.share(all, all - 1, relaxed).or_else(|| shares.share(all, all, any))
     } else {
@@ -168,6 +200,5 @@ pub(crate) fn to_shrink(
         return plan;
     }
     // The block is empty, and what it leaves fits where it was before.
-    let apart = Shares { whole_runs: false, ..shares };
-    Some(apart.fill(0..all))
+    Some(Shares::new(entries, ends, own, room, false).fill(0..all))
 }

@@ -6,7 +6,7 @@
 //! ("hashvalue inconsistency, expected >"), of Linux's making too.
 
 /// A place where a block may end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Cut {
     /// Entries before it.
     pub(crate) entries: usize,
@@ -14,15 +14,16 @@ pub(crate) struct Cut {
     pub(crate) bytes: usize,
 }
 
-/// Where blocks of `room` bytes may be cut; `entries` are hash and length of each, in order.
+/// Where blocks of `room` bytes may be cut; `entries` are hash and length of each behind `start`, in order.
 /// With `whole_runs`, runs of one hash stay together where they fit a block.
 pub(crate) fn cuts(
     entries: impl IntoIterator<Item = (u32, usize)>,
+    start: Cut,
     room: usize,
     whole_runs: bool,
 ) -> Vec<Cut> {
     let mut cuts: Vec<Cut> = Vec::new();
-    let mut now = Cut { entries: 0, bytes: 0 };
+    let mut now = start;
     // The run that ends `cuts`: its hash, where it begins, and whether it is one cut.
     let mut run: Option<(u32, usize)> = None;
     for (hash, len) in entries {
@@ -40,12 +41,12 @@ pub(crate) fn cuts(
     cuts
 }
 
-/// Shares all of `cuts` out among `blocks` blocks of `room` bytes, as evenly as the cuts allow:
+/// Shares all of `cuts` behind `start` out among `blocks` blocks of `room` bytes, as evenly as the cuts allow:
 /// the cut that ends each block. `None` where that does not work out.
-pub(crate) fn evenly(cuts: &[Cut], blocks: usize, room: usize) -> Option<Vec<Cut>> {
+pub(crate) fn evenly(start: Cut, cuts: &[Cut], blocks: usize, room: usize) -> Option<Vec<Cut>> {
     let total = cuts.last()?.bytes;
     let mut ends = Vec::with_capacity(blocks);
-    let mut start = 0;
+    let mut start = start.bytes;
     for left in (1..=blocks).rev() {
         let want = start + (total - start) / left;
         let behind = cuts.partition_point(|cut| cut.bytes < want);
@@ -62,10 +63,10 @@ pub(crate) fn evenly(cuts: &[Cut], blocks: usize, room: usize) -> Option<Vec<Cut
     Some(ends)
 }
 
-/// Fills one block of `room` bytes after the other with `cuts`: the cut that ends each.
-pub(crate) fn greedily(cuts: &[Cut], room: usize) -> Vec<Cut> {
+/// Fills one block of `room` bytes after the other with the entries behind `start`: the cut that ends each.
+pub(crate) fn greedily(start: Cut, cuts: &[Cut], room: usize) -> Vec<Cut> {
     let mut ends: Vec<Cut> = Vec::new();
-    let mut start = 0;
+    let mut start = start.bytes;
     for pair in cuts.windows(2) {
         if pair[1].bytes - start > room {
             ends.push(pair[0]);
@@ -80,6 +81,8 @@ pub(crate) fn greedily(cuts: &[Cut], room: usize) -> Vec<Cut> {
 mod tests {
     use super::*;
 
+    const ZERO: Cut = Cut { entries: 0, bytes: 0 };
+
     fn bytes(cuts: &[Cut]) -> Vec<usize> {
         cuts.iter().map(|cut| cut.bytes).collect()
     }
@@ -87,16 +90,16 @@ mod tests {
     #[test]
     fn runs_stay_together_where_they_fit() {
         let entries = [(1, 10), (2, 10), (2, 10), (3, 10), (3, 50), (3, 50), (4, 10)];
-        assert_eq!(bytes(&cuts(entries, 100, true)), [10, 30, 90, 140, 150]);
-        assert_eq!(bytes(&cuts(entries, 100, false)), [10, 20, 30, 40, 90, 140, 150]);
+        assert_eq!(bytes(&cuts(entries, ZERO, 100, true)), [10, 30, 90, 140, 150]);
+        assert_eq!(bytes(&cuts(entries, ZERO, 100, false)), [10, 20, 30, 40, 90, 140, 150]);
     }
 
     #[test]
     fn shares_are_even_and_fit() {
         let entries = (0..100).map(|i| (i, 10));
-        let cuts = cuts(entries, 400, true);
-        assert_eq!(bytes(&evenly(&cuts, 3, 400).unwrap()), [330, 660, 1000]);
-        assert_eq!(evenly(&cuts, 2, 400), None, "more than two blocks hold");
-        assert_eq!(evenly(&cuts[..2], 3, 400), None, "fewer entries than blocks");
+        let cuts = cuts(entries, ZERO, 400, true);
+        assert_eq!(bytes(&evenly(ZERO, &cuts, 3, 400).unwrap()), [330, 660, 1000]);
+        assert_eq!(evenly(ZERO, &cuts, 2, 400), None, "more than two blocks hold");
+        assert_eq!(evenly(ZERO, &cuts[..2], 3, 400), None, "fewer entries than blocks");
     }
 }

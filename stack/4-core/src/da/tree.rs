@@ -304,7 +304,9 @@ impl<'t, B: DaBlocks> Tree<'t, B> {
         let dablk = path.steps[depth].dablk;
         let used = L::used(self.blocks.bytes(dablk)?, geo);
         let room = L::room(geo, fork);
-        if plan::is_full_enough(used, room) {
+        let (_, kids) = self.children(path.steps[depth - 1].dablk)?;
+        let alone = kids.len() == 1;
+        if plan::is_full_enough(used, room) || (!alone && plan::may_stay(used, room, kids.len())) {
             return self.mend_hashes::<L>(path, depth);
         }
         let window = self.window(path, depth)?;

@@ -32,7 +32,10 @@ impl Level for DirLeaves {
         live * size_of::<LeafEntry>()
     }
     fn items(block: &[u8], geo: &Geometry) -> Vec<LeafEntry> {
-        Leaf::parse(block, geo).map_or_else(Vec::new, |leaf| leaf_edit::live(leaf.lents))
+        Leaf::parse(block, geo).map_or_else(Vec::new, |leaf| match leaf.stale {
+            0 => leaf.lents.to_vec(),
+            _ => leaf_edit::live(leaf.lents),
+        })
     }
     fn last_hash(block: &[u8], geo: &Geometry) -> Option<u32> {
         Leaf::parse(block, geo)?.last_hash()

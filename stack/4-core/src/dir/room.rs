@@ -40,7 +40,7 @@ pub(crate) struct Room {
 impl Room {
     /// True where it took work to learn what it knows.
     fn is_worth_keeping(&self) -> bool {
-        self.known || self.tree_from != DaBlock(0)
+        self.known || self.tree_from != DaBlock(0) || self.places.are_known()
     }
 
     /// Data block `db` has `best` bytes in one piece, or does not exist.
@@ -120,6 +120,10 @@ impl Places {
         self.spaces[space].get(number).copied().filter(|daddr| *daddr != Daddr(0))
     }
 
+    fn are_known(&self) -> bool {
+        self.spaces.iter().any(|space| !space.is_empty())
+    }
+
     pub(crate) fn set(&mut self, geo: &Geometry, at: FileOff, daddr: Daddr) {
         let (space, number) = Self::slot(geo, at);
         if number >= PLACES_MAX {
@@ -143,7 +147,7 @@ impl Places {
 /// The [`Room`] of the directories that changed last.
 #[derive(Debug)]
 pub(crate) struct Rooms {
-    shards: [RankedMutex<FxHashMap<Ino, Room>>; 16],
+    shards: [RankedMutex<FxHashMap<Ino, Box<Room>>>; 16],
 }
 
 impl Default for Rooms {
@@ -157,18 +161,18 @@ impl Default for Rooms {
 const SHARD_MAX: usize = 64;
 
 impl Rooms {
-    fn shard(&self, ino: Ino) -> &RankedMutex<FxHashMap<Ino, Room>> {
+    fn shard(&self, ino: Ino) -> &RankedMutex<FxHashMap<Ino, Box<Room>>> {
         // Directories of one group have neighbouring numbers.
         &self.shards[index(ino.0 ^ (ino.0 >> 8)) % self.shards.len()]
     }
 
     /// What is known of the directory `ino`, whose lock the caller holds.
-    pub(crate) fn take(&self, ino: Ino) -> Room {
+    pub(crate) fn take(&self, ino: Ino) -> Box<Room> {
         self.shard(ino).lock().remove(&ino).unwrap_or_default()
     }
 
     /// Remembers what is known.
-    pub(crate) fn put(&self, ino: Ino, room: Room) {
+    pub(crate) fn put(&self, ino: Ino, room: Box<Room>) {
         if !room.is_worth_keeping() {
             return;
         }

@@ -109,14 +109,9 @@ impl Tx<'_> {
                 return Ok(None);
             }
         }
-        let Some(chunk) = records::with_free(self, group, near(self, agno, parent))? else {
+        let Some(agino) = records::take(self, group, near(self, agno, parent))? else {
             return Ok(None);
         };
-        let index = (chunk.free & chunk.present()).trailing_zeros();
-        let agino = AgIno(chunk.startino.0.saturating_add(index));
-        let taken =
-            Chunk { free: chunk.free & !(1 << index), freecount: chunk.freecount - 1, ..chunk };
-        records::update(self, group, &chunk, &taken)?;
         group.count(self, 0, -1)?;
         let inode = self.iget_any(self.volume().geo().agino_to_ino(agno, agino), true)?;
         if !self.core(inode).is_free() {

@@ -1,7 +1,7 @@
 //! The records of inobt and finobt, kept alike: the finobt has those with free inodes.
 
 use xfskit_format::agi;
-use xfskit_format::inobt::{Chunk, INODES_PER_CHUNK};
+use xfskit_format::inobt::{Chunk, INODES_PER_CHUNK, Rec};
 use xfskit_units::AgIno;
 
 use super::Group;
@@ -12,13 +12,13 @@ use crate::tx::Tx;
 /// A place in the inobt, or (`FREE`) the finobt.
 type Place<const FREE: bool> = Cursor<AgTree<Chunks<FREE>>>;
 
-fn place<const FREE: bool>(tx: &mut Tx<'_>, group: Group) -> Result<Place<FREE>> {
-    Ok(Cursor::new(AgTree::new(tx, group.agno)?))
+fn place<const FREE: bool>(group: Group) -> Place<FREE> {
+    Cursor::new(AgTree::with(group.agno, group.agi))
 }
 
 /// The record of the 64 numbers from `startino` on.
 pub(super) fn exactly(tx: &mut Tx<'_>, group: Group, startino: AgIno) -> Result<Option<Chunk>> {
-    let mut cursor: Place<false> = place(tx, group)?;
+    let mut cursor: Place<false> = place(group);
     let found = cursor.seek(tx, startino.0, Seek::Eq)?;
     cursor.close(tx);
     Ok(found.map(|rec| rec.decode(tx.volume().geo())))
@@ -26,7 +26,7 @@ pub(super) fn exactly(tx: &mut Tx<'_>, group: Group, startino: AgIno) -> Result<
 
 /// The record that covers inode `agino`, which is in use.
 pub(super) fn covering(tx: &mut Tx<'_>, group: Group, agino: AgIno) -> Result<Chunk> {
-    let mut cursor: Place<false> = place(tx, group)?;
+    let mut cursor: Place<false> = place(group);
     let found = cursor.seek(tx, agino.0, Seek::Le)?;
     cursor.close(tx);
     let chunk = found.map(|rec| rec.decode(tx.volume().geo()));
@@ -40,38 +40,65 @@ pub(super) fn covering(tx: &mut Tx<'_>, group: Group, agino: AgIno) -> Result<Ch
     Ok(sound.unwrap_or(Chunk { startino: agino, holemask: 0, count: 0, freecount: 0, free: 0 }))
 }
 
-/// A record with free inodes, one near `near` if possible.
-pub(super) fn with_free(
-    tx: &mut Tx<'_>,
-    group: Group,
-    near: Option<AgIno>,
-) -> Result<Option<Chunk>> {
+/// Takes the first free inode out of a record with free ones, near `near` if possible. Answers the record as it was;
+/// `None` where there is none.
+pub(super) fn take(tx: &mut Tx<'_>, group: Group, near: Option<AgIno>) -> Result<Option<AgIno>> {
     let newino = group.header(tx)?.newino.get();
     let near = near.map_or(newino, |agino| agino.0);
-    if tx.volume().geo().features.finobt() {
-        nearest(tx, group, near)
-    } else {
-        first_free(tx, group, near)
+    if !tx.volume().geo().features.finobt() {
+        let at = first_free(tx, group, near)?;
+        return Ok(take_in(tx, at)?.map(|(_, agino)| agino));
     }
+    let at = nearest(tx, group, near)?;
+    let Some((chunk, agino)) = take_in(tx, at)? else { return Ok(None) };
+    let mut cursor: Place<false> = place(group);
+    seek_known(tx, group, &mut cursor, &chunk)?;
+    put(tx, cursor, &chunk.without(agino))?;
+    Ok(Some(agino))
 }
 
-/// In the finobt, all of whose records have free inodes: the one nearest to `near`.
-fn nearest(tx: &mut Tx<'_>, group: Group, near: u32) -> Result<Option<Chunk>> {
-    let mut cursor: Place<true> = place(tx, group)?;
-    let before = cursor.seek(tx, near, Seek::Le)?;
-    let behind = match before {
-        Some(_) => cursor.next(tx)?,
-        None => cursor.seek(tx, near, Seek::Ge)?,
+/// Takes the first free inode out of the record at the cursor, which is answered as it was; out of the finobt goes a
+/// record that has no other.
+fn take_in<const FREE: bool>(
+    tx: &mut Tx<'_>,
+    mut cursor: Place<FREE>,
+) -> Result<Option<(Chunk, AgIno)>> {
+    let Some(rec) = cursor.get(tx) else {
+        cursor.close(tx);
+        return Ok(None);
     };
-    cursor.close(tx);
-    let geo = tx.volume().geo();
-    let both = [before, behind].into_iter().flatten().map(|rec| rec.decode(geo));
-    Ok(both.min_by_key(|chunk| chunk.startino.0.abs_diff(near)))
+    let chunk = rec.decode(tx.volume().geo());
+    let Some(agino) = chunk.first_free() else {
+        cursor.close(tx);
+        return Ok(None);
+    };
+    let left = chunk.without(agino);
+    if FREE && left.freecount == 0 {
+        cursor.delete(tx)?;
+        cursor.close(tx);
+    } else {
+        put(tx, cursor, &left)?;
+    }
+    Ok(Some((chunk, agino)))
 }
 
-/// In the inobt: the first with free inodes from `near` on, then from the beginning.
-fn first_free(tx: &mut Tx<'_>, group: Group, near: u32) -> Result<Option<Chunk>> {
-    let mut cursor: Place<false> = place(tx, group)?;
+/// In the finobt, all of whose records have free inodes: at the one nearest to `near`.
+fn nearest(tx: &mut Tx<'_>, group: Group, near: u32) -> Result<Place<true>> {
+    let mut cursor: Place<true> = place(group);
+    let behind = cursor.seek(tx, near, Seek::Ge)?;
+    let before = cursor.prev(tx)?;
+    let ahead = |rec: Rec| rec.startino.get().abs_diff(near);
+    if let (Some(before), Some(behind)) = (before, behind)
+        && ahead(behind) < ahead(before)
+    {
+        cursor.next(tx)?;
+    }
+    Ok(cursor)
+}
+
+/// In the inobt: at the first with free inodes from `near` on, then from the beginning; at none where there is none.
+fn first_free(tx: &mut Tx<'_>, group: Group, near: u32) -> Result<Place<false>> {
+    let mut cursor: Place<false> = place(group);
     let mut at = cursor.seek(tx, near, Seek::Le)?;
     if at.is_none() {
         at = cursor.first(tx)?;
@@ -79,10 +106,8 @@ fn first_free(tx: &mut Tx<'_>, group: Group, near: u32) -> Result<Option<Chunk>>
     let geo = tx.volume().geo().clone();
     for lap in 0..2 {
         while let Some(rec) = at {
-            let chunk = rec.decode(&geo);
-            if chunk.freecount > 0 {
-                cursor.close(tx);
-                return Ok(Some(chunk));
+            if rec.decode(&geo).freecount > 0 {
+                return Ok(cursor);
             }
             at = cursor.next(tx)?;
         }
@@ -90,8 +115,7 @@ fn first_free(tx: &mut Tx<'_>, group: Group, near: u32) -> Result<Option<Chunk>>
             at = cursor.first(tx)?;
         }
     }
-    cursor.close(tx);
-    Ok(None)
+    Ok(cursor)
 }
 
 /// Adds the record of a new chunk to both trees.
@@ -103,17 +127,16 @@ pub(super) fn insert(tx: &mut Tx<'_>, group: Group, chunk: &Chunk) -> Result<()>
     Ok(())
 }
 
-/// Replaces the record `old` by `new` in both trees.
+/// Replaces the record `old`, to which an inode came back, by `new` in both trees.
 pub(super) fn update(tx: &mut Tx<'_>, group: Group, old: &Chunk, new: &Chunk) -> Result<()> {
     update_in::<false>(tx, group, new)?;
     if !tx.volume().geo().features.finobt() {
         return Ok(());
     }
-    match (old.freecount, new.freecount) {
-        (0, 0) => Ok(()),
-        (0, _) => insert_in::<true>(tx, group, new),
-        (_, 0) => delete_in::<true>(tx, group, old),
-        _ => update_in::<true>(tx, group, new),
+    if old.freecount == 0 {
+        insert_in::<true>(tx, group, new)
+    } else {
+        update_in::<true>(tx, group, new)
     }
 }
 
@@ -127,32 +150,41 @@ pub(super) fn delete(tx: &mut Tx<'_>, group: Group, chunk: &Chunk) -> Result<()>
 }
 
 fn insert_in<const FREE: bool>(tx: &mut Tx<'_>, group: Group, chunk: &Chunk) -> Result<()> {
-    let mut cursor: Place<FREE> = place(tx, group)?;
+    let mut cursor: Place<FREE> = place(group);
     cursor.insert(tx, &chunk.encode(tx.volume().geo()))?;
     cursor.close(tx);
     Ok(())
 }
 
 fn update_in<const FREE: bool>(tx: &mut Tx<'_>, group: Group, chunk: &Chunk) -> Result<()> {
-    let mut cursor: Place<FREE> = place(tx, group)?;
-    let found = cursor.seek(tx, chunk.startino.0, Seek::Eq)?;
-    known(tx, group, chunk, found.is_some())?;
+    let mut cursor: Place<FREE> = place(group);
+    seek_known(tx, group, &mut cursor, chunk)?;
+    put(tx, cursor, chunk)
+}
+
+/// Replaces the record at the cursor by `chunk`.
+fn put<const FREE: bool>(tx: &mut Tx<'_>, mut cursor: Place<FREE>, chunk: &Chunk) -> Result<()> {
     cursor.update(tx, &chunk.encode(tx.volume().geo()))?;
     cursor.close(tx);
     Ok(())
 }
 
 fn delete_in<const FREE: bool>(tx: &mut Tx<'_>, group: Group, chunk: &Chunk) -> Result<()> {
-    let mut cursor: Place<FREE> = place(tx, group)?;
-    let found = cursor.seek(tx, chunk.startino.0, Seek::Eq)?;
-    known(tx, group, chunk, found.is_some())?;
+    let mut cursor: Place<FREE> = place(group);
+    seek_known(tx, group, &mut cursor, chunk)?;
     cursor.delete(tx)?;
     cursor.close(tx);
     Ok(())
 }
 
-/// Both trees have the record, or one of them is damaged.
-fn known(tx: &Tx<'_>, group: Group, chunk: &Chunk, found: bool) -> Result<()> {
+/// Goes to the record of `chunk`: both trees have it, or one of them is damaged.
+fn seek_known<const FREE: bool>(
+    tx: &mut Tx<'_>,
+    group: Group,
+    cursor: &mut Place<FREE>,
+    chunk: &Chunk,
+) -> Result<()> {
+    let found = cursor.seek(tx, chunk.startino.0, Seek::Eq)?.is_some();
     let ctx = tx.volume().ctx(agi::location(tx.volume().geo(), group.agno));
     let expected = "a record in inobt and finobt";
     Ok(ctx.require("finobt.startino", found, expected, chunk.startino)?)

@@ -68,14 +68,14 @@ pub(crate) fn take<const N: usize>(
 ) -> xfskit_core::Result<[TxInode; N]> {
     let mut order = inos;
     order.sort_unstable();
+    let mut taken = [None; N];
     for ino in order {
-        tx.iget(ino)?;
+        let inode = tx.iget(ino)?;
+        for (place, _) in taken.iter_mut().zip(inos).filter(|(_, wanted)| *wanted == ino) {
+            *place = Some(inode);
+        }
     }
-    let mut taken = Vec::with_capacity(N);
-    for ino in inos {
-        taken.push(tx.iget(ino)?);
-    }
-    taken.try_into().map_err(|_| xfskit_core::Error::NoInode(inos[0]))
+    Ok(taken.map(|inode| inode.expect("each was taken in its turn")))
 }
 
 /// A name that an entry can have.

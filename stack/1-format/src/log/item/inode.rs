@@ -193,33 +193,21 @@ const _: () = assert!(CORE_LEN == Layout::V5.log_inode_core);
 pub const NEXT_UNLINKED_OFFSET: usize = std::mem::offset_of!(LogDinode, next_unlinked);
 const _: () = assert!(NEXT_UNLINKED_OFFSET == Layout::V4.log_inode_core);
 
-/// Offset and width of every number before the timestamps and behind them, common to all versions.
-const NUMBERS: &[(usize, usize)] = &[
-    (0, 2),
-    (2, 2),
-    (6, 2),
-    (8, 4),
-    (12, 4),
-    (16, 4),
-    (20, 2),
-    (22, 2),
-    (56, 8),
-    (64, 8),
-    (72, 4),
-    (76, 4),
-    (80, 2),
-    (84, 4),
-    (88, 2),
-    (90, 2),
-    (92, 4),
-];
+/// Offsets of the numbers of 2, 4 and 8 bytes, timestamps apart, that all versions have.
+const NUMBERS: Numbers = Numbers {
+    two: &[0, 2, 6, 20, 22, 80, 88, 90],
+    four: &[8, 12, 16, 72, 76, 84, 92],
+    eight: &[56, 64],
+};
 /// Versions 1 and 2: `flushiter`.
-const NUMBERS_V2: &[(usize, usize)] = &[(30, 2)];
+const NUMBERS_V2: Numbers = Numbers { two: &[30], four: &[], eight: &[] };
 /// Version 3 only.
-const NUMBERS_V3: &[(usize, usize)] =
-    &[(24, 8), (96, 4), (100, 4), (104, 8), (112, 8), (120, 8), (128, 4), (152, 8)];
+const NUMBERS_V3: Numbers =
+    Numbers { two: &[], four: &[96, 100, 128], eight: &[24, 104, 112, 120, 152] };
 /// `atime`, `mtime`, `ctime`; on version 3 also `crtime`.
-const TIMES: &[usize] = &[32, 40, 48];
+const TIMES: Numbers = Numbers { two: &[], four: &[], eight: &[32, 40, 48] };
+/// The same where a timestamp is two numbers.
+const TIMES_LEGACY: Numbers = Numbers { two: &[], four: &[32, 36, 40, 44, 48, 52], eight: &[] };
 const CRTIME: usize = 144;
 const FLAGS2_OFFSET: usize = std::mem::offset_of!(LogDinode, flags2);
 
@@ -252,24 +240,42 @@ impl LogDinode {
 
 /// Turns the numbers of a core from one byte order into the other.
 fn turn(core: &mut [u8; CORE_LEN], version: u8, flags2: u64) {
-    let v3 = version >= 3;
-    let bigtime = v3 && flags2 & FLAGS2_BIGTIME != 0;
-    for &(at, width) in NUMBERS.iter().chain(if v3 { NUMBERS_V3 } else { NUMBERS_V2 }) {
-        swap(core, at, width);
+    NUMBERS.turn(core);
+    if version < 3 {
+        NUMBERS_V2.turn(core);
+        return TIMES_LEGACY.turn(core);
     }
-    for &at in TIMES.iter().chain(v3.then_some(&CRTIME)) {
-        if bigtime {
-            swap(core, at, 8);
-        } else {
-            swap(core, at, 4);
-            swap(core, at.saturating_add(4), 4);
-        }
+    NUMBERS_V3.turn(core);
+    if flags2 & FLAGS2_BIGTIME != 0 {
+        TIMES.turn(core);
+        swap::<8>(core, CRTIME);
+    } else {
+        TIMES_LEGACY.turn(core);
+        swap::<4>(core, CRTIME);
+        swap::<4>(core, CRTIME.saturating_add(4));
     }
 }
 
-/// Reverses the `width` bytes at `at`.
-fn swap(core: &mut [u8], at: usize, width: usize) {
-    if let Some(number) = core.get_mut(at..at.saturating_add(width)) {
+/// Numbers of a core by width, at offsets that are known when this is compiled: every inode in the journal is turned.
+struct Numbers {
+    two: &'static [usize],
+    four: &'static [usize],
+    eight: &'static [usize],
+}
+
+impl Numbers {
+    #[inline]
+    fn turn(&self, core: &mut [u8; CORE_LEN]) {
+        self.two.iter().for_each(|&at| swap::<2>(core, at));
+        self.four.iter().for_each(|&at| swap::<4>(core, at));
+        self.eight.iter().for_each(|&at| swap::<8>(core, at));
+    }
+}
+
+/// Reverses the `N` bytes at `at`.
+#[inline]
+fn swap<const N: usize>(core: &mut [u8; CORE_LEN], at: usize) {
+    if let Some(number) = core.get_mut(at..).and_then(<[u8]>::first_chunk_mut::<N>) {
         number.reverse();
     }
 }
