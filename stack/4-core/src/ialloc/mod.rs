@@ -145,7 +145,7 @@ impl Tx<'_> {
         let geo = self.volume().geo();
         let (agno, agino) = geo.ino_split(inode.ino).ok_or(Error::NoInode(inode.ino))?;
         let group = Group::lock(self, agno)?;
-        let chunk = records::covering(self, group, agino)?;
+        let (chunk, cursor) = records::covering(self, group, agino)?;
         let bit = 1 << agino.0.wrapping_sub(chunk.startino.0);
         let freed = Chunk { free: chunk.free | bit, freecount: chunk.freecount + 1, ..chunk };
         self.clear_core(inode);
@@ -153,9 +153,10 @@ impl Tx<'_> {
             && geo.inopblock() <= 64
             && !self.is_root_chunk(agno, &freed)
         {
+            cursor.close(self);
             return chunk::give_back(self, group, &chunk);
         }
-        records::update(self, group, &chunk, &freed)?;
+        records::update_at(self, group, cursor, &chunk, &freed)?;
         group.count(self, 0, 1)
     }
 

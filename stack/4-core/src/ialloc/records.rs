@@ -24,11 +24,14 @@ pub(super) fn exactly(tx: &mut Tx<'_>, group: Group, startino: AgIno) -> Result<
     Ok(found.map(|rec| rec.decode(tx.volume().geo())))
 }
 
-/// The record that covers inode `agino`, which is in use.
-pub(super) fn covering(tx: &mut Tx<'_>, group: Group, agino: AgIno) -> Result<Chunk> {
+/// The record that covers inode `agino`, which is in use, and a cursor at it.
+pub(super) fn covering(
+    tx: &mut Tx<'_>,
+    group: Group,
+    agino: AgIno,
+) -> Result<(Chunk, Place<false>)> {
     let mut cursor: Place<false> = place(group);
     let found = cursor.seek(tx, agino.0, Seek::Le)?;
-    cursor.close(tx);
     let chunk = found.map(|rec| rec.decode(tx.volume().geo()));
     let is_used = |chunk: &Chunk| {
         let ahead = agino.0.wrapping_sub(chunk.startino.0);
@@ -37,7 +40,8 @@ pub(super) fn covering(tx: &mut Tx<'_>, group: Group, agino: AgIno) -> Result<Ch
     let ctx = tx.volume().ctx(agi::location(tx.volume().geo(), group.agno));
     let sound = chunk.filter(is_used);
     ctx.require("inobt.free", sound.is_some(), "a record in which this inode is used", agino)?;
-    Ok(sound.unwrap_or(Chunk { startino: agino, holemask: 0, count: 0, freecount: 0, free: 0 }))
+    let none = Chunk { startino: agino, holemask: 0, count: 0, freecount: 0, free: 0 };
+    Ok((sound.unwrap_or(none), cursor))
 }
 
 /// Takes the first free inode out of a record with free ones, near `near` if possible. Answers the record as it was;
@@ -127,16 +131,31 @@ pub(super) fn insert(tx: &mut Tx<'_>, group: Group, chunk: &Chunk) -> Result<()>
     Ok(())
 }
 
-/// Replaces the record `old`, to which an inode came back, by `new` in both trees.
+/// Replaces the record `old` by `new`, which has more free inodes, in both trees.
 pub(super) fn update(tx: &mut Tx<'_>, group: Group, old: &Chunk, new: &Chunk) -> Result<()> {
-    update_in::<false>(tx, group, new)?;
+    let mut cursor = place(group);
+    seek_known(tx, group, &mut cursor, old)?;
+    update_at(tx, group, cursor, old, new)
+}
+
+/// The same where `cursor` is at the record in the inobt.
+pub(super) fn update_at(
+    tx: &mut Tx<'_>,
+    group: Group,
+    cursor: Place<false>,
+    old: &Chunk,
+    new: &Chunk,
+) -> Result<()> {
+    put(tx, cursor, new)?;
     if !tx.volume().geo().features.finobt() {
         return Ok(());
     }
     if old.freecount == 0 {
         insert_in::<true>(tx, group, new)
     } else {
-        update_in::<true>(tx, group, new)
+        let mut cursor: Place<true> = place(group);
+        seek_known(tx, group, &mut cursor, old)?;
+        put(tx, cursor, new)
     }
 }
 
@@ -154,12 +173,6 @@ fn insert_in<const FREE: bool>(tx: &mut Tx<'_>, group: Group, chunk: &Chunk) -> 
     cursor.insert(tx, &chunk.encode(tx.volume().geo()))?;
     cursor.close(tx);
     Ok(())
-}
-
-fn update_in<const FREE: bool>(tx: &mut Tx<'_>, group: Group, chunk: &Chunk) -> Result<()> {
-    let mut cursor: Place<FREE> = place(group);
-    seek_known(tx, group, &mut cursor, chunk)?;
-    put(tx, cursor, chunk)
 }
 
 /// Replaces the record at the cursor by `chunk`.
