@@ -212,7 +212,9 @@ pub(super) fn put_entry(image: &mut impl Image, geo: &Geometry, at: usize, entry
     let namelen = u8::try_from(entry.name.len()).unwrap_or(u8::MAX);
     let tag = u16::try_from(at).unwrap_or(u16::MAX).to_be_bytes();
     let (head, rest) = place.split_at_mut(9);
-    head.copy_from_slice(&[&entry.inumber.0.to_be_bytes()[..], &[namelen]].concat());
+    let (inumber, length) = head.split_at_mut(8);
+    inumber.copy_from_slice(&entry.inumber.0.to_be_bytes());
+    length.fill(namelen);
     let (name, rest) = rest.split_at_mut(entry.name.len());
     name.copy_from_slice(entry.name);
     if let (Some(filetype), Some(byte)) = (entry.filetype, rest.first_mut()) {
