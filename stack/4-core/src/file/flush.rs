@@ -22,7 +22,7 @@ impl Content {
     /// checkpoint.
     ///
     /// # Errors
-    /// [`Error::Device`], [`Error::Corrupt`]: then what could not be written stays in memory. Its blocks were promised.
+    /// [`Error::Device`](crate::Error::Device), [`Error::Corrupt`](crate::Error::Corrupt): then what could not be written stays in memory. Its blocks were promised.
     pub fn flush(&self, vol: &Volume) -> Result<()> {
         let mut state = self.state.write();
         self.flush_state(vol, &mut state)
