@@ -137,8 +137,14 @@ fn whole_records(ring: &Ring<'_>, candidate: LogBlock) -> Result<(LogBlock, Opti
         match Record::read(&mut reader, ring, at, Crc::IfPresent) {
             Ok(record) => {
                 let blocks = u32::try_from(record.header.blocks()).unwrap_or(u32::MAX);
-                if ring.distance(at, head) == blocks {
+                if blocks == ring.distance(at, head) {
                     break;
+                }
+                // It is whole, and what lies behind it is what arrived of one without its header.
+                if blocks < ring.distance(at, head) {
+                    let behind = ring.forward(at, blocks);
+                    let fault = no_header(ring, behind, "a record header");
+                    return Ok((behind, Some(Torn { head: end, at: behind, fault })));
                 }
             }
             Err(Error::Corrupt(fault)) => torn = Some(Torn { head: end, at, fault }),
@@ -153,15 +159,13 @@ fn whole_records(ring: &Ring<'_>, candidate: LogBlock) -> Result<(LogBlock, Opti
 
 /// The block of the nearest record header before `block`.
 fn last_header(ring: &Ring<'_>, block: LogBlock) -> Result<LogBlock> {
-    headers_before(ring, block, RECORD_MAX)?.first().copied().ok_or_else(|| {
-        ring.ctx(block)
-            .fault(
-                "log.record.magicno",
-                Expected::Described("a record within 520 blocks before the head".into()),
-                Value::Missing,
-            )
-            .into()
-    })
+    let nearest = headers_before(ring, block, RECORD_MAX)?.first().copied();
+    let wanted = "a record within 520 blocks before the head";
+    nearest.ok_or_else(|| no_header(ring, block, wanted).into())
+}
+
+fn no_header(ring: &Ring<'_>, at: LogBlock, wanted: &'static str) -> Fault {
+    ring.ctx(at).fault("log.record.magicno", Expected::Described(wanted.into()), Value::Missing)
 }
 
 /// The blocks of all record headers in the `window` blocks before `block`, nearest first.

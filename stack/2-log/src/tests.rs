@@ -121,6 +121,25 @@ fn a_torn_header_is_cut_off_wherever_the_tear_is() {
     }
 }
 
+/// Not even enough to know the header by.
+#[test]
+fn what_arrived_of_a_record_without_its_header_takes_none_before_it_along() {
+    for (keep, lost) in [(1, 3), (2, 5), (3, 5), (2, 9)] {
+        let mut writer = Writer::new(geo(Version::V5, 1024, 1));
+        writer.unmount();
+        let first = writer.transaction(None, 1, 5000);
+        writer.transaction(Some(first), 2, 5000);
+        let third = writer.transaction(Some(first), 3, 5000);
+        let at = |sector: u32| ByteOffset((u64::from(third.block().0) + u64::from(sector)) * 512);
+        writer.dev.write_at(ByteOffset(at(0).0 + keep), &vec![0; 512 - keep as usize]).unwrap();
+        writer.dev.write_at(at(lost), &[0; 512]).unwrap();
+        let log = writer.open().unwrap();
+        assert_eq!((log.head(), log.tail()), (third, first), "{keep} {lost}");
+        assert_eq!(log.torn().unwrap().at, third.block());
+        assert_eq!(tids(&log), [1, 2]);
+    }
+}
+
 #[test]
 fn the_only_record_torn_leaves_a_clean_journal() {
     let mut writer = Writer::new(geo(Version::V5, 1024, 1));
