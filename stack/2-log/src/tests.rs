@@ -131,7 +131,8 @@ fn what_arrived_of_a_record_without_its_header_takes_none_before_it_along() {
         writer.transaction(Some(first), 2, 5000);
         let third = writer.transaction(Some(first), 3, 5000);
         let at = |sector: u32| ByteOffset((u64::from(third.block().0) + u64::from(sector)) * 512);
-        writer.dev.write_at(ByteOffset(at(0).0 + keep), &vec![0; 512 - keep as usize]).unwrap();
+        let header = ByteOffset(at(0).0 + keep as u64);
+        writer.dev.write_at(header, &[0; 512][keep..]).unwrap();
         writer.dev.write_at(at(lost), &[0; 512]).unwrap();
         let log = writer.open().unwrap();
         assert_eq!((log.head(), log.tail()), (third, first), "{keep} {lost}");
