@@ -53,8 +53,12 @@ pub struct NewInode {
     pub nlink: u32,
     /// Flags, inherited or asked for.
     pub flags: u16,
+    /// The second word of flags, beside those that all inodes of such a volume have.
+    pub flags2: u64,
     /// Extent size hint in blocks.
     pub extsize: u32,
+    /// The same for copies on write.
+    pub cowextsize: u32,
     /// All its times.
     pub now: Timestamp,
 }
@@ -115,6 +119,23 @@ impl Tx<'_> {
     /// Sets the second word of flags.
     pub fn set_flags2(&mut self, inode: TxInode, flags2: u64) {
         self.put_core(inode, offset_of!(CoreV3, flags2), &U64::new(flags2));
+    }
+
+    /// Hints that content is best allocated in units of so many blocks, not 0; of a directory, that of the files that are
+    /// made in it.
+    pub fn set_extsize(&mut self, inode: TxInode, blocks: u32) {
+        let core = self.core(inode);
+        let flag = if core.is_dir() { flags::EXTSZINHERIT } else { flags::EXTSIZE };
+        let flags = core.flags() | flag;
+        self.put_core(inode, offset_of!(Core, extsize), &U32::new(blocks));
+        self.set_flags(inode, flags);
+    }
+
+    /// The same for copies of shared blocks.
+    pub fn set_cowextsize(&mut self, inode: TxInode, blocks: u32) {
+        let flags2 = self.core(inode).flags2() | flags2::COWEXTSIZE;
+        self.put_core(inode, offset_of!(CoreV3, cowextsize), &U32::new(blocks));
+        self.set_flags2(inode, flags2);
     }
 
     /// Sets the next inode of the unlinked list that this one is on.
@@ -196,7 +217,8 @@ impl Tx<'_> {
         core.core.generation = generation.into();
         core.core.next_unlinked = next;
         core.change_count = 1.into();
-        core.flags2 = default_flags2(features).into();
+        core.flags2 = (default_flags2(features) | new.flags2).into();
+        core.cowextsize = new.cowextsize.into();
         core.crtime = time;
         core.inumber = inode.ino.0.into();
         core.uuid = *self.volume().geo().meta_uuid.as_bytes();
@@ -247,6 +269,14 @@ fn halves(n: u32) -> (u16, u16) {
 
 fn encode(time: Timestamp, bigtime: bool) -> U64 {
     U64::new(if bigtime { time.to_bigtime() } else { time.to_legacy() })
+}
+
+/// What a directory hands down to files and directories that are made in it, of the second word of flags.
+pub fn inherited_flags2(parent: u64, child: FileType) -> u64 {
+    match child {
+        FileType::Regular | FileType::Directory => parent & (flags2::COWEXTSIZE | flags2::DAX),
+        _ => 0,
+    }
 }
 
 /// What a directory hands down to what is made in it.

@@ -109,7 +109,7 @@ impl Volume {
                 }
                 Err(Error::Settle) => return Err(Error::NoSpace("blocks")),
                 // Promises are for the worst case; what is written counts as what it is.
-                Err(Error::NoSpace(_)) if tx.met_promises && !flushed => {
+                Err(Error::NoSpace(_)) if (tx.met_promises || self.has_staged()) && !flushed => {
                     drop(tx);
                     self.flush_idle_contents()?;
                     flushed = true;

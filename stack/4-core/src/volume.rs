@@ -188,6 +188,7 @@ impl Volume {
     pub fn close_counted(self) -> Result<Stats> {
         if let Some(engine) = &self.engine {
             self.flush_contents()?;
+            self.unstage_contents()?;
             if self.orphans_left.swap(false, Ordering::Relaxed) {
                 self.inactivate_orphans()?;
             }

@@ -277,47 +277,6 @@ fn a_file_written_in_pieces_is_one_extent() {
     judge(&scratch, &image, &models);
 }
 
-/// With a hint of 16 blocks, the same writes by us and by Linux, each to a file of its own, take the same space.
-#[test]
-fn what_an_extent_size_hint_asks_for_is_allocated_together() {
-    use std::os::unix::fs::{FileExt, MetadataExt};
-    const WRITES: [(u64, usize); 5] = [
-        (5 << 12, 1),
-        (40 << 12, 40_000),
-        (100 << 12, 4096),
-        (112 << 12, 4096),
-        (47 << 12, 2 << 12),
-    ];
-    if !needs(&[Need::Xfsprogs, Need::Mount]) {
-        return;
-    }
-    let scratch = Scratch::new("hint");
-    let (image, inos) = made(&scratch, 256, "-m rmapbt=1,reflink=1 -d extszinherit=16", 2);
-    let vol = open(&image);
-    let file = vol.open_content(inos[0]).unwrap();
-    let mut model = vec![0; (113 << 12) as usize];
-    for (at, len) in WRITES {
-        file.write(&vol, ByteOffset(at), &vec![7; len], NOW).unwrap();
-        file.flush(&vol).unwrap();
-        let at = usize::try_from(at).unwrap();
-        model[at..at + len].fill(7);
-    }
-    vol.close_content(file).unwrap();
-    vol.close().unwrap();
-    let mount = Mount::read_write(&image, &scratch).unwrap();
-    let [ours, linux] = ["f0", "f1"].map(|name| mount.path().join(name));
-    let file = std::fs::File::options().write(true).open(&linux).unwrap();
-    for (at, len) in WRITES {
-        file.write_all_at(&vec![7; len], at).unwrap();
-        file.sync_all().unwrap();
-    }
-    drop(file);
-    let [ours, linux] = [ours, linux].map(|path| path.metadata().unwrap().blocks());
-    mount.unmount().unwrap();
-    assert_eq!(ours, linux, "sectors");
-    judge(&scratch, &image, &[model.clone(), model]);
-}
-
 #[test]
 fn a_full_volume_refuses_writes_and_everything_written_before_stays() {
     if !needs(&[Need::Xfsprogs, Need::Mount]) {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 use xfskit_block::{BlockDevice, Event, MemDevice, OverlayDevice, RecordingDevice};
-use xfskit_core::{OpenOptions, Volume};
+use xfskit_core::{OpenOptions, Tx, Volume};
 use xfskit_mkfs::{DeviceFacts, Options, Stamp, make, plan};
 use xfskit_test_model::run::fill;
 use xfskit_units::ByteLen;
@@ -184,6 +184,15 @@ fn furnish(base: &Arc<MemDevice>, workload: &Workload) -> Vec<Ino> {
         let home = fs.make(root, name.as_bytes(), &NewNode::directory(0o755)).expect("a home");
         let junk = fs.make(home, b"junk", &NewNode::file(0o600)).expect("a file");
         fs.write(junk, 0, &pattern::fill(NOBODY, number, 0, JUNK)).expect("written");
+        if workload.hint > 0 {
+            let hint = |tx: &mut Tx<'_>| {
+                let home = tx.iget(home)?;
+                tx.set_extsize(home, workload.hint);
+                tx.set_cowextsize(home, workload.hint);
+                Ok(())
+            };
+            fs.volume().transact(hint).expect("hints");
+        }
         home
     };
     let homes: Vec<Ino> = (0..workload.threads).map(make).collect();

@@ -22,6 +22,8 @@ pub struct Workload {
     pub steps: usize,
     /// Blocks that are left free of a volume that is full otherwise.
     pub leave: Option<u64>,
+    /// Extent size hint of what is made, for copies on write too, in blocks; 0 for none.
+    pub hint: u32,
     /// Memory for metadata, in bytes: where it is little, blocks are written in place all the time.
     pub cache: usize,
     /// What is done.
@@ -181,7 +183,7 @@ const fn beside(name: &'static str, threads: u16, steps: usize, taste: Taste) ->
 
 const fn work(name: &'static str, options: &'static [(&str, &str)], taste: Taste) -> Workload {
     let (size, cache) = (64 << 20, 16 << 20);
-    Workload { name, options, size, threads: 1, steps: 120, leave: None, cache, taste }
+    Workload { name, options, size, threads: 1, steps: 120, leave: None, hint: 0, cache, taste }
 }
 
 /// Every kind of work.
@@ -200,6 +202,8 @@ pub const WORKLOADS: &[Workload] = &[
     work("sharing-everything", EVERYTHING, SHARING),
     work("orphans", &[], ORPHANS),
     work("orphans-small-blocks", SMALL, ORPHANS),
+    Workload { hint: 8, ..work("hints", EVERYTHING, SHARING) },
+    Workload { hint: 7, leave: Some(200), ..work("hints-full", SMALL, SHARING) },
     Workload { steps: 300, ..work("chunks", &[], CHUNKS) },
     Workload { steps: 300, ..work("chunks-small-blocks", SMALL, CHUNKS) },
     Workload { leave: Some(60), ..work("full", &[], ANYTHING) },

@@ -38,6 +38,8 @@ workloads! {
     sharing_everything: "sharing-everything",
     orphans: "orphans",
     orphans_small_blocks: "orphans-small-blocks",
+    hints: "hints",
+    hints_full: "hints-full",
     chunks: "chunks",
     chunks_small_blocks: "chunks-small-blocks",
     full: "full",

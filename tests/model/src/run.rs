@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use xfskit_block::{BlockDevice, MemDevice};
+use xfskit_core::tx::Tx;
 use xfskit_core::{Error as Core, OpenOptions, Volume};
 use xfskit_mkfs::{DeviceFacts, Options, Stamp};
 use xfskit_test_oracle::judge;
@@ -21,6 +22,20 @@ pub struct Shape {
     pub options: &'static [(&'static str, &'static str)],
     /// Bytes.
     pub size: u64,
+    /// Extent size hint of the root directory, for copies on write too, in blocks; 0 for none.
+    pub hint: u32,
+}
+
+impl Shape {
+    /// A volume of `size` bytes without hints.
+    pub const fn of(options: &'static [(&'static str, &'static str)], size: u64) -> Self {
+        Self { options, size, hint: 0 }
+    }
+
+    /// The same with a hint of so many blocks.
+    pub const fn hinted(self, hint: u32) -> Self {
+        Self { hint, ..self }
+    }
 }
 
 /// A volume and its model.
@@ -47,6 +62,17 @@ pub fn make(shape: Shape) -> Arc<MemDevice> {
         Stamp { uuid: Uuid::from_u128(7), seconds: 1_600_000_000, nanoseconds: 0, generation: 9 };
     let plan = xfskit_mkfs::plan(&options, &DeviceFacts::of(&*dev, None), stamp).unwrap();
     xfskit_mkfs::make(&*dev, None, &plan).unwrap();
+    if shape.hint > 0 {
+        let fs = open(Arc::clone(&dev) as Arc<dyn BlockDevice>);
+        let hint = |tx: &mut Tx<'_>| {
+            let root = tx.iget(tx.volume().geo().rootino)?;
+            tx.set_extsize(root, shape.hint);
+            tx.set_cowextsize(root, shape.hint);
+            Ok(())
+        };
+        fs.volume().transact(hint).unwrap();
+        fs.close().unwrap();
+    }
     dev
 }
 

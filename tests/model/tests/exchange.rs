@@ -68,16 +68,14 @@ fn agree(shape: Shape, seed: u64) {
 
 #[test]
 fn files_in_many_pieces_change_places_as_the_model_has_it() {
-    let shape = Shape {
-        options: &[("-b", "size=1024"), ("-i", "exchange=1"), ("-n", "parent=1")],
-        size: 64 << 20,
-    };
+    let shape =
+        Shape::of(&[("-b", "size=1024"), ("-i", "exchange=1"), ("-n", "parent=1")], 64 << 20);
     (0..if long() { 60 } else { 3 }).for_each(|seed| agree(shape, 7000 + seed));
 }
 
 #[test]
 fn and_without_reverse_mappings() {
     let options = &[("-b", "size=1024"), ("-i", "exchange=1"), ("-m", "rmapbt=0")];
-    let shape = Shape { options, size: 64 << 20 };
+    let shape = Shape::of(options, 64 << 20);
     (0..if long() { 60 } else { 2 }).for_each(|seed| agree(shape, 8000 + seed));
 }

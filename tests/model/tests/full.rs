@@ -75,31 +75,35 @@ fn seeds(first: u64) -> std::ops::Range<u64> {
 
 #[test]
 fn a_full_default_volume_loses_nothing() {
-    let shape = Shape { options: &[], size: 64 << 20 };
+    let shape = Shape::of(&[], 64 << 20);
     seeds(1).for_each(|seed| crowd(shape, 60, seed, 1200));
 }
 
 #[test]
 fn a_full_volume_of_small_blocks_with_everything_loses_nothing() {
     let options = &[("-b", "size=1024"), ("-n", "parent=1"), ("-i", "exchange=1")];
-    let shape = Shape { options, size: 64 << 20 };
+    let shape = Shape::of(options, 64 << 20);
     seeds(100).for_each(|seed| crowd(shape, 200, seed, 1200));
 }
 
 #[test]
 fn a_full_plain_volume_loses_nothing() {
-    let shape = Shape {
-        options: &[("-m", "rmapbt=0,reflink=0,finobt=0"), ("-i", "sparse=0,nrext64=0")],
-        size: 64 << 20,
-    };
+    let shape =
+        Shape::of(&[("-m", "rmapbt=0,reflink=0,finobt=0"), ("-i", "sparse=0,nrext64=0")], 64 << 20);
     seeds(200).for_each(|seed| crowd(shape, 60, seed, 1200));
+}
+
+#[test]
+fn a_full_volume_with_extent_size_hints_loses_nothing() {
+    let options = &[("-b", "size=1024"), ("-n", "parent=1"), ("-i", "exchange=1")];
+    seeds(300).for_each(|seed| crowd(Shape::of(options, 64 << 20).hinted(8), 200, seed, 1200));
 }
 
 /// Content that is in memory has its blocks, whatever names are made before it is written.
 #[test]
 fn names_do_not_take_the_blocks_of_content_in_memory() {
     for options in [&[("-b", "size=1024")][..], &[("-m", "rmapbt=0,reflink=0")]] {
-        let dev = run::make(Shape { options, size: 64 << 20 });
+        let dev = run::make(Shape::of(options, 64 << 20));
         let fs = run::open(Arc::clone(&dev) as Arc<dyn BlockDevice>);
         let (root, blocksize) = (fs.volume().geo().rootino, fs.volume().geo().blocksize() as u64);
         let dir = fs.make(root, b"many", &NewNode::directory(0o755)).unwrap();

@@ -51,7 +51,7 @@ fn is_limit<T: std::fmt::Debug>(answer: Result<T, Error>) {
 
 #[test]
 fn sixty_five_thousand_names_of_one_file() {
-    let dev = run::make(Shape { options: &[], size: 64 << 20 });
+    let dev = run::make(Shape::of(&[], 64 << 20));
     let fs = open(&dev);
     let file = fs.make(root(&fs), b"file", &NewNode::file(0o644)).unwrap();
     let dir = fs.make(root(&fs), b"names", &NewNode::directory(0o755)).unwrap();
@@ -71,7 +71,7 @@ fn sixty_five_thousand_names_of_one_file() {
 #[test]
 fn a_directory_of_very_many_entries_comes_and_goes() {
     let count = if long() { 1_000_000 } else { 15_000 };
-    let dev = run::make(Shape { options: &[], size: if long() { 4 << 30 } else { 128 << 20 } });
+    let dev = run::make(Shape::of(&[], if long() { 4 << 30 } else { 128 << 20 }));
     let fs = open(&dev);
     fs.sync().unwrap();
     let before = state(&fs, root(&fs)).1;
@@ -101,7 +101,7 @@ fn a_directory_of_very_many_entries_comes_and_goes() {
 #[test]
 fn names_of_one_hash_come_move_and_go() {
     let options = &[("-i", "exchange=1"), ("-b", "size=1024")];
-    let dev = run::make(Shape { options, size: 64 << 20 });
+    let dev = run::make(Shape::of(options, 64 << 20));
     let fs = open(&dev);
     let dir = fs.make(root(&fs), b"one", &NewNode::directory(0o755)).unwrap();
     let other = fs.make(root(&fs), b"other", &NewNode::directory(0o755)).unwrap();
@@ -127,7 +127,7 @@ fn names_of_one_hash_come_move_and_go() {
 
 #[test]
 fn files_reach_to_the_end_of_what_the_format_can_say() {
-    let dev = run::make(Shape { options: &[], size: 64 << 20 });
+    let dev = run::make(Shape::of(&[], 64 << 20));
     let fs = open(&dev);
     let file = fs.make(root(&fs), b"file", &NewNode::file(0o644)).unwrap();
     let handle = fs.open(file).unwrap();
@@ -155,7 +155,7 @@ fn files_reach_to_the_end_of_what_the_format_can_say() {
 
 #[test]
 fn what_the_format_cannot_hold_is_refused_and_changes_nothing() {
-    let dev = run::make(Shape { options: &[], size: 64 << 20 });
+    let dev = run::make(Shape::of(&[], 64 << 20));
     let fs = open(&dev);
     let root = root(&fs);
     let file = fs.make(root, b"file", &NewNode::file(0o644)).unwrap();
@@ -183,7 +183,7 @@ fn what_the_format_cannot_hold_is_refused_and_changes_nothing() {
 
 #[test]
 fn a_link_too_many_is_refused() {
-    let dev = run::make(Shape { options: &[], size: 64 << 20 });
+    let dev = run::make(Shape::of(&[], 64 << 20));
     let fs = open(&dev);
     let root = root(&fs);
     let file = fs.make(root, b"file", &NewNode::file(0o644)).unwrap();
@@ -207,7 +207,7 @@ fn a_link_too_many_is_refused() {
 
 #[test]
 fn no_more_inodes_than_the_volume_allows() {
-    let dev = run::make(Shape { options: &[("-i", "maxpct=1")], size: 64 << 20 });
+    let dev = run::make(Shape::of(&[("-i", "maxpct=1")], 64 << 20));
     let fs = open(&dev);
     let root = root(&fs);
     let mut made = 0_u32;
@@ -231,7 +231,7 @@ fn no_more_inodes_than_the_volume_allows() {
 
 #[test]
 fn a_device_that_cannot_be_written_is_refused_before_anything() {
-    let dev = run::make(Shape { options: &[], size: 64 << 20 });
+    let dev = run::make(Shape::of(&[], 64 << 20));
     let fs = open(&dev);
     let file = fs.make(root(&fs), b"file", &NewNode::file(0o644)).unwrap();
     close(&dev, fs);

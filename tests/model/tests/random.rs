@@ -22,19 +22,13 @@ fn agree(shape: Shape, taste: Taste, seed: u64, count: usize) {
     shrink::agree(seed, &op::draw(seed, count, taste), |ops| run(shape, ops));
 }
 
-const PLAIN: Shape = Shape {
-    options: &[("-m", "rmapbt=0,reflink=0,finobt=0"), ("-i", "sparse=0,nrext64=0")],
-    size: 64 << 20,
-};
-const FULL: Shape = Shape { options: &[], size: 64 << 20 };
-const EVERYTHING: Shape =
-    Shape { options: &[("-n", "parent=1"), ("-i", "exchange=1")], size: 64 << 20 };
-const SMALL_BLOCKS: Shape =
-    Shape { options: &[("-b", "size=1024"), ("-i", "exchange=1")], size: 64 << 20 };
-const LARGE_DIRECTORY_BLOCKS: Shape = Shape {
-    options: &[("-b", "size=1024"), ("-n", "size=65536"), ("-m", "rmapbt=0")],
-    size: 64 << 20,
-};
+const PLAIN: Shape =
+    Shape::of(&[("-m", "rmapbt=0,reflink=0,finobt=0"), ("-i", "sparse=0,nrext64=0")], 64 << 20);
+const FULL: Shape = Shape::of(&[], 64 << 20);
+const EVERYTHING: Shape = Shape::of(&[("-n", "parent=1"), ("-i", "exchange=1")], 64 << 20);
+const SMALL_BLOCKS: Shape = Shape::of(&[("-b", "size=1024"), ("-i", "exchange=1")], 64 << 20);
+const LARGE_DIRECTORY_BLOCKS: Shape =
+    Shape::of(&[("-b", "size=1024"), ("-n", "size=65536"), ("-m", "rmapbt=0")], 64 << 20);
 
 #[test]
 fn the_journals_here_are_the_smallest_that_linux_accepts() {
@@ -75,6 +69,12 @@ fn small_blocks_do_what_the_model_does() {
 #[test]
 fn large_directory_blocks_do_what_the_model_does() {
     seeds(4000, 2).for_each(|seed| agree(LARGE_DIRECTORY_BLOCKS, MIXED, seed, 400));
+}
+
+#[test]
+fn a_volume_with_extent_size_hints_does_what_the_model_does() {
+    seeds(6000, 3).for_each(|seed| agree(FULL.hinted(8), MIXED, seed, 500));
+    seeds(6100, 3).for_each(|seed| agree(SMALL_BLOCKS.hinted(7), MIXED, seed, 600));
 }
 
 #[test]

@@ -250,33 +250,41 @@ fn seeds(first: u64) -> std::ops::Range<u64> {
 
 #[test]
 fn eight_threads_get_along_on_a_default_volume() {
-    let shape = Shape { options: &[], size: 200 << 20 };
+    let shape = Shape::of(&[], 200 << 20);
     seeds(1).for_each(|seed| together(shape, None, seed, 300));
 }
 
 #[test]
 fn eight_threads_get_along_on_small_blocks_with_parent_pointers() {
-    let shape = Shape { options: &[("-b", "size=1024"), ("-n", "parent=1")], size: 200 << 20 };
+    let shape = Shape::of(&[("-b", "size=1024"), ("-n", "parent=1")], 200 << 20);
     seeds(100).for_each(|seed| together(shape, None, seed, 300));
 }
 
 #[test]
 fn eight_threads_get_along_on_a_plain_volume() {
-    let shape = Shape {
-        options: &[("-m", "rmapbt=0,reflink=0,finobt=0"), ("-i", "sparse=0,nrext64=0")],
-        size: 200 << 20,
-    };
+    let shape = Shape::of(
+        &[("-m", "rmapbt=0,reflink=0,finobt=0"), ("-i", "sparse=0,nrext64=0")],
+        200 << 20,
+    );
     seeds(200).for_each(|seed| together(shape, None, seed, 300));
 }
 
 #[test]
+fn eight_threads_get_along_with_extent_size_hints() {
+    let shape = Shape::of(&[], 200 << 20).hinted(8);
+    seeds(500).for_each(|seed| together(shape, None, seed, 300));
+    let shape = Shape::of(&[], 64 << 20).hinted(8);
+    seeds(600).for_each(|seed| together(shape, Some(60), seed, 300));
+}
+
+#[test]
 fn eight_threads_get_along_in_one_group() {
-    let shape = Shape { options: &[("-d", "agcount=1")], size: 200 << 20 };
+    let shape = Shape::of(&[("-d", "agcount=1")], 200 << 20);
     seeds(300).for_each(|seed| together(shape, None, seed, 300));
 }
 
 #[test]
 fn eight_threads_get_along_on_a_full_volume() {
-    let shape = Shape { options: &[], size: 64 << 20 };
+    let shape = Shape::of(&[], 64 << 20);
     seeds(400).for_each(|seed| together(shape, Some(60), seed, 300));
 }

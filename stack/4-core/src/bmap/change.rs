@@ -152,7 +152,7 @@ impl Tx<'_> {
     ) -> Result<Extent> {
         let near = match hint {
             Some(near) => near,
-            None => self.near(inode, fork, fileoff)?,
+            None => self.bmap_near(inode, fork, fileoff)?,
         };
         let of = ForkOf { inode, fork };
         let blockcount = FilBlks(len);
@@ -163,7 +163,12 @@ impl Tx<'_> {
     }
 
     /// Where a block of a fork is best allocated: behind its predecessor in the fork, else near the inode.
-    fn near(&self, inode: TxInode, fork: Fork, fileoff: FileOff) -> Result<FsBlock> {
+    pub(crate) fn bmap_near(
+        &self,
+        inode: TxInode,
+        fork: Fork,
+        fileoff: FileOff,
+    ) -> Result<FsBlock> {
         let geo = self.volume().geo();
         if let Some(before) = self.bmap_before(inode, fork, fileoff)? {
             let ahead = fileoff.0.saturating_sub(before.startoff.0).min(before.blockcount.0);
@@ -277,12 +282,20 @@ impl Tx<'_> {
         let of = ForkOf { inode, fork: Fork::Data };
         let most = ExtLen(u32::try_from(part.blockcount.0).unwrap_or(u32::MAX));
         let len = self.refcount_reach(part.startblock, most)?;
-        let near = self.near(inode, Fork::Data, part.startoff)?;
+        let near = self.bmap_near(inode, Fork::Data, part.startoff)?;
         let wanted = Extent { blockcount: FilBlks(len.0.into()), unwritten, ..*part };
         let new = blocks::alloc(self, of, &wanted, near)?;
         self.bunmap(inode, Fork::Data, new.startoff, new.blockcount.0)?;
         self.bmap_insert(inode, Fork::Data, &new)?;
         Ok(new)
+    }
+
+    /// Maps new blocks in the data fork, which nobody maps, instead of what was mapped there.
+    pub(crate) fn bmap_replace(&mut self, inode: TxInode, extent: &Extent) -> Result<()> {
+        self.bunmap(inode, Fork::Data, extent.startoff, extent.blockcount.0)?;
+        self.bmap_insert(inode, Fork::Data, extent)?;
+        blocks::mapped(self, ForkOf { inode, fork: Fork::Data }, extent);
+        Ok(())
     }
 
     /// Maps blocks that another file maps too, where there is a hole in the data fork.

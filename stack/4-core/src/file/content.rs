@@ -18,7 +18,7 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::{Mutex, RwLock};
@@ -30,6 +30,7 @@ use xfskit_units::{ByteLen, ByteOffset, FileOff, Ino, index};
 
 use super::dirty::Dirty;
 use super::promise::Promises;
+use super::staging::Staged;
 use crate::bmap::{BUNMAP_MAX, Backing, Segment};
 use crate::error::{Error, Result};
 use crate::tx::{Tx, TxInode};
@@ -50,6 +51,8 @@ pub(crate) struct Contents {
     pub(super) promises: Promises,
     /// See [`Volume::set_aside`].
     pub(super) set_aside: OnceLock<i64>,
+    /// Staged extents of all files.
+    pub(super) staged: AtomicUsize,
 }
 
 /// A regular file that is open for writing. Shared by all of its handles.
@@ -68,6 +71,8 @@ pub(super) struct State {
     /// Bytes of content, with what is in memory only.
     pub(super) size: u64,
     pub(super) dirty: Dirty,
+    /// Blocks that wait to replace shared ones.
+    pub(super) staged: Staged,
     /// Blocks promised to `dirty`.
     pub(super) promised: u64,
     /// Blocks promised to what is being done, see [`with_room`](Content::with_room).
@@ -102,6 +107,7 @@ impl Volume {
         let state = State {
             size: core.size().0,
             dirty: Dirty::new(self.geo().blocklog.into()),
+            staged: Staged::default(),
             promised: 0,
             room: None,
             written: None,
@@ -119,7 +125,7 @@ impl Volume {
     /// As [`Content::flush`]; what could not be written stays in memory.
     pub fn close_content(&self, content: Arc<Content>) -> Result<()> {
         content.flush(self)?;
-        if content.extsize > 0 && self.is_last(&content) {
+        if self.is_last(&content) {
             content.trim(self)?;
         }
         self.forget_if_last(content);
@@ -134,14 +140,31 @@ impl Volume {
     }
 
     /// The file is gone: nothing of it will be written any more.
-    pub fn discard_content(&self, ino: Ino) {
+    ///
+    /// # Errors
+    /// Those of a transaction that frees what was staged for it.
+    pub fn discard_content(&self, ino: Ino) -> Result<()> {
         let gone = self.contents.open.lock().remove(&ino);
-        if let Some(content) = gone {
-            let mut state = content.state.write();
-            self.drop_dirty(&mut state, 0..u64::MAX);
-            state.resized = false;
-            state.written = None;
-        }
+        let Some(content) = gone else { return Ok(()) };
+        let mut state = content.state.write();
+        self.drop_dirty(&mut state, 0..u64::MAX);
+        state.resized = false;
+        state.written = None;
+        state.unstage(self)
+    }
+
+    /// Frees what is staged in files, also in those that somebody has open still.
+    ///
+    /// # Errors
+    /// Those of a transaction.
+    pub(crate) fn unstage_contents(&self) -> Result<()> {
+        let open: Vec<_> = self.contents.open.lock().values().cloned().collect();
+        open.iter().try_for_each(|content| content.state.write().unstage(self))
+    }
+
+    /// Files may have staged extents, which could be freed.
+    pub(crate) fn has_staged(&self) -> bool {
+        self.contents.staged.load(Ordering::Relaxed) > 0
     }
 
     /// Whether content of inode `ino` may be in memory. Says yes where it cannot know at once: it is asked inside of
@@ -189,12 +212,13 @@ impl Volume {
         }
     }
 
-    /// Writes what is in memory of those files that nobody is working on.
+    /// Writes what is in memory of those files that nobody is working on, and frees what is staged there.
     pub(crate) fn flush_idle_contents(&self) -> Result<()> {
         let open: Vec<_> = self.contents.open.lock().values().cloned().collect();
         for content in open {
             if let Some(mut state) = content.state.try_write() {
                 content.flush_state(self, &mut state)?;
+                state.unstage(self)?;
             }
             self.forget_if_last(content);
         }
@@ -222,7 +246,10 @@ impl State {
     }
 
     fn is_clean(&self) -> bool {
-        self.dirty.blocks() == 0 && self.written.is_none() && !self.resized
+        self.dirty.blocks() == 0
+            && self.staged.is_empty()
+            && self.written.is_none()
+            && !self.resized
     }
 }
 

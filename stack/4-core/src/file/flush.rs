@@ -9,8 +9,9 @@ use xfskit_format::timestamp::Timestamp;
 use xfskit_trans::DataTicket;
 use xfskit_units::{ByteLen, ByteOffset, FileOff};
 
-use super::content::{Content, SIZE_MAX, State};
-use super::promise::Room;
+use super::content::{Content, State};
+use super::hint;
+use super::staging::{Staged, Staging};
 use crate::bmap::BUNMAP_MAX;
 use crate::error::Result;
 use crate::icore::Touch;
@@ -69,26 +70,24 @@ impl Content {
         }
         // What was promised and not needed.
         vol.drop_dirty(state, 0..0);
-        Ok(())
+        state.bound_staged(vol)
     }
 
     /// Gives the first of `blocks` a place on the device, as many as are good for one transaction.
     fn place(&self, vol: &Volume, state: &mut State, blocks: Range<u64>) -> Result<Placed> {
         let (size, written) = (state.size, state.written);
-        let around = self.around(vol, &blocks)?;
-        let placed = vol.transact_promised(|tx| {
+        let (placed, staging) = vol.transact_promised(|tx| {
             let inode = tx.iget(self.ino())?;
-            let mut extents = Vec::new();
-            let mut at = blocks.start;
+            let mut placing = Placing::new(vol, self, &state.staged);
+            let (mut extents, mut at) = (Vec::new(), blocks.start);
             while at < blocks.end && extents.len() < BUNMAP_MAX {
-                let around = around.as_ref().map(|(blocks, _room)| blocks);
-                match place_one(tx, inode, at..blocks.end, around)? {
+                match placing.next(tx, inode, at..blocks.end)? {
                     Ok(extent) => {
                         at = extent.end().0;
                         extents.push(extent);
                     }
                     Err(checkpoint) if extents.is_empty() => {
-                        return Ok(Placed::Unsettled(checkpoint));
+                        return Ok((Placed::Unsettled(checkpoint), placing.staging));
                     }
                     Err(_) => break,
                 }
@@ -97,41 +96,28 @@ impl Content {
             let reached = size.min(at << vol.geo().blocklog).max(tx.core(inode).size().0);
             tx.set_size(inode, ByteLen(reached));
             touch_written(tx, inode, written);
-            Ok(Placed::Here(extents, tx.data_to_come()))
+            Ok((Placed::Here(extents, tx.data_to_come()), placing.staging))
         })?;
+        state.settle_staged(vol, staging);
         if matches!(placed, Placed::Here(..)) {
             state.written = None;
         }
         Ok(placed)
     }
 
-    /// Frees what the hint had allocated behind the end, for writes that did not come.
+    /// Frees what the hints had allocated for writes that did not come: behind the end, and staged.
     pub(super) fn trim(&self, vol: &Volume) -> Result<()> {
-        let state = self.state.write();
+        let mut state = self.state.write();
+        state.unstage(vol)?;
+        if self.extsize == 0 {
+            return Ok(());
+        }
         let kept = vol.transact(|tx| {
             let inode = tx.iget(self.ino())?;
             Ok(tx.core(inode).flags() & flags::PREALLOC != 0)
         })?;
         let end = state.size.div_ceil(1 << vol.geo().blocklog);
         if kept { Ok(()) } else { self.free_from(vol, end) }
-    }
-
-    /// What the extent size hint asks to be allocated when `blocks` are: whole units of the hint. What of them is not
-    /// written stays unwritten. `None` without a hint, and where there is no room for more than `blocks`.
-    fn around<'v>(
-        &self,
-        vol: &'v Volume,
-        blocks: &Range<u64>,
-    ) -> Result<Option<(Range<u64>, Room<'v>)>> {
-        let end = blocks.end.checked_next_multiple_of(self.extsize);
-        let Some(end) = end.filter(|&end| end <= SIZE_MAX >> vol.geo().blocklog) else {
-            return Ok(None);
-        };
-        let whole = blocks.start / self.extsize * self.extsize..end;
-        let more = (whole.end - whole.start) - (blocks.end - blocks.start);
-        // The rest at both ends takes an extent each.
-        let room = vol.spare_room(more + vol.nodes_for(2))?;
-        Ok(room.map(|room| (whole, room)))
     }
 }
 
@@ -150,21 +136,41 @@ fn touch_written(tx: &mut Tx<'_>, inode: TxInode, written: Option<Timestamp>) {
     }
 }
 
-/// Gives the first of the blocks of `range` a place, and answers where they lie: they count as written. Otherwise
-/// the checkpoint that must be durable first. A hole is filled as far as it lies in `around`.
-fn place_one(
-    tx: &mut Tx<'_>,
-    inode: TxInode,
-    range: Range<u64>,
-    around: Option<&Range<u64>>,
-) -> Result<std::result::Result<Extent, u64>> {
-    let (start, end) = (FileOff(range.start), FileOff(range.end));
-    let next = tx.bmap_next(inode, Fork::Data, start)?;
-    if let Some(extent) = next.filter(|extent| extent.startoff <= start) {
+/// Places for what is in memory of a file, found in one transaction.
+struct Placing<'v, 's> {
+    vol: &'v Volume,
+    extsize: u64,
+    staged: &'s Staged,
+    staging: Staging<'v>,
+}
+
+impl<'v, 's> Placing<'v, 's> {
+    fn new(vol: &'v Volume, content: &Content, staged: &'s Staged) -> Self {
+        Self { vol, extsize: content.extsize, staged, staging: Staging::new(vol) }
+    }
+
+    /// Gives the first of the blocks of `range` a place, and answers where they lie: they count as written. Otherwise
+    /// the checkpoint that must be durable first.
+    fn next(
+        &mut self,
+        tx: &mut Tx<'_>,
+        inode: TxInode,
+        range: Range<u64>,
+    ) -> Result<std::result::Result<Extent, u64>> {
+        if let Some(extent) = self.staging.replace(tx, inode, self.staged, &range)? {
+            return Ok(Ok(extent));
+        }
+        let end = self.staging.next(self.staged, range.start).min(range.end);
+        let (start, end) = (FileOff(range.start), FileOff(end));
+        let next = tx.bmap_next(inode, Fork::Data, start)?;
+        let Some(extent) = next.filter(|extent| extent.startoff <= start) else {
+            let end = next.map_or(end, |extent| extent.startoff.min(end));
+            return self.fill(tx, inode, start..end).map(Ok);
+        };
         let mut part = extent.clip(start, end);
         match tx.bmap_shared(inode, &part)? {
             Some(shared) if shared.startoff == start => {
-                return tx.bmap_renew(inode, &shared, false).map(Ok);
+                return self.renew(tx, inode, &shared).map(Ok);
             }
             Some(shared) => part = part.clip(start, shared.startoff),
             None => {}
@@ -174,25 +180,32 @@ fn place_one(
         } else if let Some(checkpoint) = tx.engine().moved_in(part.startblock) {
             return Ok(Err(checkpoint));
         }
-        return Ok(Ok(part));
+        Ok(Ok(part))
     }
-    let stop = |end: u64| next.map_or(end, |extent| extent.startoff.0.min(end));
-    if let Some(around) = around {
-        let before = tx.bmap_before(inode, Fork::Data, start)?;
-        let first = before.map_or(0, |extent| extent.end().0).max(around.start).min(start.0);
-        let last = stop(around.end.max(end.0));
-        if first < start.0 || last > end.0 {
-            let first = FileOff(first);
-            let got = tx.bmap_alloc_as(inode, Fork::Data, first, last - first.0, None, true)?;
-            let part = got.clip(start, end);
+
+    /// Gives the first of `blocks`, which are a hole, a place.
+    fn fill(&mut self, tx: &mut Tx<'_>, inode: TxInode, blocks: Range<FileOff>) -> Result<Extent> {
+        let Range { start, end } = blocks;
+        let hinted = hint::alloc(self.vol, tx, inode, start.0..end.0, self.extsize)?;
+        if let Some((got, room)) = hinted {
+            self.staging.keep(room);
             if got.end() > start {
+                let part = got.clip(start, end);
                 tx.bmap_convert(inode, &part)?;
-                return Ok(Ok(Extent { unwritten: false, ..part }));
+                return Ok(Extent { unwritten: false, ..part });
             }
         }
+        tx.bmap_alloc_as(inode, Fork::Data, start, end.0 - start.0, None, false)
     }
-    let len = stop(end.0) - start.0;
-    tx.bmap_alloc_as(inode, Fork::Data, start, len, None, false).map(Ok)
+
+    /// Gives the first of shared blocks others, which are this file's alone.
+    fn renew(&mut self, tx: &mut Tx<'_>, inode: TxInode, shared: &Extent) -> Result<Extent> {
+        let range = shared.startoff.0..shared.end().0;
+        match self.staging.renew(tx, inode, self.staged, &range)? {
+            Some(extent) => Ok(extent),
+            None => tx.bmap_renew(inode, shared, false),
+        }
+    }
 }
 
 /// Writes the content of `extents` from memory.

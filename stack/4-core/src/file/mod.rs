@@ -7,9 +7,11 @@ mod content;
 mod dirty;
 mod exchange;
 mod flush;
+mod hint;
 mod promise;
 mod reshape;
 mod share;
+mod staging;
 mod target;
 
 pub(crate) use content::Contents;

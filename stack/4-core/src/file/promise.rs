@@ -79,7 +79,8 @@ impl Volume {
     /// Promises `blocks` for as long as the answer lives; `None` where there are not so many.
     pub(super) fn spare_room(&self, blocks: u64) -> Result<Option<Room<'_>>> {
         let promises = &self.contents.promises;
-        Ok(promises.take(self, blocks)?.then_some(Room { promises, blocks }))
+        // A room that is dropped gives back: it must not come to be where nothing was taken.
+        Ok(promises.take(self, blocks)?.then(|| Room { promises, blocks }))
     }
 
     /// A transaction with blocks promised to what it does.
@@ -171,6 +172,7 @@ impl Content {
     /// Puts promises into practice, and makes what was freed usable.
     fn settle(&self, vol: &Volume, state: &mut State) -> Result<()> {
         self.flush_state(vol, state)?;
+        state.unstage(vol)?;
         vol.flush_idle_contents()?;
         Ok(vol.engine()?.checkpoint()?)
     }

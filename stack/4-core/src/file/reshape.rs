@@ -12,6 +12,7 @@ use xfskit_format::timestamp::Timestamp;
 use xfskit_units::{ByteLen, ByteOffset, FileOff};
 
 use super::content::{Content, SIZE_MAX, State, segment_at};
+use super::hint;
 use crate::bmap::{BUNMAP_MAX, Backing, Segment};
 use crate::error::{Error, Result};
 use crate::icore::Touch;
@@ -190,22 +191,28 @@ impl Content {
     ) -> Result<()> {
         let mut at = blocks.start;
         while at < blocks.end {
-            let (next, new) = vol.transact_promised(|tx| {
+            let (next, new, _rooms) = vol.transact_promised(|tx| {
                 let inode = tx.iget(self.ino())?;
-                let (mut at, mut new) = (at, Vec::new());
+                let (mut at, mut new, mut rooms) = (at, Vec::new(), Vec::new());
                 while at < blocks.end && new.len() < BUNMAP_MAX {
                     let hole = segment_at(tx, inode, at..blocks.end)?;
-                    let len = hole.blockcount.0;
-                    if hole.backing == Backing::Hole {
-                        let start = hole.startoff;
-                        let got = tx.bmap_alloc_as(inode, Fork::Data, start, len, None, true)?;
-                        new.push(at..got.end().0);
-                        at = got.end().0;
-                    } else {
+                    let (start, len) = (hole.startoff, hole.blockcount.0);
+                    if hole.backing != Backing::Hole {
                         at += len;
+                        continue;
                     }
+                    let hinted = hint::alloc(vol, tx, inode, at..at + len, self.extsize)?;
+                    let got = match hinted {
+                        Some((got, room)) => {
+                            rooms.push(room);
+                            got
+                        }
+                        None => tx.bmap_alloc_as(inode, Fork::Data, start, len, None, true)?,
+                    };
+                    new.push(got.startoff.0..got.end().0);
+                    at = at.max(got.end().0);
                 }
-                Ok((at, new))
+                Ok((at, new, rooms))
             })?;
             at = next;
             fresh.extend(new);

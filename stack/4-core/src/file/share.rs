@@ -3,7 +3,8 @@
 //! A file of which any block ever was shared bears the reflink flag; without the flag nobody asks. Linux
 //! records the blocks that will replace shared ones as staging extents, because it writes their content before
 //! it maps them. Here content is written behind the commit that maps it, and the checkpoint waits for it
-//! (`content.rs`, invariant 1), so new blocks are mapped at once and there is nothing to stage.
+//! (`content.rs`, invariant 1), so new blocks are mapped at once, and only those are staged that a hint asks for beside
+//! them ([`staging`](super::staging)).
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use std::sync::Arc;
 use parking_lot::RwLockWriteGuard;
 use xfskit_format::Fork;
 use xfskit_format::bmbt::Extent;
-use xfskit_format::inode::flags2;
+use xfskit_format::inode::{Dinode, flags2};
 use xfskit_format::timestamp::Timestamp;
 use xfskit_units::{ByteLen, ByteOffset, ExtLen, FilBlks, FileOff, Ino};
 
@@ -32,6 +33,8 @@ struct Job {
     blocks: u64,
     /// Where the other file ends afterwards, in bytes.
     size: u64,
+    /// The other file becomes this one, as a whole.
+    whole: bool,
 }
 
 impl Tx<'_> {
@@ -137,7 +140,10 @@ impl Content {
             }
             state.size = job.size;
             vol.transact(|tx| {
-                let inode = tx.iget(self.ino())?;
+                let (inode, source) = self.take_both(tx, from)?;
+                if job.whole {
+                    hand_on_hint(tx, source, inode);
+                }
                 tx.set_size(inode, ByteLen(job.size));
                 tx.touch(inode, Touch::CONTENT, now);
                 Ok(())
@@ -233,6 +239,15 @@ impl Content {
     }
 }
 
+/// A copy of a whole file takes its hint for copies on write, where it has none.
+fn hand_on_hint(tx: &mut Tx<'_>, from: TxInode, to: TxInode) {
+    let hint =
+        |core: Dinode<'_>| (core.flags2() & flags2::COWEXTSIZE != 0).then_some(core.cowextsize().0);
+    if let (Some(blocks), None) = (hint(tx.core(from)), hint(tx.core(to))) {
+        tx.set_cowextsize(to, blocks);
+    }
+}
+
 /// How many extents of file `ino` lie in `blocks`.
 pub(super) fn count_extents(vol: &Volume, ino: Ino, blocks: Range<u64>) -> Result<u64> {
     let (mut count, mut at) = (0, blocks.start);
@@ -272,5 +287,6 @@ fn plan(
     if itself && from.abs_diff(to) < blocks {
         return Err(Error::Limit("a part of a file cannot be shared with itself"));
     }
-    Ok(Job { from, to, blocks, size: own.max(reaches) })
+    let whole = start == 0 && offset == 0 && end == size && reaches >= own;
+    Ok(Job { from, to, blocks, size: own.max(reaches), whole })
 }

@@ -107,7 +107,7 @@ impl Fs {
         };
         if inode.core().nlink() == 0 {
             // What is in memory of it is of no use to anybody any more.
-            self.volume.discard_content(ino);
+            self.volume.discard_content(ino)?;
             self.volume.inactivate(ino)?;
         }
         Ok(())

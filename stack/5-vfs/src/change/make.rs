@@ -1,8 +1,8 @@
 //! Inodes made: with a name, or without.
 
-use xfskit_core::icore::{NewInode, Touch, inherited_flags};
+use xfskit_core::icore::{NewInode, Touch, inherited_flags, inherited_flags2};
 use xfskit_core::{Error as Core, Tx, TxInode};
-use xfskit_format::inode::{FileType, flags};
+use xfskit_format::inode::{FileType, flags, flags2};
 use xfskit_units::Ino;
 
 use super::{check_name, check_place, named, take};
@@ -164,6 +164,8 @@ fn core_of(
     let flags = inherited_flags(parent.flags(), file_type);
     let project = parent.flags() & flags::PROJINHERIT != 0;
     let hint = flags & (flags::EXTSIZE | flags::EXTSZINHERIT) != 0;
+    let flags2 = inherited_flags2(parent.flags2(), file_type);
+    let cow_hint = flags2 & flags2::COWEXTSIZE != 0;
     NewInode {
         mode: new.mode | setgid,
         uid: new.uid,
@@ -172,7 +174,9 @@ fn core_of(
         rdev: new.rdev,
         nlink,
         flags,
+        flags2,
         extsize: if hint { parent.extsize().0 } else { 0 },
+        cowextsize: if cow_hint { parent.cowextsize().0 } else { 0 },
         now,
     }
 }

@@ -1,0 +1,236 @@
+//! Staging extents: blocks that wait, beside those that replaced shared ones, to replace or fill what lies around.
+//!
+//! A file with a hint for copies on write (`cowextsize`) gets whole units of it when a shared block is written to. The
+//! block that is written is mapped at once; the rest of the unit is staged: allocated, recorded in the refcountbt, owned by
+//! nobody's file. Whatever is written later where something is staged goes there, so that a unit that is written bit
+//! by bit is one extent in the end, as with Linux. What is left is freed when the last handle is closed, and where the volume
+//! runs full; after a crash, by the next who opens the volume.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+
+use xfskit_format::Fork;
+use xfskit_format::bmbt::{Extent, MAX_BLOCKCOUNT};
+use xfskit_format::inode::flags2;
+use xfskit_units::{ExtLen, FilBlks, FileOff};
+
+use super::content::{SIZE_MAX, State};
+use super::hint::window;
+use super::promise::Room;
+use crate::error::Result;
+use crate::space::{AllocRequest, Deferred, Owner};
+use crate::tx::{Tx, TxInode};
+use crate::volume::Volume;
+
+/// Staged extents of one file, above which all of them are freed.
+const MOST: usize = 1024;
+/// Staged extents that one transaction frees.
+const FREED_AT_ONCE: usize = 16;
+
+/// What is staged in a file, by the block of the file that each extent begins at.
+#[derive(Debug, Default)]
+pub(super) struct Staged {
+    extents: BTreeMap<u64, Extent>,
+}
+
+/// What one transaction does to them: it takes effect with [`State::settle_staged`], once that is committed.
+#[derive(Debug)]
+pub(super) struct Staging<'v> {
+    vol: &'v Volume,
+    added: Vec<Extent>,
+    taken: Vec<Range<u64>>,
+    /// Blocks that stay promised until then.
+    rooms: Vec<Room<'v>>,
+}
+
+impl Staged {
+    pub(super) fn is_empty(&self) -> bool {
+        self.extents.is_empty()
+    }
+
+    /// The one that covers block `at`.
+    fn covering(&self, at: u64) -> Option<Extent> {
+        let (_, extent) = self.extents.range(..=at).next_back()?;
+        Some(*extent).filter(|extent| extent.end().0 > at)
+    }
+
+    /// The blocks around `at`, where nothing is staged, for which that is so.
+    fn gap(&self, at: u64) -> Range<u64> {
+        let before = self.extents.range(..=at).next_back();
+        let behind = self.extents.range(at..).next();
+        before.map_or(0, |(_, extent)| extent.end().0)..behind.map_or(u64::MAX, |(&start, _)| start)
+    }
+
+    fn add(&mut self, extent: Extent) {
+        self.extents.insert(extent.startoff.0, extent);
+    }
+
+    /// The blocks of `range`, which are of one extent, are not staged any more.
+    fn take(&mut self, range: &Range<u64>) {
+        let Some(whole) = self.covering(range.start) else { return };
+        self.extents.remove(&whole.startoff.0);
+        let (start, end) = (FileOff(range.start), FileOff(range.end));
+        if whole.startoff < start {
+            self.add(whole.clip(whole.startoff, start));
+        }
+        if end < whole.end() {
+            self.add(whole.clip(end, whole.end()));
+        }
+    }
+}
+
+impl State {
+    /// What a transaction did to the staged extents, which is committed, has happened.
+    pub(super) fn settle_staged(&mut self, vol: &Volume, done: Staging<'_>) {
+        let before = self.staged.extents.len();
+        done.added.into_iter().for_each(|extent| self.staged.add(extent));
+        done.taken.iter().for_each(|range| self.staged.take(range));
+        vol.contents.staged.fetch_add(self.staged.extents.len(), Ordering::Relaxed);
+        vol.contents.staged.fetch_sub(before, Ordering::Relaxed);
+    }
+
+    /// Frees what is staged.
+    ///
+    /// # Errors
+    /// Those of a transaction: what it would have freed stays staged.
+    pub(super) fn unstage(&mut self, vol: &Volume) -> Result<()> {
+        while !self.staged.is_empty() {
+            let some: Vec<_> = self.staged.extents.values().take(FREED_AT_ONCE).copied().collect();
+            vol.transact(|tx| {
+                for extent in &some {
+                    let (start, len) = place(extent);
+                    tx.defer(Deferred::CowFree { start, len });
+                    tx.defer(Deferred::Free { start, len, owner: Owner::Unmapped });
+                }
+                Ok(())
+            })?;
+            let taken = some.iter().map(|extent| extent.startoff.0..extent.end().0).collect();
+            self.settle_staged(vol, Staging { taken, ..Staging::new(vol) });
+        }
+        Ok(())
+    }
+
+    /// Frees what is staged, where that is much.
+    pub(super) fn bound_staged(&mut self, vol: &Volume) -> Result<()> {
+        if self.staged.extents.len() > MOST { self.unstage(vol) } else { Ok(()) }
+    }
+}
+
+impl<'v> Staging<'v> {
+    pub(super) fn new(vol: &'v Volume) -> Self {
+        Self { vol, added: Vec::new(), taken: Vec::new(), rooms: Vec::new() }
+    }
+
+    /// What was promised to the transaction stays so until it has happened.
+    pub(super) fn keep(&mut self, room: Room<'v>) {
+        self.rooms.push(room);
+    }
+
+    /// Writes to the first blocks of `range` go to what is staged there, if anything is: that is mapped instead of what
+    /// was. Answers how.
+    pub(super) fn replace(
+        &mut self,
+        tx: &mut Tx<'_>,
+        inode: TxInode,
+        staged: &Staged,
+        range: &Range<u64>,
+    ) -> Result<Option<Extent>> {
+        let added = self
+            .added
+            .iter()
+            .find(|extent| (extent.startoff.0..extent.end().0).contains(&range.start));
+        let Some(whole) = added.copied().or_else(|| staged.covering(range.start)) else {
+            return Ok(None);
+        };
+        let part = whole.clip(FileOff(range.start), FileOff(range.end));
+        let extent = replaceable(tx, inode, &part)?;
+        let (start, len) = place(&extent);
+        tx.defer(Deferred::CowForget { start, len });
+        // Before they are mapped for the file: no two own them at a time.
+        tx.defer(Deferred::RmapUnmap { start, len, owner: Owner::Cow });
+        tx.bmap_replace(inode, &extent)?;
+        self.taken.push(extent.startoff.0..extent.end().0);
+        Ok(Some(extent))
+    }
+
+    /// Where something is staged next behind block `at`.
+    pub(super) fn next(&self, staged: &Staged, at: u64) -> u64 {
+        let known = staged.extents.range(at..).next().map_or(u64::MAX, |(&start, _)| start);
+        let starts = self.added.iter().map(|extent| extent.startoff.0);
+        starts.filter(|&start| start > at).fold(known, u64::min)
+    }
+
+    /// Gives the first of the shared blocks of `range` blocks of their own, and stages what else the file's hint asks for.
+    /// `None` without a hint, and where there is no room for more than `range`.
+    pub(super) fn renew(
+        &mut self,
+        tx: &mut Tx<'_>,
+        inode: TxInode,
+        staged: &Staged,
+        range: &Range<u64>,
+    ) -> Result<Option<Extent>> {
+        let whole = self.unit(tx, inode, staged, range);
+        let more = (whole.end - whole.start) - (range.end - range.start);
+        if more == 0 {
+            return Ok(None);
+        }
+        let room = self.vol.spare_room(more + self.vol.nodes_for(2))?;
+        let Some(room) = room else { return Ok(None) };
+        let most = u32::try_from((whole.end - whole.start).min(MAX_BLOCKCOUNT)).unwrap_or(u32::MAX);
+        let near = tx.bmap_near(inode, Fork::Data, FileOff(whole.start))?;
+        let (startblock, len) =
+            tx.alloc_extent(&AllocRequest::between(1, most, near, Owner::Unmapped))?;
+        let (startoff, blockcount) = (FileOff(whole.start), FilBlks(len.0.into()));
+        let got = Extent { startoff, startblock, blockcount, unwritten: false };
+        self.keep(room);
+        let (start, end) = (FileOff(range.start), FileOff(range.end));
+        if got.end() <= start {
+            self.stage(tx, got);
+            return Ok(None);
+        }
+        let extent = replaceable(tx, inode, &got.clip(start, end))?;
+        tx.bmap_replace(inode, &extent)?;
+        self.stage(tx, got.clip(startoff, start));
+        self.stage(tx, got.clip(extent.end(), got.end()));
+        Ok(Some(extent))
+    }
+
+    /// The blocks that the hint of a file asks for around `range`, with nothing staged among them.
+    fn unit(&self, tx: &Tx<'_>, inode: TxInode, staged: &Staged, range: &Range<u64>) -> Range<u64> {
+        let core = tx.core(inode);
+        let hinted = core.flags2() & flags2::COWEXTSIZE != 0;
+        let unit = if hinted { core.cowextsize().0.into() } else { 0 };
+        let mut gap = staged.gap(range.start);
+        for extent in &self.added {
+            if extent.end().0 <= range.start {
+                gap.start = gap.start.max(extent.end().0);
+            } else {
+                gap.end = gap.end.min(extent.startoff.0);
+            }
+        }
+        gap.end = gap.end.min(SIZE_MAX >> self.vol.geo().blocklog).max(range.end);
+        window(&gap, range, unit)
+    }
+
+    /// New blocks that no file maps are staged.
+    fn stage(&mut self, tx: &mut Tx<'_>, extent: Extent) {
+        if extent.blockcount.0 > 0 {
+            let (start, len) = place(&extent);
+            tx.defer(Deferred::RmapMap { start, len, owner: Owner::Cow });
+            tx.defer(Deferred::CowAlloc { start, len });
+            self.added.push(extent);
+        }
+    }
+}
+
+/// The first blocks of `extent`, as many as one transaction should map instead of what is there.
+fn replaceable(tx: &mut Tx<'_>, inode: TxInode, extent: &Extent) -> Result<Extent> {
+    let len = tx.unmap_end(inode, extent.startoff, extent.blockcount.0)?;
+    Ok(extent.clip(extent.startoff, extent.startoff.saturating_add(len)))
+}
+
+/// Where an extent lies on the volume.
+fn place(extent: &Extent) -> (xfskit_units::FsBlock, ExtLen) {
+    (extent.startblock, ExtLen(u32::try_from(extent.blockcount.0).unwrap_or(u32::MAX)))
+}
