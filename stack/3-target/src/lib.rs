@@ -24,6 +24,7 @@
 //! | [`name`] | the grammar of targets |
 //! | [`array`](mod@array) | the grammar of arrays; patterns; members become arrays |
 //! | [`open`](mod@open) | names become devices; what a disk holds |
+//! | [`nested`] | an array and those within it, each by itself |
 //! | [`partition`] | MBR with logical partitions, GPT |
 //! | [`lvm`] | LVM2: labels, metadata, linear volumes |
 
@@ -34,6 +35,7 @@ mod glob;
 mod linear;
 pub mod lvm;
 pub mod name;
+pub mod nested;
 pub mod open;
 pub mod partition;
 pub mod size;
@@ -41,6 +43,7 @@ pub mod size;
 pub use array::ArrayName;
 pub use error::{Error, Result};
 pub use name::{Base, Part, Target};
+pub use nested::{Nested, is_reshaped, open_nested};
 pub use open::{
     Found, assemble, create, discover, members, open, open_array, open_unchecked, part_of, pieces,
 };

@@ -194,10 +194,19 @@ fn array(name: &ArrayName, mode: OpenMode) -> Result<Arc<dyn BlockDevice>> {
 /// # Errors
 /// Where a member cannot be opened, they make no array, or it cannot be written and `mode` asks for that.
 pub fn open_array(name: &ArrayName, mode: OpenMode) -> Result<Array> {
+    array_of(name, members(name, mode)?, mode)
+}
+
+/// The array of these members.
+pub(crate) fn array_of(
+    name: &ArrayName,
+    members: Vec<Option<Member>>,
+    mode: OpenMode,
+) -> Result<Array> {
     if let Some(bare) = &name.bare {
-        return Ok(bare.open(&members(name, mode)?)?);
+        return Ok(bare.open(&members)?);
     }
-    let assembly = assemble(name, mode)?;
+    let assembly = assembly_of(name, members)?;
     if mode == OpenMode::ReadOnly {
         return Ok(assembly.open_array()?);
     }
@@ -213,7 +222,11 @@ pub fn open_array(name: &ArrayName, mode: OpenMode) -> Result<Array> {
 /// # Errors
 /// Where a member cannot be opened, or they make no array.
 pub fn assemble(name: &ArrayName, mode: OpenMode) -> Result<Assembly> {
-    let members = members(name, mode)?.into_iter().flatten().collect();
+    assembly_of(name, members(name, mode)?)
+}
+
+fn assembly_of(name: &ArrayName, members: Vec<Option<Member>>) -> Result<Assembly> {
+    let members = members.into_iter().flatten().collect();
     let assembled = if name.force {
         xfskit_md::assemble_by_force(members)
     } else {
@@ -227,6 +240,15 @@ pub fn assemble(name: &ArrayName, mode: OpenMode) -> Result<Assembly> {
 /// # Errors
 /// Where a member cannot be opened.
 pub fn members(name: &ArrayName, mode: OpenMode) -> Result<Vec<Option<Member>>> {
+    members_by(name, mode, &mut open_unchecked)
+}
+
+/// [`members`], each opened by `open`.
+pub(crate) fn members_by(
+    name: &ArrayName,
+    mode: OpenMode,
+    open: &mut dyn FnMut(&Target, OpenMode) -> Result<Arc<dyn BlockDevice>>,
+) -> Result<Vec<Option<Member>>> {
     let below = if name.overlay.is_some() { OpenMode::ReadOnly } else { mode };
     let mut members = Vec::new();
     for member in &name.members {
@@ -235,7 +257,7 @@ pub fn members(name: &ArrayName, mode: OpenMode) -> Result<Vec<Option<Member>>> 
             continue;
         };
         for target in expand(target)? {
-            let device = open_unchecked(&target, below)?;
+            let device = open(&target, below)?;
             members.push(Some(Member { name: target.to_string(), device }));
         }
     }

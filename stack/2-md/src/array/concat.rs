@@ -1,11 +1,11 @@
 //! Linear and RAID0: every byte lies on one member.
 
 use xfskit_block::{Error, Result};
-use xfskit_units::ByteLen;
+use xfskit_units::index;
 
 use super::Array;
 use super::io::{ReadJob, WriteJob, lost};
-use crate::layout::concat::Concat;
+use crate::layout::concat::{Concat, Place};
 
 impl Array {
     pub(super) fn read_concat(&self, map: &Concat, offset: u64, buf: &mut [u8]) -> Result<()> {
@@ -48,18 +48,25 @@ impl Array {
         self.store(&jobs)
     }
 
-    /// A member may itself have several ways to give bytes: an array of arrays.
-    pub(super) fn concat_alternatives(&self, map: &Concat, offset: u64, len: u64) -> usize {
-        let place = map.place(offset.min(self.size_bytes() - 1));
-        let member = &self.members[place.role];
-        match member.device() {
-            Some(device) if place.len >= len => {
-                device.alternatives(member.position(place.at), ByteLen(len))
-            }
-            _ => 1,
-        }
+    /// The parts of a range by the members that have them.
+    fn parts<'m>(map: &'m Concat, offset: u64, len: u64) -> impl Iterator<Item = Place> + use<'m> {
+        let (mut at, end) = (offset, offset.saturating_add(len));
+        std::iter::from_fn(move || {
+            let place = (at < end).then(|| map.place(at))?;
+            let len = place.len.min(end - at);
+            at += len;
+            Some(Place { len, ..place })
+        })
     }
 
+    /// A member may itself have several ways to give bytes: an array of arrays.
+    pub(super) fn concat_alternatives(&self, map: &Concat, offset: u64, len: u64) -> usize {
+        let len = len.min(self.size_bytes().saturating_sub(offset));
+        let ways = |part: Place| self.member_ways(part.role, part.at, part.len);
+        Self::parts(map, offset, len).map(ways).fold(1, usize::max)
+    }
+
+    /// The range in way `k`; a part whose member has fewer is had in its last.
     pub(super) fn read_concat_alternative(
         &self,
         map: &Concat,
@@ -67,15 +74,19 @@ impl Array {
         buf: &mut [u8],
         k: usize,
     ) -> Result<()> {
-        let place = map.place(offset.min(self.size_bytes() - 1));
-        let member = &self.members[place.role];
-        match member.device() {
-            Some(device) if place.len >= buf.len() as u64 => {
-                device.read_alternative(member.position(place.at), buf, k)
-            }
-            _ if k == 0 => self.read_concat(map, offset, buf),
-            _ => Err(Error::NoAlternative(k)),
+        if k >= self.concat_alternatives(map, offset, buf.len() as u64) {
+            return Err(Error::NoAlternative(k));
         }
+        if k == 0 {
+            return self.read_concat(map, offset, buf);
+        }
+        let mut rest = buf;
+        Self::parts(map, offset, rest.len() as u64).try_for_each(|part| {
+            let (piece, behind) = std::mem::take(&mut rest).split_at_mut(index(part.len));
+            rest = behind;
+            let last = self.member_ways(part.role, part.at, part.len).saturating_sub(1);
+            self.read_member_way(part.role, part.at, piece, k.min(last))
+        })
     }
 
     /// A member that is an array may have been lied to by one of its own.
@@ -86,13 +97,12 @@ impl Array {
         good: &[u8],
         k: usize,
     ) -> Result<bool> {
-        let place = map.place(offset);
-        let member = &self.members[place.role];
-        match member.device() {
-            Some(device) if place.len >= good.len() as u64 => {
-                device.heal(member.position(place.at), good, k)
-            }
-            _ => Ok(false),
-        }
+        let mut rest = good;
+        Self::parts(map, offset, good.len() as u64).try_fold(false, |any, part| {
+            let (piece, behind) = rest.split_at(index(part.len));
+            rest = behind;
+            let last = self.member_ways(part.role, part.at, part.len).saturating_sub(1);
+            Ok(any | self.heal_member(part.role, part.at, piece, k.min(last))?)
+        })
     }
 }

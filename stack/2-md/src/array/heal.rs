@@ -21,6 +21,7 @@ use xfskit_units::{ByteOffset, index};
 use super::io::WriteJob;
 use super::rows::Span;
 use super::scrub::Mismatch;
+use super::striped::Way;
 use super::write::New;
 use super::{Array, Map};
 
@@ -52,15 +53,18 @@ impl Array {
     /// A piece within one unit of copies.
     fn heal_copies(&self, at: u64, good: &[u8], k: usize) -> Result<bool> {
         let _alone = self.own_row(at / self.mirror_unit());
-        let copies = self.copies_in_order(at, good.len() as u64);
-        let Some(source) = copies.get(k).or(copies.last()) else { return Ok(false) };
-        if !self.holds(source.role, source.at, good) {
+        let ways = self.mirror_ways(at, good.len() as u64);
+        let Some((source, inner)) = ways.get(k).or(ways.last()) else { return Ok(false) };
+        let mut found = vec![0; good.len()];
+        let read = self.read_member_way(source.role, source.at, &mut found, *inner);
+        if read.is_err() || found != good {
             return Ok(false);
         }
+        let copies = self.copies_in_order(at, good.len() as u64);
         let wrong = copies.iter().filter(|copy| !self.holds(copy.role, copy.at, good));
         let jobs: Vec<WriteJob<'_>> =
             wrong.map(|copy| WriteJob { role: copy.role, at: copy.at, buf: good }).collect();
-        self.store(&jobs)?;
+        jobs.iter().try_for_each(|job| self.put_right(job))?;
         Ok(!jobs.is_empty())
     }
 
@@ -72,7 +76,18 @@ impl Array {
         let d = index(at % self.row_bytes() / chunk);
         let _alone = self.own_row(stripe);
         let ways = self.ways(&span, d);
-        let Some(without) = ways.get(k).or(ways.last()) else { return Ok(false) };
+        let without = match ways.get(k).or(ways.last()) {
+            None => return Ok(false),
+            Some(Way::Own(inner)) => {
+                return self.heal_member(
+                    span.row.data_role(d),
+                    self.member_at(&span),
+                    good,
+                    *inner,
+                );
+            }
+            Some(Way::Without(roles)) => roles,
+        };
         let mut memory = vec![0; span.row.data_disks() * good.len()];
         let mut data: Vec<&mut [u8]> = memory.chunks_mut(good.len()).collect();
         self.read_row(&span, &mut data, without)?;
@@ -101,7 +116,7 @@ impl Array {
             .map(|role| WriteJob { role: *role, at, buf: right(*role) })
             .filter(|job| !self.holds(job.role, at, job.buf))
             .collect();
-        self.store(&jobs)?;
+        jobs.iter().try_for_each(|job| self.put_right(job))?;
         Ok(!jobs.is_empty())
     }
 

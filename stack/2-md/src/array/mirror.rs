@@ -151,13 +151,13 @@ impl Array {
         let (mut at, mut most) = (offset, 1);
         while at < end {
             let len = self.mirror_piece(at).min(end - at);
-            most = most.max(self.readable_copies(at, len).len());
+            most = most.max(self.mirror_ways(at, len).len());
             at += len;
         }
         most
     }
 
-    /// Copy `k` of the range; a piece that has fewer is had in its last.
+    /// The range in way `k`; a piece that has fewer is had in its last.
     pub(super) fn read_mirror_copy(&self, offset: u64, buf: &mut [u8], k: usize) -> Result<()> {
         if k >= self.mirror_alternatives(offset, buf.len() as u64) {
             return Err(Error::NoAlternative(k));
@@ -168,10 +168,18 @@ impl Array {
             let (piece, behind) = rest.split_at_mut(len);
             // While the copies are written they need not agree.
             let _shared = self.share_row(at / self.mirror_unit());
-            let copies = self.copies_in_order(at, len as u64);
-            let copy = copies.get(k).or(copies.last()).ok_or(Error::NoAlternative(k))?;
-            if !self.fetch(&mut [ReadJob { role: copy.role, at: copy.at, buf: piece }]).is_empty() {
-                return Err(lost("read", at, len, format!("copy {k} cannot be read")));
+            let ways = self.mirror_ways(at, len as u64);
+            match ways.get(k).or(ways.last()) {
+                None => return Err(Error::NoAlternative(k)),
+                Some((Copy { role, at }, inner @ 1..)) => {
+                    self.read_member_way(*role, *at, piece, *inner)?;
+                }
+                Some((copy, _)) => {
+                    let job = ReadJob { role: copy.role, at: copy.at, buf: piece };
+                    if !self.fetch(&mut [job]).is_empty() {
+                        return Err(lost("read", at, len, format!("copy {k} cannot be read")));
+                    }
+                }
             }
             (at, rest) = (at + len as u64, behind);
         }

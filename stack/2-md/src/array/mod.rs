@@ -20,6 +20,7 @@
 //! | `concat` | linear and RAID0 |
 //! | `heal` | what lied is rewritten, once somebody can tell who did |
 //! | `mirror` | RAID1 and RAID10: reading and writing copies |
+//! | `nested` | members that are arrays themselves: their ways, and what of the content they hold |
 //! | `rows` | RAID4, 5, 6: a row with holes, and what fills them |
 //! | `striped` | RAID4, 5, 6: requests, cut into rows |
 //! | `write` | RAID4, 5, 6: whole rows, and parts of rows |
@@ -63,6 +64,7 @@ mod journaled;
 pub mod ledger;
 mod member;
 mod mirror;
+mod nested;
 pub(crate) mod partial;
 mod places;
 pub(crate) mod replay;

@@ -4,6 +4,9 @@
 //! single member is wrong, if only one is: md itself does not ask, it trusts data and rewrites parity,
 //! which makes a silent error permanent. Here only what was located is mended.
 //!
+//! A member that is an array itself may be named by its own members: it agrees with the others in another of its ways,
+//! and nobody else does.
+//!
 //! Where a member is missing, or cannot give a page, what is left is compared: RAID6 without one member still has
 //! one parity more than it takes, and three copies without one are two. That tells that something is wrong, and not
 //! what.
@@ -96,11 +99,11 @@ impl Array {
         let mend = mend && !self.read_only;
         match self.map {
             Map::Parity => self.scrub_stripe(row, mend),
-            _ => Ok(self.scrub_copies(row)),
+            _ => self.scrub_copies(row, mend),
         }
     }
 
-    fn scrub_copies(&self, row: u64) -> Compared {
+    fn scrub_copies(&self, row: u64, mend: bool) -> Result<Compared> {
         let _alone = self.own_row(row);
         let start = row * self.mirror_unit();
         let len = self.mirror_piece(start).min(self.size_bytes() - start);
@@ -112,13 +115,14 @@ impl Array {
         let at = copies.first().map_or(0, |copy| copy.at);
         let mut window = None;
         for page in pages(index(len)) {
-            // Of each copy that gives the page, in order.
-            let given: Vec<&[u8]> = memory
-                .chunks(index(len))
+            // Each copy that gives the page, in order.
+            let (givers, given): (Vec<Copy>, Vec<&[u8]>) = copies
+                .iter()
+                .zip(memory.chunks(index(len)))
                 .zip(&there)
                 .filter(|(_, there)| there.contains(&page.start))
                 .map(|(copy, _)| copy)
-                .collect();
+                .unzip();
             let Some((first, others)) = given.split_first().filter(|(_, o)| !o.is_empty()) else {
                 compared.unchecked += page.len().div_ceil(512) as u64;
                 continue;
@@ -126,6 +130,19 @@ impl Array {
             if others.iter().all(|other| other[page.clone()] == first[page.clone()]) {
                 continue;
             }
+            let held: Vec<(usize, u64, &[u8])> = givers
+                .iter()
+                .zip(&given)
+                .map(|(copy, all)| (copy.role, copy.at + page.start as u64, &all[page.clone()]))
+                .collect();
+            let named = self.named_by_own_members(&held, |i, content| {
+                (0..).zip(&held).all(|(other, (_, _, held))| other == i || *held == content)
+            });
+            let role = named.as_ref().map(|(role, _)| *role);
+            let mended = match named.filter(|_| mend) {
+                Some((role, right)) => self.mend(&held, role, &right)?,
+                None => false,
+            };
             let this = page.start / COMPARED;
             let first_of_window = window.replace(this) != Some(this);
             let around = this * COMPARED..((this + 1) * COMPARED).min(index(len));
@@ -133,10 +150,19 @@ impl Array {
             let count = others.iter().filter(differ).count() * around.len().div_ceil(512);
             let counted = if first_of_window { count as u64 } else { 0 };
             let sectors = sectors(at, &page);
-            let mismatch = Mismatch { row, sectors, role: None, mended: false, counted };
+            let mismatch = Mismatch { row, sectors, role, mended, counted };
             compared.mismatches.push(mismatch);
         }
-        compared
+        Ok(compared)
+    }
+
+    /// Gives the member that is wrong what it should hold. `held` is who holds what, and where.
+    fn mend(&self, held: &[(usize, u64, &[u8])], wrong: usize, right: &[u8]) -> Result<bool> {
+        let Some((role, at, _)) = held.iter().find(|(role, _, _)| *role == wrong) else {
+            return Ok(false);
+        };
+        self.put_right(&WriteJob { role: *role, at: *at, buf: right })?;
+        Ok(true)
     }
 
     /// Reads these copies, page by page where not all of one can be read. Answers the pages that each gave, by
@@ -201,21 +227,52 @@ impl Array {
             }
             let row = span.row;
             let names = row.q.is_some() && holes.is_empty();
-            let culprit = if names { culprit(row, p_error, q_error) } else { None };
-            let mut mended = false;
-            if let Some(role) = culprit.filter(|_| mend) {
+            let held: Vec<(usize, u64, &[u8])> = (0..self.members.len())
+                .filter(|role| !holes.contains(role))
+                .map(|role| (role, at + page.start as u64, &chunk(role)[page.clone()]))
+                .collect();
+            let by_parity = names.then(|| culprit(row, p_error, q_error)).flatten().map(|role| {
                 let error = if Some(role) == row.q { q_error } else { p_error };
                 let right = chunk(role)[page.clone()].iter().zip(error).map(|(a, b)| a ^ b);
-                let right: Vec<u8> = right.collect();
-                self.store(&[WriteJob { role, at: at + page.start as u64, buf: &right }])?;
-                mended = true;
-            }
+                (role, right.collect::<Vec<u8>>())
+            });
+            let named = by_parity.or_else(|| {
+                self.named_by_own_members(&held, |i, content| {
+                    self.would_agree(span, &page, &held, &holes, (i, content))
+                })
+            });
+            let role = named.as_ref().map(|(role, _)| *role);
+            let mended = match named.filter(|_| mend) {
+                Some((role, right)) => self.mend(&held, role, &right)?,
+                None => false,
+            };
             let sectors = sectors(at, &page);
             let counted = sectors.end.0 - sectors.start.0;
             let row = span.stripe;
-            compared.mismatches.push(Mismatch { row, sectors, role: culprit, mended, counted });
+            compared.mismatches.push(Mismatch { row, sectors, role, mended, counted });
         }
         Ok(())
+    }
+
+    /// True where a page of a span would agree with its parity if one of those who hold it held this instead.
+    fn would_agree(
+        &self,
+        span: &Span,
+        page: &Range<usize>,
+        held: &[(usize, u64, &[u8])],
+        holes: &[usize],
+        (instead, content): (usize, &[u8]),
+    ) -> bool {
+        let start = span.columns.start;
+        let columns = start + page.start as u64..start + page.end as u64;
+        let span = Span { columns, ..span.clone() };
+        let mut memory = vec![0; self.members.len() * page.len()];
+        for (i, (role, _, buf)) in held.iter().enumerate() {
+            let buf = if i == instead { content } else { buf };
+            memory[role * page.len()..(role + 1) * page.len()].copy_from_slice(buf);
+        }
+        let errors = self.errors_of(&span, &mut memory, holes);
+        errors.is_some_and(|(p, q)| p.iter().chain(&q).all(|byte| *byte == 0))
     }
 
     /// By how much P and Q of a span are off; what is not there to be compared is not off. One missing chunk is

@@ -26,6 +26,14 @@ struct Piece<'a> {
     buf: &'a mut [u8],
 }
 
+/// A way to obtain a piece of a data chunk.
+pub(super) enum Way {
+    /// Without asking these roles.
+    Without(Vec<usize>),
+    /// From its own member, in this one of the member's ways.
+    Own(usize),
+}
+
 impl Array {
     /// Bytes of content of one row.
     pub(super) fn row_bytes(&self) -> u64 {
@@ -221,29 +229,33 @@ impl Array {
         }
     }
 
-    /// The ways to obtain a piece of data chunk `d`, each as the roles that are not asked; the first
-    /// is what an ordinary read does.
+    /// The ways to obtain a piece of data chunk `d`; the first is what an ordinary read does.
     ///
     /// Without its own member; then, where one more may be left out, without each of the others in
-    /// turn, P first: any of them may be the one that lied.
-    pub(super) fn ways(&self, span: &Span, d: usize) -> Vec<Vec<usize>> {
+    /// turn, P first: any of them may be the one that lied. Last the other ways of its own member, if that is an
+    /// array.
+    pub(super) fn ways(&self, span: &Span, d: usize) -> Vec<Way> {
         let own = span.row.data_role(d);
         let readable = |role: usize| self.is_role_readable(span, role);
         let holes = (0..self.members.len()).filter(|role| !readable(*role) && *role != own).count();
         let bears = self.geometry.tolerates() as usize;
         let mut ways = Vec::new();
         if readable(own) {
-            ways.push(Vec::new());
+            ways.push(Way::Without(Vec::new()));
         }
         if holes < bears {
-            ways.push(vec![own]);
+            ways.push(Way::Without(vec![own]));
         }
         if holes + 1 < bears {
             let mut others: Vec<usize> = (0..self.members.len())
                 .filter(|role| *role != own && Some(*role) != span.row.q && readable(*role))
                 .collect();
             others.sort_by_key(|role| *role != span.row.p);
-            ways.extend(others.into_iter().map(|role| vec![own, role]));
+            ways.extend(others.into_iter().map(|role| Way::Without(vec![own, role])));
+        }
+        if readable(own) {
+            let inner = self.member_ways(own, self.member_at(span), span.len());
+            ways.extend((1..inner).map(Way::Own));
         }
         ways
     }
@@ -276,11 +288,15 @@ impl Array {
         for part in self.row_parts(offset, buf) {
             for Piece { span, d, buf } in self.pieces(part) {
                 let ways = self.ways(&span, d);
-                let Some(without) = ways.get(k).or(ways.last()) else {
-                    return Err(Error::NoAlternative(k));
-                };
                 let _shared = self.share_row(span.stripe);
-                self.read_hole(&span, d, buf, without)?;
+                match ways.get(k).or(ways.last()) {
+                    None => return Err(Error::NoAlternative(k)),
+                    Some(Way::Without(roles)) => self.read_hole(&span, d, buf, roles)?,
+                    Some(Way::Own(inner)) => {
+                        let (role, at) = (span.row.data_role(d), self.member_at(&span));
+                        self.read_member_way(role, at, buf, *inner)?;
+                    }
+                }
             }
         }
         Ok(())

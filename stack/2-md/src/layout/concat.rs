@@ -85,6 +85,23 @@ impl Concat {
             len: (self.chunk - within).min(zone_end - at),
         }
     }
+
+    /// The byte of the array that member `role` has at `at`, in bytes from its data offset, and how many from there
+    /// on are neighbours in the array too; `None` where it has none.
+    pub fn content(&self, role: usize, at: u64) -> Option<(u64, u64)> {
+        let reaches = |zone: &&Zone| zone.member_start <= at && zone.roles.contains(&role);
+        let zone = self.zones.iter().rev().find(reaches)?;
+        let position = zone.roles.iter().position(|other| *other == role)? as u64;
+        let members = zone.roles.len() as u64;
+        let x = at - zone.member_start;
+        let (row, within) = (x / self.chunk, x % self.chunk);
+        // Turns that are counted from the start of the array need not begin with the zone's first member.
+        let first = if self.absolute { zone.start / self.chunk % members } else { 0 };
+        let turn = row * members + (position + members - first) % members;
+        let content = zone.start + turn.saturating_mul(self.chunk).saturating_add(within);
+        let place = self.place(content);
+        (place.role == role && place.at == at).then_some((content, place.len))
+    }
 }
 
 #[cfg(test)]
@@ -97,6 +114,21 @@ mod tests {
         assert_eq!(map.place(5119), Place { role: 0, at: 5119, len: 1 });
         assert_eq!(map.place(5120), Place { role: 1, at: 0, len: 7 * 512 });
         assert_eq!(map.place(17 * 512 + 8).role, 2);
+        assert_eq!(map.content(1, 512), Some((11 * 512, 6 * 512)));
+    }
+
+    #[test]
+    fn what_a_member_has_is_found_where_it_was_placed() {
+        let sizes = [Sectors(8), Sectors(24), Sectors(40)];
+        for layout in [Raid0Layout::Original, Raid0Layout::Alternate] {
+            let map = Concat::raid0(layout, &sizes, Sectors(8));
+            for byte in (0..9 * 4096).step_by(512) {
+                let Place { role, at, len } = map.place(byte);
+                let len = len.min(9 * 4096 - byte);
+                let found = map.content(role, at).map(|(at, n)| (at, n.min(9 * 4096 - byte)));
+                assert_eq!(found, Some((byte, len)), "{layout:?}");
+            }
+        }
     }
 
     #[test]

@@ -6,6 +6,9 @@
 //! 3. What does not agree even then is wrong where no checksum is. On RAID6, P and Q tell whose. Elsewhere: in a
 //!    page where no file has content everything that counts was judged to be sound, so parity (or the
 //!    other copy) is wrong, and follows. A page with content is named, with the file and where in it.
+//!
+//! Of arrays within arrays each is compared by itself. What does not agree in the outer one is settled first, with the
+//! help of those within (`2-md/array/nested`); where the outer one agrees, the data of the inner ones are right.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -14,10 +17,11 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use xfskit::block::{BlockDevice, OpenMode};
 use xfskit::check::{InFile, Report, Suspects};
-use xfskit::md::array::Array;
+use xfskit::core::volume::read_superblock;
+use xfskit::log::Log;
 use xfskit::md::array::scrub::Mismatch;
 use xfskit::md::array::tend::{Ended, Found};
-use xfskit::target::{self, ArrayName, Base, Target};
+use xfskit::target::{self, Base, Nested, Target};
 use xfskit::units::{ByteLen, ByteOffset, Ino};
 
 use crate::command::open::{self, device_hint, target_failure};
@@ -34,18 +38,27 @@ const PAGES_MAX: usize = 100_000;
 /// Pages that are told one by one.
 const TOLD: usize = 1000;
 
-/// An array whose members were compared.
+/// An array whose members were compared, those of the arrays within it too.
 pub(super) struct Scrubbed {
-    name: ArrayName,
-    array: Arc<Array>,
+    /// The outermost first, each before its members.
+    levels: Vec<Level>,
     /// The volume on it, which is rewritten through it.
     pub(super) device: Arc<dyn BlockDevice>,
     /// Where on the array the volume lies, in order.
     pieces: Vec<(ByteOffset, ByteLen)>,
+}
+
+/// One of several arrays within each other.
+struct Level {
+    nested: Nested,
+    /// All of it was compared.
+    compared: bool,
     /// What does not agree, by row.
     pages: BTreeMap<u64, Vec<Mismatch>>,
     /// How many there are, those beyond [`PAGES_MAX`] too.
     count: usize,
+    /// What does not agree even after it was settled.
+    left: Vec<Mismatch>,
 }
 
 /// How a scrub ended.
@@ -57,50 +70,32 @@ struct Tally {
     paths: BTreeMap<u64, String>,
 }
 
-impl Scrubbed {
-    /// Compares the members of the array that `args` names; `None` where it names none that has redundancy and
-    /// is whole. To repair, the journal is replayed before.
-    pub(super) fn of(args: &Check, out: &Out) -> Result<Option<Self>, Failure> {
-        let name = &*args.target.name;
-        let target = Target::parse(name).map_err(|e| target_failure(name, &e))?;
-        if args.repair {
-            let volume = open::volume_for_writing(&to_change(args), out)?;
-            volume.close().map_err(|e| open::not_opened(name, &e))?;
-        }
-        let Base::Array(array_name) = &target.base else { return Ok(None) };
-        let mode = if args.repair { OpenMode::ReadWrite } else { OpenMode::ReadOnly };
-        let array = target::open_array(array_name, mode).map_err(|e| target_failure(name, &e))?;
-        array.read_first_copies();
-        let array = Arc::new(array);
-        let disk = Arc::clone(&array) as Arc<dyn BlockDevice>;
-        let pieces = target::pieces(&target, &disk).map_err(|e| target_failure(name, &e))?;
-        let device = target::part_of(&target, disk).map_err(|e| target_failure(name, &e))?;
-        let mut scrubbed = Self {
-            name: (**array_name).clone(),
-            array,
-            device,
-            pieces,
-            pages: BTreeMap::new(),
-            count: 0,
-        };
-        if scrubbed.array.scrub_rows() == 0 {
-            return Ok(args.repair.then_some(scrubbed));
-        }
-        if scrubbed.array.can_be_scrubbed() {
-            scrubbed.compare(args, out)?;
-        } else {
-            out.note("a member is missing or not complete: nothing but checksums is compared");
-        }
-        Ok(Some(scrubbed))
+impl Level {
+    fn new(nested: Nested) -> Self {
+        nested.array.read_first_copies();
+        Self { nested, compared: false, pages: BTreeMap::new(), count: 0, left: Vec::new() }
     }
 
     fn failed(&self, error: &xfskit::block::Error) -> Failure {
-        device_hint(Failure::cannot(format!("{}: {}", self.name, chain(error))), error)
+        device_hint(Failure::cannot(format!("{}: {}", self.nested.name, chain(error))), error)
     }
 
     /// Compares all rows.
     fn compare(&mut self, args: &Check, out: &Out) -> Result<(), Failure> {
-        let array = Arc::clone(&self.array);
+        let array = Arc::clone(&self.nested.array);
+        if array.scrub_rows() == 0 {
+            return Ok(());
+        }
+        if !array.can_be_scrubbed() {
+            let name = match &self.nested.above {
+                Some(_) => format!("{}: ", self.nested.name),
+                None => String::new(),
+            };
+            out.note(&format!(
+                "{name}a member is missing or not complete: nothing but checksums is compared"
+            ));
+            return Ok(());
+        }
         let stop = Stop::on_signals()?;
         if args.repair {
             let progress = Progress::new(out, "resync", "bytes");
@@ -112,8 +107,10 @@ impl Scrubbed {
             stop.check()?;
         }
         let progress = Progress::new(out, "comparing members", "bytes");
+        let mut unchecked = 0;
         let watch = |found: Found| {
             progress.set(found.step.done, found.step.total);
+            unchecked = found.step.bad;
             for mismatch in found.mismatches {
                 self.count += 1;
                 if self.count <= PAGES_MAX {
@@ -124,117 +121,247 @@ impl Scrubbed {
         };
         let ended = array.scrub(0..array.scrub_rows(), false, watch);
         match ended.map_err(|e| self.failed(&e))? {
-            Ended::Finished => Ok(()),
+            Ended::Finished => {
+                self.compared = unchecked == 0 && self.count <= PAGES_MAX;
+                Ok(())
+            }
             Ended::Stopped => stop.check(),
         }
     }
 
-    /// The places of the volume that are in doubt.
-    pub(super) fn suspects(&self) -> Suspects {
-        let pages = self.pages.values().flatten();
-        let places = pages.flat_map(|page| self.array.contents(page));
-        Suspects::new(places.filter_map(|place| self.in_volume(&place)))
+    fn pages(&self) -> impl Iterator<Item = &Mismatch> {
+        self.pages.values().flatten()
+    }
+}
+
+impl Scrubbed {
+    /// Compares the members of the array that `args` names; `None` where it names none that has redundancy and
+    /// is whole. To repair, the journal is replayed before.
+    pub(super) fn of(args: &Check, out: &Out) -> Result<Option<Self>, Failure> {
+        let name = &*args.target.name;
+        let failed = |e: target::Error| target_failure(name, &e);
+        let target = Target::parse(name).map_err(failed)?;
+        if args.repair {
+            let volume = open::volume_for_writing(&to_change(args), out)?;
+            volume.close().map_err(|e| open::not_opened(name, &e))?;
+        }
+        let Base::Array(array_name) = &target.base else { return Ok(None) };
+        if target::is_reshaped(array_name).map_err(failed)? {
+            out.note("the array is being reshaped: nothing but checksums is compared");
+            return Ok(None);
+        }
+        let mode = if args.repair { OpenMode::ReadWrite } else { OpenMode::ReadOnly };
+        let nested = target::open_nested(array_name, mode).map_err(failed)?;
+        let mut levels: Vec<Level> = nested.into_iter().map(Level::new).collect();
+        let disk = Arc::clone(&levels[0].nested.array) as Arc<dyn BlockDevice>;
+        let pieces = target::pieces(&target, &disk).map_err(failed)?;
+        let device = target::part_of(&target, disk).map_err(failed)?;
+        if levels.iter().all(|level| level.nested.array.scrub_rows() == 0) && !args.repair {
+            return Ok(None);
+        }
+        levels.iter_mut().try_for_each(|level| level.compare(args, out))?;
+        let scrubbed = Self { levels, device, pieces };
+        if args.repair {
+            scrubbed.mend_journal(name)?;
+        }
+        Ok(Some(scrubbed))
     }
 
-    /// A place of the array as one of the volume; `None` where it is not within it.
-    fn in_volume(&self, place: &Range<ByteOffset>) -> Option<Range<ByteOffset>> {
-        let mut start = 0;
-        for (below, len) in &self.pieces {
-            let end = below.0.saturating_add(len.0);
-            if below.0 <= place.start.0 && place.end.0 <= end {
-                let at = |byte: ByteOffset| ByteOffset(byte.0 - below.0 + start);
-                return Some(at(place.start)..at(place.end));
+    /// What of the journal members do not agree on is made right first: nobody judges it afterwards, for it is clean.
+    fn mend_journal(&self, name: &str) -> Result<(), Failure> {
+        let sb = read_superblock(&*self.device).map_err(|e| open::open_failure(name, &e.into()))?;
+        let geo = sb.geometry();
+        let Some(start) = geo.log_daddr() else { return Ok(()) };
+        let first = start.byte_offset().0;
+        let journal = first..first.saturating_add(u64::from(geo.log_bbs()) * 512);
+        let pages = (0..self.levels.len())
+            .flat_map(|index| self.levels[index].pages().map(move |page| (index, page)));
+        let doubtful = pages
+            .filter_map(|(index, page)| self.places(index, page))
+            .flatten()
+            .map(|place| place.start.0.max(journal.start)..place.end.0.min(journal.end))
+            .filter(|place| !place.is_empty())
+            .reduce(|a, b| a.start.min(b.start)..a.end.max(b.end));
+        let Some(bytes) = doubtful else { return Ok(()) };
+        Log::mend(&*self.device, start, &geo, bytes.start - first..bytes.end - first)
+            .map_err(|e| Failure::cannot(open::about(name, &e)))
+    }
+
+    /// The places of the volume that are in doubt.
+    pub(super) fn suspects(&self) -> Suspects {
+        let pages = |index: usize| self.levels[index].pages().map(move |page| (index, page));
+        let pages = (0..self.levels.len()).flat_map(pages);
+        Suspects::new(pages.filter_map(|(index, page)| self.places(index, page)).flatten())
+    }
+
+    /// The places of the volume that lie in a page of one of the arrays; `None` where a part of it is elsewhere.
+    fn places(&self, index: usize, page: &Mismatch) -> Option<Vec<Range<ByteOffset>>> {
+        let contents = self.levels[index].nested.array.contents(page);
+        let places = contents.iter().map(|place| self.in_volume(index, place));
+        Some(places.collect::<Option<Vec<_>>>()?.concat())
+    }
+
+    /// What of the volume lies at a place of one of the arrays; `None` where that is not within it.
+    fn in_volume(&self, index: usize, place: &Range<ByteOffset>) -> Option<Vec<Range<ByteOffset>>> {
+        match self.member(index, place) {
+            None => Some(vec![within(&self.pieces, place)?]),
+            Some((above, role, place)) => {
+                let contents = self.levels[above].nested.array.content_of(role?, &place?)?;
+                let places = contents.iter().map(|place| self.in_volume(above, place));
+                Some(places.collect::<Option<Vec<_>>>()?.concat())
             }
-            start += len.0;
         }
-        None
+    }
+
+    /// A place of an array within another: the other one, its role there, and where on that member it is.
+    fn member(
+        &self,
+        index: usize,
+        place: &Range<ByteOffset>,
+    ) -> Option<(usize, Option<usize>, Option<Range<ByteOffset>>)> {
+        let above = self.levels[index].nested.above.as_ref()?;
+        let role = self.levels[above.index].nested.array.role_of(&above.member);
+        Some((above.index, role, within(&above.pieces, place)))
+    }
+
+    /// True where the content of a page agrees with the other members of the array around it: its data are right
+    /// then, whoever is wrong within.
+    fn agrees_above(&self, index: usize, page: &Mismatch) -> bool {
+        let agrees = |place: &Range<ByteOffset>| {
+            let Some((above, Some(role), Some(place))) = self.member(index, place) else {
+                return false;
+            };
+            let Level { nested, compared, left, .. } = &self.levels[above];
+            let inside = nested.array.content_of(role, &place).is_some();
+            *compared && inside && !left.iter().any(|other| nested.array.meets(other, role, &place))
+        };
+        self.levels[index].nested.array.contents(page).iter().all(agrees)
     }
 
     /// The content of files that lies in a page; `None` where nobody knows what does.
-    fn files(&self, page: &Mismatch, suspects: &Suspects) -> Option<Vec<InFile>> {
+    fn files(&self, index: usize, page: &Mismatch, suspects: &Suspects) -> Option<Vec<InFile>> {
         let mut files = Vec::new();
-        for place in self.array.contents(page) {
-            files.extend(suspects.files(&self.in_volume(&place)?)?);
+        for place in self.places(index, page)? {
+            files.extend(suspects.files(&place)?);
         }
         Some(files)
     }
 
-    /// Settles what does not agree, after the volume was judged. True where everything does now.
+    /// Settles what does not agree, after the volume was judged: the outermost array first, for what is right there
+    /// tells who is wrong within. True where everything agrees now.
     pub(super) fn settle(
-        self,
+        mut self,
         args: &Check,
         report: &Report,
         suspects: &Suspects,
         out: &Out,
     ) -> Result<bool, Failure> {
         let mut tally = Tally { paths: self.paths(suspects), ..Tally::default() };
-        for (row, pages) in &self.pages {
-            let now = if args.repair {
-                self.array.compare_row(*row, true).map_err(|e| self.failed(&e))?.mismatches
-            } else {
-                pages.clone()
-            };
-            // What agrees by now is what the judge had rewritten.
-            tally.mended += pages.len().saturating_sub(now.len());
-            for page in &now {
-                self.settle_page(page, args.repair && report.clean(), suspects, &mut tally, out)?;
+        for index in 0..self.levels.len() {
+            let Level { nested, pages, .. } = &self.levels[index];
+            let mut left = Vec::new();
+            for (row, pages) in pages {
+                let now = if args.repair {
+                    let compared = nested.array.compare_row(*row, true);
+                    compared.map_err(|e| self.levels[index].failed(&e))?.mismatches
+                } else {
+                    pages.clone()
+                };
+                // What agrees by now is what the judge had rewritten.
+                tally.mended += pages.len().saturating_sub(now.len());
+                for page in now {
+                    let may_follow = args.repair && report.clean();
+                    if !self.settle_page(index, &page, may_follow, suspects, &mut tally, out)? {
+                        left.push(page);
+                    }
+                }
             }
+            self.levels[index].left = left;
         }
-        self.array.close().map_err(|e| self.failed(&e))?;
-        if self.count > 0 {
-            let (pages, mended) = (self.count, tally.mended);
-            let answer = json!({ "scrub": { "pages": pages, "mended": mended } });
+        for level in &self.levels {
+            level.nested.array.close().map_err(|e| level.failed(&e))?;
+        }
+        let count: usize = self.levels.iter().map(|level| level.count).sum();
+        if count > 0 {
+            let mended = tally.mended;
+            let answer = json!({ "scrub": { "pages": count, "mended": mended } });
             out.answer(&answer, |_| {
-                format!("scrub: {pages} pages did not agree, {mended} mended\n")
+                format!("scrub: {count} pages did not agree, {mended} mended\n")
             })?;
         }
-        Ok(tally.mended == self.count)
+        Ok(tally.mended == count)
     }
 
+    /// Settles one page; true where it agrees now.
     fn settle_page(
         &self,
+        index: usize,
         page: &Mismatch,
         may_follow: bool,
         suspects: &Suspects,
         tally: &mut Tally,
         out: &Out,
-    ) -> Result<(), Failure> {
-        let files = self.files(page, suspects);
-        let follows = !page.mended && may_follow && files.as_ref().is_some_and(Vec::is_empty);
-        if follows {
-            self.array.agree(page).map_err(|e| self.failed(&e))?;
-        }
-        let mended = page.mended || follows;
+    ) -> Result<bool, Failure> {
+        let level = &self.levels[index];
+        let files = self.files(index, page, suspects);
+        let sound = files.as_ref().is_some_and(Vec::is_empty) || self.agrees_above(index, page);
+        let mended = page.mended
+            || (may_follow
+                && sound
+                && level.nested.array.agree(page).map_err(|e| level.failed(&e))?);
         tally.mended += usize::from(mended);
         tally.told += 1;
-        if tally.told > TOLD {
-            return Ok(());
+        if tally.told <= TOLD {
+            self.tell(index, page, mended, files.as_deref(), tally, out)?;
         }
+        Ok(mended)
+    }
+
+    /// Says what is known of a page, in which array where there are several.
+    fn tell(
+        &self,
+        index: usize,
+        page: &Mismatch,
+        mended: bool,
+        files: Option<&[InFile]>,
+        tally: &Tally,
+        out: &Out,
+    ) -> Result<(), Failure> {
+        let array = (index > 0).then(|| self.levels[index].nested.name.to_string());
         let (start, end) = (page.sectors.start.0, page.sectors.end.0);
         let told: Option<Vec<Value>> =
-            files.as_ref().map(|files| files.iter().map(|file| tally.object(file)).collect());
-        let answer = json!({ "mismatch": {
+            files.map(|files| files.iter().map(|file| tally.object(file)).collect());
+        let mut answer = json!({
             "sectors": [start, end], "role": page.role, "mended": mended, "files": told,
-        }});
-        out.answer(&answer, |_| {
-            let who = match (&files, page.role) {
+        });
+        if let Some(array) = &array {
+            answer["array"] = json!(array);
+        }
+        out.answer(&json!({ "mismatch": answer }), |_| {
+            let who = match (files, page.role) {
                 (_, Some(role)) => format!("role {role} is wrong"),
+                _ if index > 0 && self.agrees_above(index, page) => {
+                    "its content agrees with the other arrays: parity or another copy is wrong"
+                        .into()
+                }
                 (None, None) => "nobody knows who is wrong".to_owned(),
-                (Some(files), None) if files.is_empty() => "no file has content there".to_owned(),
+                (Some([]), None) => "no file has content there".to_owned(),
                 (Some(files), None) => {
                     let names: Vec<String> = files.iter().map(|file| tally.name(file)).collect();
                     format!("either parity or another copy is wrong, or {}", names.join(", or "))
                 }
             };
             let mended = if mended { ", mended" } else { "" };
-            format!("member sectors {start} to {}: {who}{mended}\n", end - 1)
+            let array = array.as_ref().map(|array| format!("{array}, ")).unwrap_or_default();
+            format!("{array}member sectors {start} to {}: {who}{mended}\n", end - 1)
         })
     }
 
     /// The paths of the files whose content is in doubt.
     fn paths(&self, suspects: &Suspects) -> BTreeMap<u64, String> {
-        let pages = self.pages.values().flatten();
-        let files = pages.filter_map(|page| self.files(page, suspects)).flatten();
+        let pages = |index: usize| self.levels[index].pages().map(move |page| (index, page));
+        let pages = (0..self.levels.len()).flat_map(pages);
+        let files = pages.filter_map(|(index, page)| self.files(index, page, suspects)).flatten();
         let mut wanted: BTreeMap<u64, Option<String>> =
             files.map(|file| (file.ino.0, None)).collect();
         if !wanted.is_empty()
@@ -245,6 +372,23 @@ impl Scrubbed {
         }
         wanted.into_iter().filter_map(|(ino, path)| Some((ino, path?))).collect()
     }
+}
+
+/// A place of a device as one of the part of it that these pieces are; `None` where it is not within one of them.
+fn within(
+    pieces: &[(ByteOffset, ByteLen)],
+    place: &Range<ByteOffset>,
+) -> Option<Range<ByteOffset>> {
+    let mut start = 0;
+    for (below, len) in pieces {
+        let end = below.0.saturating_add(len.0);
+        if below.0 <= place.start.0 && place.end.0 <= end {
+            let at = |byte: ByteOffset| ByteOffset(byte.0 - below.0 + start);
+            return Some(at(place.start)..at(place.end));
+        }
+        start += len.0;
+    }
+    None
 }
 
 /// Walks the tree until a path is known of each of these files.
