@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use xfskit_units::{ByteLen, ByteOffset, index};
 
-use crate::device::{BlockDevice, Error, IoRead, Result, check_range};
+use crate::device::{BlockDevice, IoRead, Result, check_range};
 use crate::forward::forward;
 use crate::pages::Pages;
 
@@ -81,24 +81,21 @@ impl BlockDevice for OverlayDevice {
     fn flush(&self) -> Result<()> {
         Ok(())
     }
+    /// The ways of the device below, with what was written laid over each.
     fn alternatives(&self, offset: ByteOffset, len: ByteLen) -> usize {
-        if self.changed.touches(offset, len) { 1 } else { self.base.alternatives(offset, len) }
+        self.base.alternatives(offset, len)
     }
     fn read_alternative(&self, offset: ByteOffset, buf: &mut [u8], k: usize) -> Result<()> {
-        if !self.changed.touches(offset, ByteLen(buf.len() as u64)) {
-            self.base.read_alternative(offset, buf, k)
-        } else if k == 0 {
-            self.read_at(offset, buf)
-        } else {
-            Err(Error::NoAlternative(k))
-        }
+        self.base.read_alternative(offset, buf, k)?;
+        self.changed.read_over(offset, buf);
+        Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{CountingDevice, MemDevice};
+    use crate::{CountingDevice, Error, MemDevice};
 
     #[test]
     fn reads_merge_the_base_and_the_changes_and_the_base_stays_untouched() {

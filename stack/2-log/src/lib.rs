@@ -19,6 +19,7 @@
 //! | --- | --- |
 //! | [`ring`] | the blocks of the journal, read in large pieces across the end |
 //! | [`head`] | finding head and tail; torn writes; is it clean? |
+//! | `heal` | records that one member of an array has wrong, read from the others |
 //! | [`record`] | the records from tail to head, checked and unpacked |
 //! | [`transaction`] | committed transactions, put together from records |
 //! | `stale` | what an interrupted write left ahead of the head |
@@ -30,6 +31,7 @@
 //! transactions may hold in memory is bounded.
 
 pub mod head;
+mod heal;
 pub mod payload;
 pub mod record;
 pub mod ring;
@@ -41,11 +43,14 @@ mod tests;
 pub mod transaction;
 pub mod writer;
 
+use std::ops::Range;
+
 use xfskit_block::BlockDevice;
 use xfskit_format::{Fault, log};
 use xfskit_units::{Daddr, Geometry, LogBlock, Lsn, Uuid};
 
 pub use head::{Search, Torn};
+pub use heal::HealedRecord;
 pub use payload::Payload;
 pub use record::{Record, Records};
 pub use ring::Ring;
@@ -71,6 +76,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 pub struct Log<'d> {
     ring: Ring<'d>,
     search: Search,
+    healed: Vec<HealedRecord>,
 }
 
 impl<'d> Log<'d> {
@@ -78,11 +84,32 @@ impl<'d> Log<'d> {
     ///
     /// # Errors
     /// [`Error::Corrupt`] where no head can be found or the records near it make no sense; damage
-    /// further back is found when it is read.
+    /// further back is found when it is read. What the device has right in another way is taken from there, and
+    /// rewritten where the device can be written.
     pub fn open(dev: &'d dyn BlockDevice, start: Daddr, geo: &'d Geometry) -> Result<Self> {
-        let ring = Ring::new(dev, start, geo)?;
-        let search = head::search(&ring)?;
-        Ok(Self { ring, search })
+        let mut ring = Ring::new(dev, start, geo)?;
+        let (search, healed) = heal::search(&mut ring)?;
+        Ok(Self { ring, search, healed })
+    }
+
+    /// What was bad as the device gave it, and was had in another of its ways.
+    pub fn healed(&self) -> &[HealedRecord] {
+        &self.healed
+    }
+
+    /// Has a device whose members do not agree on these bytes of the journal's own rewrite those that are wrong, as far
+    /// as records and cycles tell. For a journal that is clean, or was replayed.
+    ///
+    /// # Errors
+    /// Where the device fails.
+    pub fn mend(
+        dev: &dyn BlockDevice,
+        start: Daddr,
+        geo: &Geometry,
+        bytes: Range<u64>,
+    ) -> Result<()> {
+        let block = |byte: u64| u32::try_from(byte / 512).unwrap_or(u32::MAX);
+        heal::mend(&mut Ring::new(dev, start, geo)?, block(bytes.start)..block(bytes.end + 511))
     }
 
     /// The blocks.

@@ -43,10 +43,19 @@ impl Record {
     ) -> Result<Self> {
         let ctx = ring.ctx(at);
         let header = window.blocks(at, 1)?;
-        let header = Box::new(RecordHeader::verify(header, &ctx, at)?.clone());
+        let header = RecordHeader::verify(header, &ctx, at)?;
         let blocks = u32::try_from(header.blocks()).unwrap_or(u32::MAX);
         ctx.at_most("log.record.len", RECORD_MAX.min(ring.blocks()), blocks)?;
-        let bytes = window.blocks(at, blocks)?;
+        Self::of_bytes(window.blocks(at, blocks)?, ring, at, crc)
+    }
+
+    /// Judges the record whose blocks these are.
+    ///
+    /// # Errors
+    /// The first check that fails.
+    pub(crate) fn of_bytes(bytes: &[u8], ring: &Ring<'_>, at: LogBlock, crc: Crc) -> Result<Self> {
+        let ctx = ring.ctx(at);
+        let header = Box::new(RecordHeader::verify(bytes, &ctx, at)?.clone());
         let (headers, payload) = bytes.split_at(header.header_blocks() * BLOCK);
         let payload = payload.get(..header.len.get() as usize).unwrap_or(payload);
         crc.check(&header, headers, payload, &ctx)?;

@@ -1,9 +1,11 @@
 //! The blocks of the journal.
 
+use std::collections::BTreeMap;
+
 use xfskit_block::BlockDevice;
 use xfskit_format::log::record::{BLOCK, MAGIC, cycle_of};
 use xfskit_format::{Ctx, Location};
-use xfskit_units::{ByteOffset, Daddr, Geometry, LogBlock, Sectors};
+use xfskit_units::{ByteLen, ByteOffset, Daddr, Geometry, LogBlock, Sectors};
 
 use crate::Result;
 
@@ -20,7 +22,13 @@ pub struct Ring<'d> {
     start: Daddr,
     blocks: u32,
     geo: &'d Geometry,
+    /// The device has several ways to give a block, which are to be told apart.
+    has_ways: bool,
+    patches: Patches,
 }
+
+/// Blocks that are not to be had in the first way that the device has, by number.
+pub(crate) type Patches = BTreeMap<u32, Box<[u8; BLOCK]>>;
 
 impl<'d> Ring<'d> {
     /// The ring of the volume `geo` that begins at `start` of `dev`.
@@ -28,7 +36,14 @@ impl<'d> Ring<'d> {
     /// # Errors
     /// [`Error::Corrupt`](crate::Error::Corrupt) where the device ends before the ring does.
     pub fn new(dev: &'d dyn BlockDevice, start: Daddr, geo: &'d Geometry) -> Result<Self> {
-        let ring = Self { dev, start, blocks: geo.log_bbs(), geo };
+        let ring = Self {
+            dev,
+            start,
+            blocks: geo.log_bbs(),
+            geo,
+            has_ways: false,
+            patches: Patches::new(),
+        };
         let end = start.saturating_add(ring.blocks.into()).byte_offset();
         let ctx = ring.ctx(LogBlock(0));
         ctx.at_least("log.blocks", 2, ring.blocks)?;
@@ -75,13 +90,66 @@ impl<'d> Ring<'d> {
 
     /// Fills `buf`, whole blocks and no more than the ring has, from block `at` on.
     pub fn read(&self, at: LogBlock, buf: &mut [u8]) -> Result<()> {
+        if self.has_ways && self.read_way(at, buf, 0).is_ok() {
+            self.lay_over(at, buf);
+            return Ok(());
+        }
         let to_end = (self.blocks - at.0 % self.blocks) as usize * BLOCK;
         let (first, wrapped) = buf.split_at_mut(to_end.min(buf.len()));
         self.dev.read_at(self.byte(at), first)?;
         if !wrapped.is_empty() {
             self.dev.read_at(self.byte(LogBlock(0)), wrapped)?;
         }
+        self.lay_over(at, buf);
         Ok(())
+    }
+
+    /// Puts what was healed over what the device gave.
+    fn lay_over(&self, at: LogBlock, buf: &mut [u8]) {
+        if self.patches.is_empty() {
+            return;
+        }
+        for (n, block) in (0..).zip(buf.chunks_exact_mut(BLOCK)) {
+            if let Some(patch) = self.patches.get(&self.forward(at, n).0) {
+                block.copy_from_slice(&patch[..]);
+            }
+        }
+    }
+
+    /// From now on a block is had in the same way whoever asks: of mirrors, from the first copy. False where the
+    /// device has no other.
+    pub(crate) fn tell_ways_apart(&mut self) -> bool {
+        self.has_ways = self.ways() > 1;
+        self.has_ways
+    }
+
+    /// These blocks are had from here from now on.
+    pub(crate) fn patch(&mut self, patches: Patches) {
+        self.patches.extend(patches);
+    }
+
+    /// In how many ways the device can give the journal's blocks, at most.
+    pub(crate) fn ways(&self) -> usize {
+        let len = Sectors(self.blocks.into()).byte_len();
+        self.dev.alternatives(self.start.byte_offset(), len)
+    }
+
+    /// As [`read`](Self::read), in the device's way `k`, or the last that it has there.
+    pub(crate) fn read_way(&self, at: LogBlock, buf: &mut [u8], k: usize) -> Result<()> {
+        let to_end = (self.blocks - at.0 % self.blocks) as usize * BLOCK;
+        let (first, wrapped) = buf.split_at_mut(to_end.min(buf.len()));
+        let parts = [(self.byte(at), first), (self.byte(LogBlock(0)), wrapped)];
+        for (offset, part) in parts.into_iter().filter(|(_, part)| !part.is_empty()) {
+            let ways = self.dev.alternatives(offset, ByteLen(part.len() as u64));
+            self.dev.read_alternative(offset, part, k.min(ways.saturating_sub(1)))?;
+        }
+        Ok(())
+    }
+
+    /// Has the device give these blocks, which do not cross the end of the ring and are what its way `k` gave, in
+    /// every way.
+    pub(crate) fn heal(&self, at: LogBlock, good: &[u8], k: usize) -> Result<bool> {
+        Ok(self.dev.heal(self.byte(at), good, k)?)
     }
 
     /// `count` blocks from block `at` on; at most the whole ring.

@@ -89,6 +89,7 @@ impl Volume {
         if let Some(fault) = healed {
             cache.heals().note(fault, false);
         }
+        replay.iter().for_each(|replay| note_healed(&cache, replay));
         Ok(Self {
             geo: sb.geometry(),
             sb: RwLock::new(sb),
@@ -138,6 +139,7 @@ impl Volume {
     ) -> Result<Self> {
         let sb = read_superblock(&*dev)?;
         let cache = Arc::new(BufCache::new(dev, options.cache_bytes / 4));
+        note_healed(&cache, &replay);
         let engine = writable::engine(&sb, Arc::clone(&cache), options, &replay)?;
         let promises = std::mem::take(&mut replay.unfinished);
         replay.finished = promises.len() as u64;
@@ -344,6 +346,13 @@ fn finished(
     volume.close()?;
     replay.head = recovery::open_log(&*copy, options.log_dev.as_deref(), &sb.geometry())?.head();
     Ok((copy, replay))
+}
+
+/// What healed of the journal is told with what heals of the rest.
+fn note_healed(cache: &BufCache, replay: &Replay) {
+    for record in &replay.healed {
+        cache.heals().note(Box::new(record.fault.clone()), record.rewritten);
+    }
 }
 
 /// Reads and judges the primary superblock; one that fails is had in another way, where the device has one.

@@ -5,7 +5,7 @@ use xfskit_format::{Expected, Location};
 use xfskit_log::Log;
 use xfskit_units::{Daddr, Lsn};
 
-use crate::finding::Severity;
+use crate::finding::{Healing, Severity};
 use crate::volume::Volume;
 
 /// What the later phases need to know of the journal.
@@ -38,6 +38,10 @@ pub(crate) fn judge(vol: &Volume<'_>, log_dev: Option<&dyn BlockDevice>) -> Jour
             return unknown;
         }
     };
+    for record in log.healed() {
+        let healing = if record.rewritten { Healing::Rewritten } else { Healing::Read };
+        vol.sink.report_healed(Box::new(record.fault.clone()), healing);
+    }
     let clean = log.is_clean();
     let wanted = "a journal without changes to replay";
     let found = format!("changes from {} to {}", log.tail(), log.head());

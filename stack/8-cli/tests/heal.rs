@@ -4,7 +4,9 @@
 
 mod common;
 
+use std::collections::HashSet;
 use std::fs;
+use std::ops::Range;
 use std::process::Command;
 
 use common::{Bench, Run, damage, expect, objects, shown};
@@ -13,7 +15,9 @@ use serde_json::Value;
 /// An array with a volume on it.
 struct Volume {
     bench: Bench,
-    level: &'static str,
+    level: String,
+    /// A sector stands on several members.
+    mirrored: bool,
     target: String,
     members: Vec<String>,
     /// What it holds.
@@ -30,30 +34,75 @@ const ARRAYS: [(&str, usize, bool); 6] = [
     ("10", 4, false),
 ];
 
+/// Arrays of arrays: level, level of its members, and how many members each of these has.
+const NESTED: [(&str, &str, usize, usize); 6] = [
+    ("0", "5", 3, 2),
+    ("0", "6", 5, 2),
+    ("0", "1", 2, 2),
+    ("10", "1", 2, 4),
+    ("1", "5", 3, 2),
+    ("5", "5", 3, 3),
+];
+
+/// Chunks' worth of data that so many members hold.
+fn data_members(level: &str, count: usize) -> usize {
+    match level {
+        "0" => count,
+        "1" => 1,
+        "5" => count - 1,
+        "6" => count - 2,
+        _ => count / 2,
+    }
+}
+
+/// Makes an array that has so many bytes, and answers its target.
+fn create(level: &str, members: &[String], bytes: usize) -> String {
+    let size = format!("{}M", bytes / data_members(level, members.len()) / (1 << 20) + 6);
+    let mut words = vec!["md", "create", "--member-size", &size, "--level", level];
+    if level != "0" {
+        words.push("--assume-clean");
+    }
+    if level != "1" {
+        words.extend(["--chunk", "128K"]); // none of what rots is in one row with another
+    }
+    words.extend(members.iter().map(String::as_str));
+    expect(0, &words);
+    format!("md:{}", members.join(","))
+}
+
 impl Volume {
-    fn new(level: &'static str, count: usize, degraded: bool) -> Self {
+    fn new(level: &str, count: usize, degraded: bool) -> Self {
+        Self::of("v5", level, count, degraded)
+    }
+
+    /// An array of `legs` arrays of `count` members each.
+    fn nested((level, inner, count, legs): (&str, &str, usize, usize)) -> Self {
         let bench = Bench::new();
         let image = bench.kept("v5");
         let content = fs::read(&image).unwrap();
-        let data = match level {
-            "1" => 1,
-            "5" => count - 1,
-            "6" => count - 2,
-            _ => count / 2,
-        };
-        let size = format!("{}M", content.len() / data / (1 << 20) + 6);
+        let bytes = content.len() / data_members(level, legs) + (8 << 20);
+        let leaf = |leg, i| shown(&bench.path(&format!("m{leg}{i}.img")));
+        let leaves = |leg| (0..count).map(|i| leaf(leg, i)).collect::<Vec<_>>();
+        let members: Vec<String> = (0..legs).flat_map(leaves).collect();
+        let below: Vec<String> =
+            (0..legs).map(|leg| format!("[{}]", create(inner, &leaves(leg), bytes))).collect();
+        let target = create(level, &below, content.len());
+        expect(0, &["md", "load", "--write", &target, &shown(&image)]);
+        let mirrored = [level, inner].iter().any(|level| level.starts_with('1'));
+        let level = format!("{level} of {inner}");
+        Self { bench, level, mirrored, target, members, content }
+    }
+
+    fn of(image: &str, level: &str, count: usize, degraded: bool) -> Self {
+        let bench = Bench::new();
+        let image = bench.kept(image);
+        let content = fs::read(&image).unwrap();
         let members: Vec<String> =
             (0..count).map(|i| shown(&bench.path(&format!("m{i}.img")))).collect();
-        let mut words = vec!["md", "create", "--assume-clean", "--member-size", &size];
-        words.extend(["--level", level]);
-        if level != "1" {
-            words.extend(["--chunk", "128K"]); // none of what rots is in one row with another
-        }
-        words.extend(members.iter().map(String::as_str));
-        expect(0, &words);
-        let target = format!("md:{}", members.join(","));
+        let target = create(level, &members, content.len());
         expect(0, &["md", "load", "--write", &target, &shown(&image)]);
-        let mut this = Self { bench, level, target, members, content };
+        let (level, mirrored) = (level.to_owned(), level.starts_with('1'));
+        let mut this = Self { bench, level, mirrored, target, members, content };
         if degraded {
             expect(0, &["md", "fail", &this.target, &this.members[0]]);
             this.members.remove(0);
@@ -80,7 +129,7 @@ impl Volume {
             damage(member.as_ref(), place, &flipped);
             let at = at.to_string();
             let words = ["md", "dump", "--offset", &at, "--length", "512", &self.target];
-            if matches!(self.level, "1" | "10") || expect(0, &words).bytes != sector {
+            if self.mirrored || expect(0, &words).bytes != sector {
                 return;
             }
             damage(member.as_ref(), place, &sector[100..110]);
@@ -94,10 +143,50 @@ impl Volume {
         }
     }
 
+    /// Bytes of the journal, in the volume.
+    fn journal(&self) -> Range<usize> {
+        let number = |at: usize, len: usize| {
+            self.content[at..at + len].iter().fold(0, |sum, byte| sum << 8 | usize::from(*byte))
+        };
+        let (block, agblklog) = (number(4, 4), self.content[124]);
+        let start = number(48, 8);
+        let start = (start >> agblklog) * number(84, 4) + (start & ((1 << agblklog) - 1));
+        start * block..(start + number(96, 4)) * block
+    }
+
+    /// Of the journal, a member gives nothing but garbage.
+    fn garble_journal(&self, member: usize) {
+        let journal = &self.content[self.journal()];
+        let theirs: HashSet<&[u8]> =
+            journal.chunks(512).filter(|sector| sector.iter().any(|byte| *byte != 0)).collect();
+        let member = &self.members[member];
+        let bytes = fs::read(member).unwrap();
+        for (sector, _) in bytes.chunks(512).enumerate().filter(|(_, here)| theirs.contains(here)) {
+            let noise: Vec<u8> =
+                (0..512).map(|i| u8::try_from((i * 7 + sector * 13) % 256).unwrap()).collect();
+            damage(member.as_ref(), 512 * sector as u64, &noise);
+        }
+    }
+
     fn dump(&self) -> Vec<u8> {
         let mut all = expect(0, &["md", "dump", &self.target]).bytes;
         all.truncate(self.content.len());
         all
+    }
+
+    /// A file whose first block is like nothing else, and where in the volume that is.
+    fn file_with_content(&self) -> (String, usize) {
+        let all = expect(0, &["find", "--json", &self.target, "/", "--type", "f"]);
+        let paths = objects(&all);
+        let mut paths = paths.iter().filter_map(|line| line["path"].as_str());
+        let first = |path: &str| {
+            let bytes = expect(0, &["cat", &self.target, path]).bytes;
+            let unique = bytes.len() >= 512 && bytes[..512].iter().any(|byte| *byte != bytes[0]);
+            unique.then(|| (path.to_owned(), bytes[..512].to_vec()))
+        };
+        let (path, content) = paths.find_map(first).expect("a file with content");
+        let at = self.content.chunks(512).position(|sector| sector == content).unwrap();
+        (path, at * 512)
     }
 
     /// xfs_repair finds nothing, where it is installed.
@@ -173,6 +262,79 @@ fn check_scrub_repair_rewrites_the_members_that_lied() {
 }
 
 #[test]
+fn what_lies_within_arrays_of_arrays_is_found_and_mended() {
+    for shape in NESTED {
+        let volume = Volume::nested(shape);
+        let (level, target) = (&volume.level, volume.target.as_str());
+        let plain = expect(0, &["find", target, "/"]);
+        volume.rot_metadata();
+        // Free space, or the parity of it, of the last member too.
+        let member = volume.members.last().unwrap();
+        let end = fs::metadata(member).unwrap().len() - (9 << 20);
+        damage(member.as_ref(), end, &[0x5a; 700]);
+        let found = expect(0, &["find", target, "/"]);
+        assert_eq!(sorted(&found), sorted(&plain), "RAID{level}");
+        let said = expect(1, &["check", "--scrub", target]);
+        assert!(said.stdout.contains("did not agree, 0 mended"), "RAID{level}: {}", said.stdout);
+        let said = expect(0, &["check", "--scrub", "--repair", target]);
+        assert!(said.stdout.contains("mended"), "RAID{level}: {}", said.stdout);
+        let said = expect(0, &["check", "--scrub", target]);
+        assert!(!said.stdout.contains("agree"), "RAID{level}: {}", said.stdout);
+        volume.is_sound();
+    }
+}
+
+#[test]
+fn an_array_of_arrays_names_the_file_whose_content_lies_within() {
+    let volume = Volume::nested(("0", "5", 3, 2));
+    let (path, at) = volume.file_with_content();
+    volume.rot(at);
+    let run = expect(1, &["check", "--scrub", "--repair", "--json", &volume.target]);
+    let said = objects(&run);
+    let named = said.iter().find(|line| line["mismatch"].is_object()).expect("a page");
+    let files = named["mismatch"]["files"].as_array().unwrap();
+    assert!(files.iter().any(|file| file["path"] == path && file["offset"] == 0), "{named:#}");
+    assert!(named["mismatch"]["array"].as_str().unwrap().starts_with("md:"), "{named:#}");
+    // Where the outer array has a copy, that copy tells.
+    let volume = Volume::nested(("1", "5", 3, 2));
+    volume.rot(volume.file_with_content().1);
+    expect(0, &["check", "--scrub", "--repair", &volume.target]);
+    expect(0, &["check", "--scrub", &volume.target]);
+    assert_eq!(volume.dump()[at..at + 512], volume.content[at..at + 512]);
+}
+
+#[test]
+fn a_journal_that_one_member_garbles_is_replayed_from_the_others() {
+    for (level, count, degraded) in ARRAYS {
+        // Whoever has no part of what is replayed is not asked: on to the next.
+        let mut told = false;
+        for member in 0..count - usize::from(degraded) {
+            if told {
+                break;
+            }
+            let volume = Volume::of("v5-dirty", level, count, degraded);
+            let target = volume.target.as_str();
+            let plain = expect(0, &["find", target, "/"]);
+            let recovered = expect(0, &["log", target]);
+            volume.garble_journal(member);
+            let found = expect(0, &["find", target, "/"]);
+            assert_eq!(sorted(&found), sorted(&plain), "RAID{level}");
+            let again = expect(0, &["log", target]);
+            assert_eq!(again.stdout, recovered.stdout, "RAID{level}");
+            let (checks, _) = healed(&expect(0, &["ls", "--json", target, "/"]));
+            told |= checks.iter().any(|check| check.starts_with("log."));
+            // Written, it is replayed, and afterwards right on every member.
+            expect(0, &["check", "--scrub", "--repair", target]);
+            let found = expect(0, &["find", target, "/"]);
+            assert_eq!(sorted(&found), sorted(&plain), "RAID{level}");
+            expect(0, &["check", "--scrub", target]);
+            volume.is_sound();
+        }
+        assert!(told, "RAID{level}");
+    }
+}
+
+#[test]
 fn a_volume_that_is_written_has_what_it_reads_rewritten() {
     let volume = Volume::new("5", 4, false);
     volume.rot_metadata();
@@ -189,19 +351,8 @@ fn a_volume_that_is_written_has_what_it_reads_rewritten() {
 fn content_that_no_checksum_covers_is_named_with_its_file() {
     let volume = Volume::new("5", 4, false);
     let target = volume.target.as_str();
-    let all = expect(0, &["find", "--json", target, "/", "--type", "f"]);
-    // A file whose first block is like nothing else.
-    let path = objects(&all)
-        .iter()
-        .filter_map(|line| line["path"].as_str().map(str::to_owned))
-        .find(|path| {
-            let bytes = expect(0, &["cat", target, path]).bytes;
-            bytes.len() >= 512 && bytes[..512].iter().any(|byte| *byte != bytes[0])
-        });
-    let path = path.expect("a file with content");
-    let content = expect(0, &["cat", target, &path]).bytes;
-    let at = volume.content.chunks(512).position(|sector| sector == &content[..512]).unwrap();
-    volume.rot(at * 512);
+    let (path, at) = volume.file_with_content();
+    volume.rot(at);
     let run = expect(1, &["check", "--scrub", "--repair", "--json", target]);
     let said = objects(&run);
     let named = said.iter().find(|line| line["mismatch"].is_object()).expect("a page");

@@ -44,7 +44,7 @@ use xfskit_block::BlockDevice;
 use xfskit_format::Ctx;
 use xfskit_format::log::item::{Intent, Item, split};
 use xfskit_format::sb::{SbError, Superblock};
-use xfskit_log::{Log, Torn, Transaction};
+use xfskit_log::{HealedRecord, Log, Torn, Transaction};
 use xfskit_units::{Daddr, Geometry, Lsn};
 
 use crate::error::Result;
@@ -66,6 +66,8 @@ pub struct Replay {
     pub clean: bool,
     /// What was cut off at the head because it was not written to its end.
     pub torn: Option<Torn>,
+    /// Records that were had from the other members of an array.
+    pub healed: Vec<HealedRecord>,
     /// Records read.
     pub records: u64,
     /// Committed transactions.
@@ -145,6 +147,7 @@ pub(crate) fn replay_if(
         tail: log.tail(),
         clean: log.is_clean(),
         torn: log.torn().cloned(),
+        healed: log.healed().to_vec(),
         records: 0,
         transactions: 0,
         items: Counts::default(),

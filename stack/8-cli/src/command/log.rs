@@ -29,6 +29,9 @@ pub(crate) fn run(args: &judge::Log, out: &Out) -> Outcome {
         Failure::no(about(name, error)).hint("`xfskit check TARGET` judges the rest of the volume.")
     };
     let journal = Log::open(&*device, start, &geo).map_err(|e| damaged(&e))?;
+    for record in journal.healed() {
+        out.note(&format!("healed: {}; had from the other members", record.fault));
+    }
     let options = Options {
         show: match args.show {
             View::Records => Show::Records,
