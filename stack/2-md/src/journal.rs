@@ -249,14 +249,15 @@ pub struct Column<'a> {
     pub data: Vec<(u64, &'a [u8])>,
     /// The page's first sector on every member.
     pub row: u64,
-    /// P, or P and Q.
+    /// P, or P and Q; none where data are to wait for it.
     pub parity: Vec<&'a [u8]>,
 }
 
 impl Column<'_> {
     /// Bytes that it takes in a meta block.
     fn heads_len(&self) -> usize {
-        self.data.len() * (HEAD + 4) + HEAD + 4 * self.parity.len()
+        let parity = if self.parity.is_empty() { 0 } else { HEAD + 4 * self.parity.len() };
+        self.data.len() * (HEAD + 4) + parity
     }
 
     fn pages(&self) -> usize {
@@ -270,7 +271,7 @@ pub const ROLES_MAX: usize = (BLOCK_BYTES - META - HEAD - 8) / (HEAD + 4);
 const AT_ONCE: u64 = 16_384;
 
 /// The open end of a journal.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Ring {
     device: Arc<dyn BlockDevice>,
     area: Area,
@@ -331,6 +332,19 @@ impl Ring {
         self.used.saturating_add(needed) <= self.area.sectors
     }
 
+    /// What [`append`](Self::append) would leave, without writing anything: to see whether there is room.
+    pub fn pretend(&mut self, columns: &[Column<'_>]) -> bool {
+        let pages: usize = columns.iter().map(Column::pages).sum();
+        let fits = self.has_room_for(columns);
+        self.advance((pages + blocks(columns).count()) * BLOCK_BYTES);
+        fits
+    }
+
+    fn advance(&mut self, bytes: usize) {
+        self.head = self.after(bytes);
+        self.used += bytes as u64 / 512;
+    }
+
     /// Puts these behind what is there, on the disk. False, and nothing is written, where there is no room.
     ///
     /// # Errors
@@ -348,7 +362,9 @@ impl Ring {
                 for (sector, page) in &column.data {
                     self.put_head(&mut heads, 0, *sector, &[page]);
                 }
-                self.put_head(&mut heads, 1, column.row, &column.parity);
+                if !column.parity.is_empty() {
+                    self.put_head(&mut heads, 1, column.row, &column.parity);
+                }
             }
             bytes.extend_from_slice(&self.area.block(seq, position, &heads));
             for column in columns {
@@ -359,8 +375,7 @@ impl Ring {
         }
         self.write(&bytes)?;
         self.device.flush()?;
-        self.head = self.after(bytes.len());
-        self.used += bytes.len() as u64 / 512;
+        self.advance(bytes.len());
         self.seq = seq;
         self.holds_entries |= !columns.is_empty();
         Ok(true)
@@ -376,11 +391,23 @@ impl Ring {
         let (tail, seq) = (self.head, self.seq.wrapping_add(10_000));
         self.write(&self.area.block(seq, tail, &[]))?;
         self.device.flush()?;
-        self.head = self.after(BLOCK_BYTES);
-        self.used += BLOCK_SECTORS;
+        self.advance(BLOCK_BYTES);
         self.seq = seq.wrapping_add(1);
         self.holds_entries = false;
         Ok(tail)
+    }
+
+    /// The superblock names the block at this sector as the tail: nothing before it counts any more.
+    pub fn forget_before(&mut self, tail: u64) {
+        let sectors = self.area.sectors;
+        let left = (self.head + sectors - tail % sectors) % sectors;
+        // A ring that is full ends where it begins.
+        self.used = if left == 0 { self.used } else { left };
+    }
+
+    /// The sector of the tail.
+    pub fn tail(&self) -> u64 {
+        (self.head + self.area.sectors - self.used % self.area.sectors) % self.area.sectors
     }
 
     /// The superblock names the last empty block as the tail.

@@ -19,7 +19,7 @@ pub mod whole;
 pub use random::Random;
 pub use shelf::Shelf;
 pub use tape::{Crash, Story, Tape};
-pub use whole::{NOW, assembly, content, is_consistent, sha256};
+pub use whole::{NOW, assembly, content, is_consistent, sealed, sha256};
 
 /// Bytes that are looked at together when zeroes are left out.
 const PIECE: usize = 64 * 1024;

@@ -4,10 +4,10 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
-use xfskit_block::BlockDevice;
+use xfskit_block::{BlockDevice, Error, Result};
 use xfskit_md::array::Array;
 use xfskit_md::assemble::{Assembly, Member, assemble};
-use xfskit_units::{ByteOffset, index};
+use xfskit_units::{ByteLen, ByteOffset, index};
 
 /// When it is in these tests, in seconds since 1970.
 pub const NOW: u64 = 1_800_000_000;
@@ -22,6 +22,33 @@ pub fn assembly(devices: &[Arc<dyn BlockDevice>]) -> Assembly {
         device: Arc::clone(device),
     };
     assemble(devices.iter().enumerate().map(member).collect()).expect("an array")
+}
+
+/// A device that refuses writes.
+#[derive(Debug)]
+struct Sealed(Arc<dyn BlockDevice>);
+
+impl BlockDevice for Sealed {
+    fn size(&self) -> ByteLen {
+        self.0.size()
+    }
+    fn is_read_only(&self) -> bool {
+        true
+    }
+    fn read_at(&self, offset: ByteOffset, buf: &mut [u8]) -> Result<()> {
+        self.0.read_at(offset, buf)
+    }
+    fn write_at(&self, _: ByteOffset, _: &[u8]) -> Result<()> {
+        Err(Error::ReadOnly)
+    }
+    fn flush(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// The same devices, for reading only.
+pub fn sealed(devices: &[Arc<dyn BlockDevice>]) -> Vec<Arc<dyn BlockDevice>> {
+    devices.iter().map(|device| Arc::new(Sealed(Arc::clone(device))) as _).collect()
 }
 
 /// All that a device holds.

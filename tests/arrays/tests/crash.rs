@@ -8,12 +8,13 @@ use std::sync::Arc;
 use xfskit_block::BlockDevice;
 use xfskit_md::Level;
 use xfskit_md::array::Array;
-use xfskit_md::assemble::{Judged, Standing};
+use xfskit_md::assemble::{Error, Judged, Standing};
+use xfskit_md::journal::{Column, Ring};
 use xfskit_md::superblock::Superblock;
 use xfskit_test_arrays::shelf::{journaled, layout, made, to_the_end};
 use xfskit_test_arrays::tape::storm;
 use xfskit_test_arrays::{
-    Crash, Fixture, NOW, Random, Story, Tape, assembly, content, is_consistent,
+    Crash, Fixture, NOW, Random, Story, Tape, assembly, content, is_consistent, sealed,
 };
 use xfskit_units::index;
 
@@ -213,6 +214,78 @@ fn a_journal_that_is_full_is_emptied() {
     assert!(content(&array) == expected && is_consistent(&array));
     drop(array);
     assert!(content(&assembly(&devices).open_array().unwrap()) == expected);
+}
+
+/// Data alone in the journal, as Linux leaves them in write-back mode: as many as it has room for, less what their parity
+/// takes, if that is `kept_free`. Answers the array's content with them.
+fn data_that_wait(devices: &[Arc<dyn BlockDevice>], kept_free: bool) -> Vec<u8> {
+    let array = open(devices);
+    let seed: Vec<u8> = (0..array.size().0).map(|i| (i % 249).to_le_bytes()[0]).collect();
+    array.write_at(xfskit_units::ByteOffset(0), &seed).unwrap();
+    array.close().unwrap();
+    drop(array);
+    let whole = assembly(devices);
+    let journal = whole.members.iter().find(|m| m.standing == Standing::Journal).unwrap();
+    let Superblock::V1(sb) = &journal.superblock else { panic!("version 1") };
+    let mut ring = Ring::new(&journal.device, sb, 0).unwrap().unwrap();
+    let (mut random, mut expected) = (Random(7), seed);
+    let page = [0; 4096];
+    let parity = || Column { data: vec![], row: 0, parity: vec![&page, &page] };
+    for rows in 1.. {
+        let at = index(random.below(expected.len() as u64 / 4096)) * 4096;
+        let new = vec![random.below(256).to_le_bytes()[0]; 4096];
+        let data = vec![(at as u64 / 512, new.as_slice())];
+        let columns = [Column { data, row: 0, parity: vec![] }];
+        let mut left = ring.clone();
+        let parities = if kept_free { rows } else { 0 };
+        if !left.pretend(&columns) || !(0..parities).all(|_| left.pretend(&[parity()])) {
+            break;
+        }
+        assert!(ring.append(&columns).unwrap());
+        expected[at..at + 4096].copy_from_slice(&new);
+    }
+    expected
+}
+
+#[test]
+fn data_that_wait_in_a_full_journal_survive_crashes_of_their_replay() {
+    for gone in [None, Some(1), Some(2)] {
+        let mut devices = raid6_with_journal();
+        let expected = data_that_wait(&devices, true);
+        gone.map(|gone| devices.remove(gone));
+        let tape = Tape::new(devices);
+        drop(open(&tape.devices()));
+        let mut random = Random(3);
+        for _ in 0..60 {
+            let cut = index(random.below(tape.len() as u64 + 1));
+            let after = tape.crash(cut, Crash::Power(&mut random));
+            let again = Tape::new(after);
+            let found = content(&assembly(&sealed(&again.devices())).open_array().unwrap());
+            assert!(found == expected, "read, cut at {cut} of {}, without {gone:?}", tape.len());
+            drop(open(&again.devices()));
+            let second = index(random.below(again.len() as u64 + 1));
+            let array = open(&again.crash(second, Crash::Power(&mut random)));
+            assert!(content(&array) == expected, "cut at {cut} and {second}, without {gone:?}");
+            assert!(gone.is_some() || is_consistent(&array));
+        }
+    }
+}
+
+/// Without room for the parity of a single row nothing is begun that a crash would make a loss.
+#[test]
+fn a_degraded_array_whose_journal_has_no_room_is_read_and_not_written() {
+    let whole = raid6_with_journal();
+    let expected = data_that_wait(&whole, false);
+    let all = assembly(&whole).open_writable(NOW).unwrap();
+    assert!(content(&all) == expected && is_consistent(&all));
+    let mut devices = raid6_with_journal();
+    let expected = data_that_wait(&devices, false);
+    devices.remove(1);
+    let tape = Tape::new(devices);
+    let refused = assembly(&tape.devices()).open_writable(NOW);
+    assert!(matches!(refused, Err(Error::JournalFull)), "{refused:?}");
+    assert!(tape.is_empty(), "something was written");
+    assert!(content(&assembly(&sealed(&tape.devices())).open_array().unwrap()) == expected);
 }
 
 /// Who did not hear of a change of the table before the crash hears of it when the array is opened, and does not go

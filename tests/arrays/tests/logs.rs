@@ -5,34 +5,12 @@
 
 use std::sync::Arc;
 
-use xfskit_block::{BlockDevice, OverlayDevice};
+use xfskit_block::BlockDevice;
 use xfskit_md::journal::{Journal, Kind};
 use xfskit_md::layout::parity::Row;
 use xfskit_md::superblock::{self, Superblock};
-use xfskit_test_arrays::{Fixture, NOW, assembly, content, is_consistent, sha256};
-use xfskit_units::{ByteLen, ByteOffset, index};
-
-/// A device that refuses writes.
-#[derive(Debug)]
-struct Sealed(Arc<dyn BlockDevice>);
-
-impl BlockDevice for Sealed {
-    fn size(&self) -> ByteLen {
-        self.0.size()
-    }
-    fn is_read_only(&self) -> bool {
-        true
-    }
-    fn read_at(&self, offset: ByteOffset, buf: &mut [u8]) -> xfskit_block::Result<()> {
-        self.0.read_at(offset, buf)
-    }
-    fn write_at(&self, _: ByteOffset, _: &[u8]) -> xfskit_block::Result<()> {
-        Err(xfskit_block::Error::ReadOnly)
-    }
-    fn flush(&self) -> xfskit_block::Result<()> {
-        Ok(())
-    }
-}
+use xfskit_test_arrays::{Fixture, NOW, assembly, content, is_consistent, sealed, sha256};
+use xfskit_units::{ByteOffset, index};
 
 /// The members of the array with a journal, as if nothing of what the journal holds had reached them.
 fn unwritten() -> (Fixture, Vec<Arc<dyn BlockDevice>>) {
@@ -68,8 +46,7 @@ fn unwritten() -> (Fixture, Vec<Arc<dyn BlockDevice>>) {
 #[test]
 fn a_journal_is_replayed_in_memory_where_members_are_read_only() {
     let (fixture, devices) = unwritten();
-    let sealed: Vec<Arc<dyn BlockDevice>> =
-        devices.iter().map(|device| Arc::new(Sealed(Arc::clone(device))) as _).collect();
+    let sealed = sealed(&devices);
     let before: Vec<Vec<u8>> = devices.iter().map(|device| content(device)).collect();
     let array = assembly(&sealed).open_array().unwrap();
     assert!(is_consistent(&array));
@@ -107,11 +84,7 @@ fn a_journal_is_replayed_on_members_that_are_written_and_only_once() {
 #[test]
 fn a_partial_parity_log_is_replayed_in_memory_where_members_are_read_only() {
     let fixture = Fixture::open("raid5-ppl");
-    let devices: Vec<Arc<dyn BlockDevice>> = fixture
-        .devices()
-        .into_iter()
-        .map(|device| Arc::new(Sealed(Arc::new(OverlayDevice::new(device)))) as _)
-        .collect();
+    let devices = sealed(&fixture.devices());
     let array = assembly(&devices).open_array().unwrap();
     assert!(is_consistent(&array));
     assert_eq!(sha256(&content(&array)), fixture.entry.sha256);

@@ -115,6 +115,12 @@ pub enum Error {
         /// Members that were named but left out.
         left_out: Vec<String>,
     },
+    /// The journal is full of data that wait for their parity, and a member is missing.
+    #[error(
+        "the journal has no room for the parity of the data that wait in it, and without that a crash would lose \
+         what the missing members hold [md.journal.full]"
+    )]
+    JournalFull,
     /// The array does not start.
     #[error(transparent)]
     Open(#[from] OpenError),
@@ -139,6 +145,9 @@ impl Error {
                 "The array was run in two halves. Name the members of the half that you want."
             }
             Self::TooManyMissing { .. } => "Name the missing members as well.",
+            Self::JournalFull => {
+                "Name the missing members as well. Reading does not need the room; --force writes without it."
+            }
             Self::Open(OpenError::TooSmall { .. }) => {
                 "Was the copy of this member cut off? Leave it out where the others may do without."
             }

@@ -11,19 +11,29 @@ use std::sync::Arc;
 use xfskit_block::{BlockDevice, OverlayDevice, Result as Io};
 use xfskit_units::{ByteOffset, Daddr, index};
 
-use super::{Assembly, Error, Standing};
+use super::{Assembly, Error, Judged, Standing};
 use crate::array::Array;
 use crate::array::partial::Log;
 use crate::array::replay::Announced;
-use crate::journal::{Column, Entry, Journal, Kind, Ring};
+use crate::journal::{BLOCK_BYTES, Column, Entry, Journal, Kind, Ring};
 use crate::ppl::{self, HEADER_BYTES, Ppl};
 use crate::superblock::Superblock;
 
+/// Rows whose parity is put into the journal at once.
+const ROWS_AT_ONCE: usize = 64;
+
 /// Pages of one row that a journal holds, at one place of the members.
-#[derive(Default)]
 struct Pending {
-    /// By data chunk: the sector of the array, and where the page lies in the journal.
-    data: BTreeMap<usize, (u64, u64)>,
+    /// The oldest entry with any of them.
+    entry: usize,
+    /// By data chunk: where the page lies in the journal.
+    data: BTreeMap<usize, u64>,
+}
+
+impl Pending {
+    fn since(entry: usize) -> Self {
+        Self { entry, data: BTreeMap::new() }
+    }
 }
 
 impl Assembly {
@@ -49,6 +59,7 @@ impl Assembly {
             return Ok(Cow::Borrowed(self));
         }
         let mut this = self.clone();
+        let in_memory = this.members.iter().any(|member| member.device.is_read_only());
         for member in &mut this.members {
             if member.device.is_read_only() {
                 member.device = Arc::new(OverlayDevice::new(Arc::clone(&member.device)));
@@ -61,7 +72,10 @@ impl Assembly {
             this.is_replayed = true;
         }
         if !entries.is_empty() {
-            this.replay_journal(&array, &entries).map_err(|source| failed("journal", source))?;
+            let replayed = this.replay_journal(&array, &entries, in_memory);
+            if !replayed.map_err(|source| failed("journal", source))? {
+                return Err(Error::JournalFull);
+            }
         }
         Ok(Cow::Owned(this))
     }
@@ -107,46 +121,95 @@ impl Assembly {
     }
 
     /// Brings to the members what the journal holds: rows with data and parity as they stand there. Data that
-    /// wait for their parity get it first, in the journal, so that a crash meanwhile leaves one or the other.
-    fn replay_journal(&mut self, array: &Array, entries: &[Entry]) -> Io<()> {
-        let Some(at) = self.journal() else { return Ok(()) };
+    /// wait for their parity get it first, behind the rest of the journal, so that a crash meanwhile leaves rows that are
+    /// whole there; `in_memory` nothing can be lost by one. False, and nothing is written, where the journal has no room
+    /// for that and members are missing, whose content nobody could compute any more from a row half written.
+    fn replay_journal(&mut self, array: &Array, entries: &[Entry], in_memory: bool) -> Io<bool> {
+        let needs_room = !in_memory && !self.is_forced && self.is_degraded();
+        let Some(at) = self.journal() else { return Ok(true) };
         let member = &mut self.members[at];
-        let Superblock::V1(sb) = &mut member.superblock else { return Ok(()) };
-        let Some(journal) = Journal::new(&member.device, sb) else { return Ok(()) };
-        let waiting = replay_rows(array, &journal, entries)?;
+        let device = Arc::clone(&member.device);
+        let Superblock::V1(sb) = &member.superblock else { return Ok(true) };
+        let Some(journal) = Journal::new(&device, sb) else { return Ok(true) };
+        let Some(mut ring) = Ring::new(&device, sb, 0)? else { return Ok(true) };
+        if needs_room && !has_room_for_parity(array, &journal, ring.clone(), entries)? {
+            return Ok(false);
+        }
+        let waiting = rows(array, &journal, entries, true)?;
         array.flush()?;
-        let Some(mut ring) = Ring::new(&member.device, sb, 0)? else { return Ok(()) };
-        let waiting = waiting.iter().map(|(at, row)| Waiting::of(array, &journal, *at, row));
-        let waiting = waiting.collect::<Io<Vec<_>>>()?;
-        let columns: Vec<Column<'_>> = waiting.iter().map(Waiting::column).collect();
+        let mut waiting = in_order(&waiting);
+        while let Some((_, oldest)) = waiting.first() {
+            // What stands before the oldest of them is on its members.
+            let tail = entries[oldest.entry].position;
+            if tail != ring.tail() {
+                publish(member, tail)?;
+                ring.forget_before(tail);
+            }
+            let some = waiting.iter().take(ROWS_AT_ONCE);
+            let some = some.map(|(at, row)| Waiting::of(array, &journal, **at, row));
+            let some = some.collect::<Io<Vec<_>>>()?;
+            let columns: Vec<Column<'_>> = some.iter().map(Waiting::parity_column).collect();
+            let mut count = columns.len();
+            while count > 1 && !ring.has_room_for(&columns[..count]) {
+                count /= 2;
+            }
+            // Without room for one, parity is computed again after a crash: no member is missing then.
+            ring.append(&columns[..count])?;
+            some[..count].iter().try_for_each(|row| row.write(array))?;
+            array.flush()?;
+            waiting.drain(..count);
+        }
         let tail = ring.empty()?;
-        // Where it has no room for them beside the old entries they go to the members as they are.
-        let _ = ring.append(&columns)?;
-        sb.recovery_offset.set(tail);
-        let at = Daddr(sb.super_offset.get()).byte_offset();
-        let own = member.superblock.own_bytes();
-        let publish = || member.device.write_fua(at, &own);
-        let fits = ring.holds_entries() || columns.is_empty();
-        if fits {
-            publish()?;
-        }
-        for row in &waiting {
-            row.write(array)?;
-        }
-        array.flush()?;
-        if fits { Ok(()) } else { publish() }
+        publish(member, tail)?;
+        Ok(true)
     }
 }
 
-/// Brings rows that the journal has whole to their members. Answers those whose parity is not there yet, by the
-/// byte of the members.
-fn replay_rows(
+/// The superblock of a journal names another tail.
+fn publish(member: &mut Judged, tail: u64) -> Io<()> {
+    let Superblock::V1(sb) = &mut member.superblock else { return Ok(()) };
+    sb.recovery_offset.set(tail);
+    let at = Daddr(sb.super_offset.get()).byte_offset();
+    member.device.write_fua(at, &member.superblock.own_bytes())
+}
+
+/// Rows whose data wait for their parity, the oldest first.
+fn in_order(rows: &BTreeMap<u64, Pending>) -> Vec<(&u64, &Pending)> {
+    let mut rows: Vec<_> = rows.iter().collect();
+    rows.sort_by_key(|(_, row)| row.entry);
+    rows
+}
+
+/// True where the journal has room for the parity of all rows that wait for it, if each makes room when it is done.
+fn has_room_for_parity(
+    array: &Array,
+    journal: &Journal<'_>,
+    mut ring: Ring,
+    entries: &[Entry],
+) -> Io<bool> {
+    let page = [0; BLOCK_BYTES];
+    let parity = vec![&page[..]; index(u64::from(array.geometry().tolerates()))];
+    let waiting = rows(array, journal, entries, false)?;
+    Ok(in_order(&waiting).into_iter().all(|(at, row)| {
+        ring.forget_before(entries[row.entry].position);
+        let (data, parity) = (Vec::new(), parity.clone());
+        ring.pretend(&[Column { data, row: at / 512, parity }])
+    }))
+}
+
+/// Brings rows that the journal has whole to their members, if that is to be. Answers those whose parity is not
+/// there yet, by the byte of the members.
+fn rows(
     array: &Array,
     journal: &Journal<'_>,
     entries: &[Entry],
+    replay: bool,
 ) -> Io<BTreeMap<u64, Pending>> {
     let mut pending: BTreeMap<u64, Pending> = BTreeMap::new();
-    for payload in entries.iter().flat_map(|entry| &entry.payloads) {
+    let payloads = entries.iter().enumerate();
+    for (entry, payload) in
+        payloads.flat_map(|(i, entry)| entry.payloads.iter().map(move |p| (i, p)))
+    {
         match payload.kind {
             Kind::Data => {
                 for (i, page) in (0..).zip(&payload.pages) {
@@ -155,16 +218,18 @@ fn replay_rows(
                         continue;
                     }
                     let (row, d) = array.row_place(sector * 512);
-                    pending.entry(row).or_default().data.insert(d, (sector, *page));
+                    let row = pending.entry(row).or_insert_with(|| Pending::since(entry));
+                    row.data.insert(d, *page);
                 }
             }
             Kind::Parity => {
                 let row = payload.location.saturating_mul(512);
                 let inside = payload.location < array.geometry().component_size().0;
-                let Some(found) = pending.remove(&row).filter(|_| inside) else { continue };
+                let Some(found) = pending.remove(&row).filter(|_| inside && replay) else {
+                    continue;
+                };
                 let page = |at: &u64| journal.page(*at);
-                let places = found.data.values().map(|(_, at)| at);
-                let data = places.map(page).collect::<Io<Vec<_>>>()?;
+                let data = found.data.values().map(page).collect::<Io<Vec<_>>>()?;
                 let data: Vec<(usize, &[u8])> =
                     found.data.keys().copied().zip(data.iter().map(Vec::as_slice)).collect();
                 let parity = payload.pages.iter().map(page).collect::<Io<Vec<_>>>()?;
@@ -180,14 +245,13 @@ fn replay_rows(
 /// Data of a row that came to the journal only, and the parity that belongs to them.
 struct Waiting {
     at: u64,
-    data: Vec<(usize, u64, Vec<u8>)>,
+    data: Vec<(usize, Vec<u8>)>,
     parity: Vec<Vec<u8>>,
 }
 
 impl Waiting {
     fn of(array: &Array, journal: &Journal<'_>, at: u64, row: &Pending) -> Io<Self> {
-        let page =
-            |(d, (sector, page)): (&usize, &(u64, u64))| Ok((*d, *sector, journal.page(*page)?));
+        let page = |(d, page): (&usize, &u64)| Ok((*d, journal.page(*page)?));
         let data = row.data.iter().map(page).collect::<Io<Vec<_>>>()?;
         let mut this = Self { at, data, parity: Vec::new() };
         this.parity = array.parity_with(at, &this.pages())?;
@@ -195,12 +259,13 @@ impl Waiting {
     }
 
     fn pages(&self) -> Vec<(usize, &[u8])> {
-        self.data.iter().map(|(d, _, page)| (*d, page.as_slice())).collect()
+        self.data.iter().map(|(d, page)| (*d, page.as_slice())).collect()
     }
 
-    fn column(&self) -> Column<'_> {
+    /// What makes the row whole, beside the data that the journal has.
+    fn parity_column(&self) -> Column<'_> {
         Column {
-            data: self.data.iter().map(|(_, sector, page)| (*sector, page.as_slice())).collect(),
+            data: Vec::new(),
             row: self.at / 512,
             parity: self.parity.iter().map(Vec::as_slice).collect(),
         }
