@@ -70,12 +70,13 @@ impl BufMap {
 
     /// Length of the whole buffer.
     pub fn sectors(&self) -> Sectors {
-        Sectors(self.iter().map(|(_, len)| len.0).sum())
+        let rest: u64 = self.rest.iter().map(|(_, len)| len.0).sum();
+        Sectors(self.first.1.0 + rest)
     }
 
     /// Length of the whole buffer in bytes.
     pub fn byte_len(&self) -> usize {
-        index(self.iter().map(|(_, len)| len.byte_len().0).sum())
+        index(self.sectors().byte_len().0)
     }
 
     fn key(&self) -> Key {
@@ -116,29 +117,41 @@ struct Counters {
     bytes_read: AtomicU64,
 }
 
-/// One cached buffer and its second chance.
+/// A cached buffer in the ring.
 #[derive(Debug)]
 struct Slot {
     key: Key,
     object: Arc<Object>,
-    used: bool,
 }
 
-/// A part of the cache: a table into a ring that the clock hand goes around.
+/// A part of the cache: a table for those who look for a block, and a ring that the clock hand goes around. Both hold
+/// every buffer, so that a hit touches nothing but the table and the buffer itself, which has its second chance
+/// ([`Object::used`]).
 #[derive(Debug, Default)]
 struct Shard {
-    table: FxHashMap<Key, usize>,
+    table: FxHashMap<Key, Cached>,
     ring: Vec<Slot>,
     hand: usize,
     bytes: usize,
     lookups: u64,
 }
 
+/// A cached buffer in the table.
+#[derive(Debug)]
+struct Cached {
+    object: Arc<Object>,
+    /// Where it is in the ring.
+    at: usize,
+}
+
+/// References that the cache itself holds to a buffer: the table's and the ring's.
+const OWN_REFS: usize = 2;
+
 impl Shard {
-    fn get(&mut self, key: Key) -> Option<Arc<Object>> {
-        let slot = &mut self.ring[*self.table.get(&key)?];
-        slot.used = true;
-        Some(Arc::clone(&slot.object))
+    fn get(&self, key: Key) -> Option<Arc<Object>> {
+        let Cached { object, .. } = self.table.get(&key)?;
+        object.used.mark();
+        Some(Arc::clone(object))
     }
 
     /// Keeps `object`, unless another thread was first: then answers that one's.
@@ -148,8 +161,8 @@ impl Shard {
         }
         while self.bytes.saturating_add(key.1) > limit && self.evict_one() {}
         self.bytes += key.1;
-        self.table.insert(key, self.ring.len());
-        self.ring.push(Slot { key, object: Arc::clone(&object), used: false });
+        self.table.insert(key, Cached { object: Arc::clone(&object), at: self.ring.len() });
+        self.ring.push(Slot { key, object: Arc::clone(&object) });
         object
     }
 
@@ -158,9 +171,8 @@ impl Shard {
     fn evict_one(&mut self) -> bool {
         let found = (0..self.ring.len().saturating_mul(2)).any(|_| {
             self.hand %= self.ring.len();
-            let slot = &mut self.ring[self.hand];
-            let free = !slot.used && Arc::strong_count(&slot.object) == 1;
-            slot.used = false;
+            let object = &self.ring[self.hand].object;
+            let free = !object.used.take() && Arc::strong_count(object) == OWN_REFS;
             self.hand += usize::from(!free);
             free
         });
@@ -175,8 +187,8 @@ impl Shard {
         self.bytes -= gone.key.1;
         self.table.remove(&gone.key);
         // The newest buffer takes the place, and the hand passes it.
-        if let Some(moved) = self.ring.get(self.hand) {
-            self.table.insert(moved.key, self.hand);
+        if let Some(moved) = self.ring.get(self.hand).and_then(|slot| self.table.get_mut(&slot.key)) {
+            moved.at = self.hand;
         }
         self.hand += 1;
     }

@@ -23,19 +23,46 @@ pub struct InodeHome {
     pub offset: usize,
 }
 
+/// Inodes whose numbers differ in the last bits only, found together: those of a chunk are made one after another.
+const NEIGHBOURS: u64 = 16;
+
+/// Neighbours, each in its place.
+type Row = [Option<Arc<Object>>; NEIGHBOURS as usize];
+
 /// A part of the cache.
 #[derive(Debug)]
 struct Shard {
-    inodes: FxHashMap<Ino, Arc<Object>>,
+    rows: FxHashMap<u64, Box<Row>>,
+    /// Inodes in all rows.
+    count: usize,
     /// How many there may be before those that nobody needs are dropped. Where most are needed, the next
     /// time is when there are some more: looking at all of them costs.
     sweep_at: usize,
 }
 
 impl Shard {
+    fn get(&self, ino: Ino) -> Option<&Arc<Object>> {
+        self.rows.get(&(ino.0 / NEIGHBOURS))?[index(ino.0 % NEIGHBOURS)].as_ref()
+    }
+
+    fn insert(&mut self, ino: Ino, object: &Arc<Object>) {
+        let row = self.rows.entry(ino.0 / NEIGHBOURS).or_default();
+        row[index(ino.0 % NEIGHBOURS)] = Some(Arc::clone(object));
+        self.count += 1;
+    }
+
     fn sweep(&mut self, limit: usize) {
-        self.inodes.retain(|_, object| Arc::strong_count(object) > 1);
-        self.sweep_at = limit.max(self.inodes.len().saturating_add(limit / 2));
+        let mut left = 0;
+        self.rows.retain(|_, row| {
+            for place in row.iter_mut() {
+                place.take_if(|object| Arc::strong_count(object) == 1);
+            }
+            let kept = row.iter().flatten().count();
+            left += kept;
+            kept > 0
+        });
+        self.count = left;
+        self.sweep_at = limit.max(left.saturating_add(limit / 2));
     }
 }
 
@@ -51,13 +78,13 @@ impl InodeCache {
     /// A cache that keeps about `limit` inodes, and all that are changed or in use.
     pub(crate) fn new(limit: usize) -> Self {
         let shard_limit = limit.div_ceil(SHARDS).max(16);
-        let empty = || Shard { inodes: FxHashMap::default(), sweep_at: shard_limit };
+        let empty = || Shard { rows: FxHashMap::default(), count: 0, sweep_at: shard_limit };
         let shard = || RankedMutex::new(LockRank::Leaf, empty());
         Self { shards: (0..SHARDS).map(|_| shard()).collect(), shard_limit }
     }
 
     fn shard(&self, ino: Ino) -> &RankedMutex<Shard> {
-        &self.shards[index(ino.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58)]
+        &self.shards[index((ino.0 / NEIGHBOURS).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58)]
     }
 
     pub(crate) fn lock_stats(&self) -> LockStats {
@@ -66,7 +93,7 @@ impl InodeCache {
 
     /// The inode, if it is in memory.
     pub fn get(&self, ino: Ino) -> Option<Arc<Object>> {
-        self.shard(ino).lock().inodes.get(&ino).cloned()
+        self.shard(ino).lock().get(ino).cloned()
     }
 
     /// The inode at `home` kept as it is: no transaction changes it, nor what its ILOCK covers, while the
@@ -79,15 +106,15 @@ impl InodeCache {
     /// does so under its lock.
     pub(crate) fn object(&self, ino: Ino, home: &InodeHome) -> Arc<Object> {
         let mut shard = self.shard(ino).lock();
-        if let Some(found) = shard.inodes.get(&ino) {
+        if let Some(found) = shard.get(ino) {
             return Arc::clone(found);
         }
-        if shard.inodes.len() >= shard.sweep_at {
+        if shard.count >= shard.sweep_at {
             shard.sweep(self.shard_limit);
         }
         let home = Home::Inode { ino, cluster: home.cluster, offset: home.offset };
         let new = Arc::new(Object::new(home, Content::new(None, false)));
-        shard.inodes.insert(ino, Arc::clone(&new));
+        shard.insert(ino, &new);
         new
     }
 

@@ -15,7 +15,7 @@
 //! 3. A listed, pinned or AIL object stays in memory: the lists hold references, and the caches keep
 //!    what others refer to.
 
-use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -183,20 +183,14 @@ impl Unplaced {
     }
 }
 
-/// What an object's lock covers.
+/// What an object's lock covers: in front what every transaction asks for ([`Object`]).
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Content {
     /// `None` until it is read, and again where reading failed or a fresh block was undone.
     pub bytes: Option<Arc<Buf>>,
     /// False for bytes that were read ahead and not judged.
     pub verified: bool,
-    /// Changed and committed since the last checkpoint.
-    pub dirty: Chunks,
-    /// Logged since it was last copied to be written in place. The journal's tail passes older items of an object
-    /// as soon as there is a newer one, so each says all that is not in place, not only what is new.
-    pub logged: Unplaced,
-    /// Logged before that, and on its way: not in place yet for all one knows.
-    pub writing: Unplaced,
     /// On the committed-item list.
     pub listed: bool,
     /// Freed: the checkpoint cancels it instead of logging it.
@@ -206,6 +200,13 @@ pub(crate) struct Content {
     /// A new cluster of inodes: written back like any block, but not logged. The ICREATE item says
     /// what stands there, and its inodes are logged one by one.
     pub ordered: bool,
+    /// Changed and committed since the last checkpoint.
+    pub dirty: Chunks,
+    /// Logged since it was last copied to be written in place. The journal's tail passes older items of an object
+    /// as soon as there is a newer one, so each says all that is not in place, not only what is new.
+    pub logged: Unplaced,
+    /// Logged before that, and on its way: not in place yet for all one knows.
+    pub writing: Unplaced,
 }
 
 impl Content {
@@ -238,27 +239,54 @@ impl Content {
     }
 }
 
+/// Whether something was used since somebody last looked: a buffer's second chance before the clock hand.
+#[derive(Debug, Default)]
+pub(crate) struct Used(AtomicBool);
+
+impl Used {
+    /// It was used. Writes only where that is news: all threads read this line.
+    pub(crate) fn mark(&self) {
+        if !self.0.load(Ordering::Relaxed) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Was it? From now on it was not.
+    pub(crate) fn take(&self) -> bool {
+        let was = self.0.load(Ordering::Relaxed);
+        self.0.store(false, Ordering::Relaxed);
+        was
+    }
+}
+
 /// One image in memory.
+///
+/// Laid out in the order in which it is met: who finds it counts a reference (before all fields) and marks it used, then
+/// takes the lock and looks for the bytes. That is one line of the processor's cache, or two neighbours.
+#[repr(C)]
 pub struct Object {
-    home: Home,
-    /// The object's lock: for an inode its ILOCK, for AG headers the group's AGI or AGF lock.
-    pub(crate) lock: RwLock<Content>,
+    /// Since the buffer cache's hand last passed.
+    pub(crate) used: Used,
     /// Checkpoints that hold a change of this object and are not durable yet.
     pub(crate) pins: AtomicU32,
-    /// Start LSN of the newest durable checkpoint whose change is not in place; 0 is none.
-    pub(crate) ail_lsn: AtomicU64,
+    /// The object's lock: for an inode its ILOCK, for AG headers the group's AGI or AGF lock.
+    pub(crate) lock: RwLock<Content>,
     /// Number of the checkpoint that this object was last listed in; 0 is none.
     pub(crate) listed_in: AtomicU64,
+    /// Start LSN of the newest durable checkpoint whose change is not in place; 0 is none.
+    pub(crate) ail_lsn: AtomicU64,
+    home: Home,
 }
 
 impl Object {
     pub(crate) fn new(home: Home, content: Content) -> Self {
         Self {
-            home,
-            lock: RwLock::new(content),
+            used: Used::default(),
             pins: AtomicU32::new(0),
-            ail_lsn: AtomicU64::new(0),
+            lock: RwLock::new(content),
             listed_in: AtomicU64::new(0),
+            ail_lsn: AtomicU64::new(0),
+            home,
         }
     }
 

@@ -143,14 +143,19 @@ impl Due {
 
     /// Its bytes and the LSN that they are written as; `None` where they are not to be written, for now or ever. What
     /// was logged of them is being written from here on.
-    fn copy(&self) -> Option<(Arc<Buf>, Lsn, bool)> {
+    fn copy(&self) -> Option<(Arc<Buf>, Lsn)> {
         let mut content = self.object.lock.write();
         let pinned = self.object.pins.load(Ordering::Acquire) > 0;
         let bytes = Arc::clone(content.bytes.as_ref().filter(|_| !pinned && !content.stale)?);
         // Behind the pins: the last checkpoint set it before it let go of the object.
         let lsn = self.object.lsn()?;
         content.is_being_written();
-        Some((bytes, lsn, content.ordered))
+        Some((bytes, lsn))
+    }
+
+    /// True for an inode, and for a new cluster of them.
+    fn is_of_cluster(&self) -> bool {
+        matches!(self.object.home(), Home::Inode { .. }) || self.object.lock.read().ordered
     }
 }
 
@@ -175,17 +180,15 @@ struct Staging {
 impl Staging {
     /// Copies one block, or one cluster with those of its inodes that are due.
     fn add(&mut self, engine: &Engine, unit: &[Due]) -> Result<(), BufError> {
-        let is_inode = |due: &Due| matches!(due.object.home(), Home::Inode { .. });
-        if unit.iter().any(is_inode) {
+        if unit.iter().any(Due::is_of_cluster) {
             return self.add_cluster(engine, unit);
         }
         for due in unit {
             let Home::Block(map) = due.object.home() else { continue };
-            let Some((buf, lsn, ordered)) = due.copy() else { continue };
+            let Some((buf, lsn)) = due.copy() else { continue };
             let at = Location::of("block to be written").daddr(map.first().0, map.sectors());
             judge::before_write(&buf, &Ctx::new(engine.geo(), at))?;
-            let stamp = if ordered { None } else { Stamp::of(&buf, engine.geo()) };
-            self.push(map, &buf, stamp.map(|stamp| (stamp, lsn)));
+            self.push(map, &buf, Stamp::of(&buf, engine.geo()).map(|stamp| (stamp, lsn)));
             self.written.push((Arc::clone(&due.object), lsn));
         }
         Ok(())
@@ -207,6 +210,10 @@ impl Staging {
         }
         let Some(buf) = content.bytes.as_mut() else { return Ok(()) };
         let bytes = Arc::make_mut(buf);
+        let new = cluster.lsn();
+        if new.is_some() {
+            stamp_others(bytes, engine.geo().inodesize(), &inodes);
+        }
         for inode in &inodes {
             let at = Location::of("inode to be written").ino(inode.ino).daddr(daddr, len);
             let ctx = Ctx::new(engine.geo(), at).crc_known();
@@ -216,8 +223,7 @@ impl Staging {
             inode::stamp_lsn(image, inode.lsn);
         }
         let buf = Arc::clone(buf);
-        // The cluster itself, where it is new.
-        if let Some(lsn) = cluster.lsn() {
+        if let Some(lsn) = new {
             content.is_being_written();
             self.written.push((Arc::clone(&cluster), lsn));
         }
@@ -278,7 +284,17 @@ struct InodeCopy {
 impl InodeCopy {
     fn of(due: &Due) -> Option<Self> {
         let Home::Inode { ino, offset, .. } = due.object.home() else { return None };
-        let (bytes, lsn, _) = due.copy()?;
+        let (bytes, lsn) = due.copy()?;
         Some(Self { object: Arc::clone(&due.object), ino: *ino, offset: *offset, lsn, bytes })
+    }
+}
+
+/// Stamps the inodes of a new cluster that do not come from `inodes`: none of them has a CRC so far, for most are taken and
+/// stamped before they are ever written.
+fn stamp_others(cluster: &mut [u8], inodesize: usize, inodes: &[InodeCopy]) {
+    for (offset, bytes) in (0..).step_by(inodesize).zip(cluster.chunks_exact_mut(inodesize)) {
+        if inodes.iter().all(|inode| inode.offset != offset) {
+            inode::stamp(bytes);
+        }
     }
 }

@@ -66,9 +66,14 @@ impl Best {
     }
 
     fn write(&self, image: &mut impl Image) {
+        image.put(V5.dir_bestfree, &self.0.map(BestFree::from));
+    }
+}
+
+impl From<Gap> for BestFree {
+    fn from(gap: Gap) -> Self {
         let number = |n: usize| U16::new(u16::try_from(n).unwrap_or(u16::MAX));
-        let list = self.0.map(|g| BestFree { offset: number(g.offset), length: number(g.length) });
-        image.put(V5.dir_bestfree, &list);
+        Self { offset: number(gap.offset), length: number(gap.length) }
     }
 }
 
@@ -165,6 +170,12 @@ fn put_gap(image: &mut impl Image, gap: Gap) {
 /// Brings `bestfree` up to date: the spaces `gone` are no more, the spaces `new` have come.
 fn update_best(image: &mut impl Image, geo: &Geometry, gone: [Gap; 2], new: [Gap; 2]) {
     let old = Best::of(image.bytes());
+    // The usual case: a name took the start of the longest, and what is left of it is the longest still.
+    let ([first, second, _], [none, left]) = (old.0, new);
+    if gone == [first; 2] && none.length == 0 && left.length > second.length {
+        image.put(V5.dir_bestfree, &BestFree::from(left));
+        return;
+    }
     let mut best = Best::default();
     for gap in old.0.into_iter().filter(|gap| !gone.contains(gap)).chain(new) {
         best.offer(gap);

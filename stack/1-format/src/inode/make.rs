@@ -48,6 +48,12 @@ pub fn stamp_lsn(bytes: &mut [u8], lsn: Lsn) {
 /// # Panics
 /// Where `bytes` is shorter than a core: the caller's mistake.
 pub fn template(bytes: &mut [u8], geo: &Geometry, ino: Ino, generation: u32) {
+    template_unstamped(bytes, geo, ino, generation);
+    stamp(bytes);
+}
+
+/// [`template`] without the CRC: for chunks in memory, which are stamped when they are written.
+pub fn template_unstamped(bytes: &mut [u8], geo: &Geometry, ino: Ino, generation: u32) {
     bytes.fill(0);
     if let Some(inode) = InodeMut::new(bytes) {
         inode.core.core.magic = MAGIC.into();
@@ -57,5 +63,4 @@ pub fn template(bytes: &mut [u8], geo: &Geometry, ino: Ino, generation: u32) {
         inode.core.inumber = ino.0.into();
         inode.core.uuid = *geo.meta_uuid.as_bytes();
     }
-    stamp(bytes);
 }

@@ -303,10 +303,12 @@ impl<H: Home> Cursor<H> {
     /// # Panics
     /// Where the cursor is at no record.
     pub fn update(&mut self, tx: &mut Tx<'_>, rec: &Rec<H>) -> Result<()> {
-        assert!(self.get(tx).is_some(), "a cursor at a record");
+        let before = self.get(tx).expect("a cursor at a record");
         let leaf = self.path[self.path.len() - 1];
         leaf.shape.set_entry(&mut tx.image(leaf.handle), leaf.index, rec);
-        self.entry_changed(tx);
+        if H::Kind::key(&before) != H::Kind::key(rec) {
+            self.entry_changed(tx);
+        }
         Ok(())
     }
 

@@ -101,7 +101,7 @@ fn init(tx: &mut Tx<'_>, group: Group, start: AgBlock, blocks: u32, generation: 
         let size = geo.inodesize();
         let bytes = tx.edit(handle, 0..map.byte_len());
         for (ino, bytes) in (first_ino.0..).zip(bytes.chunks_exact_mut(size)) {
-            inode::template(bytes, &geo, xfskit_units::Ino(ino), generation);
+            inode::template_unstamped(bytes, &geo, xfskit_units::Ino(ino), generation);
         }
     }
     tx.icreate(encode::icreate(&geo, group.agno, start, ExtLen(blocks), generation));
