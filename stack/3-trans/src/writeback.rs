@@ -40,7 +40,7 @@ const STAGING: usize = 8 << 20;
 #[derive(Debug)]
 pub(crate) struct WriteBack {
     /// One at a time; rank [`LockRank::WriteBack`].
-    turn: RankedMutex<AilStats>,
+    turn: RankedMutex<Turn>,
     /// Held from the copy of a block until it is written; rank [`LockRank::InFlight`].
     in_flight: RankedMutex<()>,
     /// What the thread is asked for: everything under LSNs up to this one.
@@ -49,10 +49,18 @@ pub(crate) struct WriteBack {
     bell: Bell,
 }
 
+/// What passes from one who writes to the next.
+#[derive(Debug, Default)]
+struct Turn {
+    stats: AilStats,
+    /// Empty: memory for a batch, which need not be asked for anew.
+    bytes: Vec<u8>,
+}
+
 impl WriteBack {
     pub(crate) fn new() -> Self {
         Self {
-            turn: RankedMutex::new(LockRank::WriteBack, AilStats::default()),
+            turn: RankedMutex::new(LockRank::WriteBack, Turn::default()),
             in_flight: RankedMutex::new(LockRank::InFlight, ()),
             wanted: AtomicU64::new(0),
             bell: Bell::default(),
@@ -61,7 +69,7 @@ impl WriteBack {
 
     /// What was done so far, and the lock of those who do it.
     pub(crate) fn stats(&self) -> (AilStats, LockStats) {
-        let done = *self.turn.lock();
+        let done = self.turn.lock().stats;
         (done, self.turn.stats())
     }
 
@@ -93,12 +101,13 @@ impl WriteBack {
     /// # Errors
     /// Where the device fails.
     pub(crate) fn push(&self, engine: &Engine, upto: Lsn) -> Result<(), BufError> {
-        let mut stats = self.turn.lock();
+        let mut turn = self.turn.lock();
+        let Turn { stats, bytes } = &mut *turn;
         let mut due: Vec<Due> = engine.ail.due(upto).into_iter().map(Due::new).collect();
         due.sort_unstable_by_key(|due| due.address.0);
         stats.pushes += 1;
         let mut rest = &due[..];
-        let mut staging = Staging::default();
+        let mut staging = Staging::into(bytes);
         while !rest.is_empty() {
             let in_flight = self.in_flight.lock();
             while !rest.is_empty() && staging.bytes.len() < STAGING {
@@ -166,9 +175,9 @@ fn unit_len(due: &[Due]) -> usize {
 }
 
 /// Stamped copies, and what they are copies of.
-#[derive(Debug, Default)]
-struct Staging {
-    bytes: Vec<u8>,
+#[derive(Debug)]
+struct Staging<'t> {
+    bytes: &'t mut Vec<u8>,
     /// Pieces of `bytes` and where they go.
     writes: Vec<(ByteOffset, Range<usize>)>,
     /// Clusters in `bytes`: they stay in memory until they are written, for a reader must not find the old ones.
@@ -177,7 +186,13 @@ struct Staging {
     written: Vec<(Arc<Object>, Lsn)>,
 }
 
-impl Staging {
+impl<'t> Staging<'t> {
+    /// Nothing yet, in memory that is there.
+    fn into(bytes: &'t mut Vec<u8>) -> Self {
+        bytes.clear();
+        Self { bytes, writes: Vec::new(), clusters: Vec::new(), written: Vec::new() }
+    }
+
     /// Copies one block, or one cluster with those of its inodes that are due.
     fn add(&mut self, engine: &Engine, unit: &[Due]) -> Result<(), BufError> {
         if unit.iter().any(Due::is_of_cluster) {
