@@ -8,6 +8,8 @@ use rustix::ioctl::{Getter, Opcode, Setter, ioctl, opcode};
 
 /// `BLKDISCARD` of Linux's `<linux/fs.h>`: start and length in bytes.
 const BLKDISCARD: Opcode = opcode::none(0x12, 119);
+/// `BLKROGET` of the same: whether the device is read-only.
+const BLKROGET: Opcode = opcode::none(0x12, 94);
 /// `LOOP_GET_STATUS64` of Linux's `<linux/loop.h>`: a `loop_info64`.
 const LOOP_GET_STATUS64: Opcode = 0x4C05;
 
@@ -18,6 +20,14 @@ pub(crate) fn discard(device: &File, start: u64, len: u64) -> io::Result<()> {
     let request = unsafe { Setter::<BLKDISCARD, [u64; 2]>::new([start, len]) };
     // SAFETY: as above; the request lives until the call returns.
     unsafe { ioctl(device, request) }.map_err(io::Error::from)
+}
+
+/// Whether a block device is read-only, which opening it for writing does not tell.
+pub(crate) fn is_read_only(device: &File) -> io::Result<bool> {
+    // SAFETY: BLKROGET writes one int; on anything but a block device the kernel answers ENOTTY.
+    let request = unsafe { Getter::<BLKROGET, i32>::new() };
+    // SAFETY: as above.
+    Ok(unsafe { ioctl(device, request) }? != 0)
 }
 
 /// What a loop device shows: the first fields of a `loop_info64`, whose whole is 232 bytes.

@@ -11,7 +11,7 @@ const VALUE_MAX: usize = 64 << 10;
 const NAME_MAX: usize = 255;
 
 /// Namespace, name and value on disk of the attribute that programs call `name`: the reverse of what
-/// [`Fs::xattrs`](crate::Fs::xattrs) answers.
+/// [`Fs::xattrs`](crate::Fs::xattrs) answers. Of an ACL that is to go the value is empty.
 ///
 /// # Errors
 /// A name without a known prefix, one that is too long, a value that is, an ACL that is none.
@@ -20,6 +20,7 @@ pub(crate) fn to_disk(name: &[u8], value: &[u8]) -> Result<(Namespace, Vec<u8>, 
     for (xattr, on_disk) in [(acl::ACCESS_XATTR, acl::ACCESS), (acl::DEFAULT_XATTR, acl::DEFAULT)] {
         if name == xattr.as_bytes() {
             let acl = if value.is_empty() { Some(Vec::new()) } else { acl::from_xattr(value) };
+            let acl = acl.filter(|acl| acl.is_empty() || acl::perm(acl).is_some());
             let acl = acl.ok_or_else(|| no("the value is no POSIX ACL"))?;
             return Ok((Namespace::Trusted, on_disk.to_vec(), acl));
         }

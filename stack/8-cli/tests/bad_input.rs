@@ -22,6 +22,28 @@ const READERS: &[(&str, &[&str])] = &[
 ];
 
 #[test]
+fn a_read_only_device_is_refused_to_who_would_change_it() {
+    use std::process::Command;
+    if !xfskit_test_oracle::needs(&[xfskit_test_oracle::Need::Mount]) {
+        return;
+    }
+    let bench = Bench::new();
+    let image = bench.path("volume");
+    expect(0, &["mkfs", "-q", "--size", "64M", &shown(&image)]);
+    let before = fs::read(&image).unwrap();
+    let looped =
+        Command::new("losetup").args(["--find", "--show", "--read-only"]).arg(&image).output();
+    let device = String::from_utf8(looped.unwrap().stdout).unwrap().trim().to_owned();
+    let run = xfskit(&["mkdir", &device, "/dir"]);
+    let read = xfskit(&["ls", &device]);
+    assert!(Command::new("losetup").args(["--detach", &device]).status().unwrap().success());
+    assert_eq!(run.code, 2, "{}", run.stderr);
+    assert!(run.stderr.contains("the device is read-only"), "{}", run.stderr);
+    assert_eq!(read.code, 0, "{}", read.stderr);
+    assert!(before == fs::read(&image).unwrap());
+}
+
+#[test]
 fn what_is_no_volume_is_refused_by_every_command() {
     let bench = Bench::new();
     let text = shown(&bench.file("text", &b"not a filesystem at all".repeat(1000)));

@@ -42,6 +42,63 @@ pub fn entries(disk: &[u8]) -> Option<&[Entry]> {
     (u64::from(count.get()) == entries.len() as u64).then_some(entries)
 }
 
+/// Tags of entries, in the order in which Linux wants them.
+const OWNER: u32 = 0x01;
+const USER: u32 = 0x02;
+const OWNING_GROUP: u32 = 0x04;
+const GROUP: u32 = 0x08;
+const MASK: u32 = 0x10;
+const OTHERS: u32 = 0x20;
+
+/// The nine permission bits of a mode that go with a stored ACL: those of its owner, its mask (without one, its owning
+/// group), and others. `None` for what Linux would not accept: entries out of order, one of those three missing, users
+/// or groups without a mask.
+pub fn perm(disk: &[u8]) -> Option<u16> {
+    let entries = entries(disk)?;
+    let key = |entry: &Entry| (entry.ae_tag.get(), entry.ae_id.get());
+    let named = |tag: u32| matches!(tag, USER | GROUP);
+    let ordered = entries.is_sorted_by(|a, b| {
+        let (a, b) = (key(a), key(b));
+        a.0 < b.0 || (a.0 == b.0 && named(a.0) && a.1 != b.1)
+    });
+    let sound = |entry: &Entry| {
+        let known =
+            matches!(entry.ae_tag.get(), OWNER | USER | OWNING_GROUP | GROUP | MASK | OTHERS);
+        known && entry.ae_perm.get() <= 7
+    };
+    let of = |tag| entries.iter().find(|e| e.ae_tag.get() == tag).map(|e| e.ae_perm.get());
+    let has_named = entries.iter().any(|entry| named(entry.ae_tag.get()));
+    if !ordered || !entries.iter().all(sound) || (has_named && of(MASK).is_none()) {
+        return None;
+    }
+    let group = of(OWNING_GROUP)?;
+    Some((of(OWNER)? << 6) | (of(MASK).unwrap_or(group) << 3) | of(OTHERS)?)
+}
+
+/// True for a stored ACL that says no more than a mode does.
+pub fn is_minimal(disk: &[u8]) -> bool {
+    entries(disk).is_some_and(|entries| entries.len() == 3)
+}
+
+/// A stored ACL with the permissions of `mode`: what becomes of it when those of its file change. `None` where it is
+/// damaged.
+pub fn with_perm(disk: &[u8], mode: u16) -> Option<Vec<u8>> {
+    let entries = entries(disk)?;
+    let has_mask = entries.iter().any(|entry| entry.ae_tag.get() == MASK);
+    let mut changed = disk.get(..size_of::<U32>())?.to_vec();
+    for entry in entries {
+        let perm = match entry.ae_tag.get() {
+            OWNER => (mode >> 6) & 7,
+            MASK => (mode >> 3) & 7,
+            OWNING_GROUP if !has_mask => (mode >> 3) & 7,
+            OTHERS => mode & 7,
+            _ => entry.ae_perm.get(),
+        };
+        changed.extend(Entry { ae_perm: U16::new(perm), ..*entry }.as_bytes());
+    }
+    Some(changed)
+}
+
 /// A stored ACL as programs see it; `None` where it is damaged.
 pub fn to_xattr(disk: &[u8]) -> Option<Vec<u8>> {
     let mut xattr = XATTR_VERSION.to_le_bytes().to_vec();
@@ -90,6 +147,28 @@ mod tests {
         assert_eq!(&xattr[..12], b"\x02\0\0\0\x01\0\x06\0\xff\xff\xff\xff");
         assert_eq!(&xattr[12..20], b"\x02\0\x05\0\xe8\x03\0\0");
         assert_eq!(from_xattr(&xattr).unwrap(), DISK);
+    }
+
+    #[test]
+    fn an_acl_and_a_mode_go_together() {
+        assert_eq!(perm(DISK), Some(0o674));
+        assert!(!is_minimal(DISK));
+        let changed = with_perm(DISK, 0o100_751).unwrap();
+        assert_eq!(perm(&changed), Some(0o751));
+        // The user's own entry and the group's stay.
+        assert_eq!(entries(&changed).unwrap()[1..3], entries(DISK).unwrap()[1..3]);
+        let minimal =
+            with_perm(&[&[0, 0, 0, 3], &DISK[4..16], &DISK[28..40], &DISK[52..]].concat(), 0o640);
+        assert!(is_minimal(minimal.as_ref().unwrap()));
+        assert_eq!(perm(&minimal.unwrap()), Some(0o640));
+        // Without its mask, its owner, its others; out of order; with a permission too many.
+        assert_eq!(perm(&[&[0, 0, 0, 4], &DISK[4..40], &DISK[52..]].concat()), None);
+        assert_eq!(perm(&[&[0, 0, 0, 4], &DISK[16..]].concat()), None);
+        assert_eq!(perm(&[&[0, 0, 0, 4], &DISK[4..52]].concat()), None);
+        assert_eq!(perm(&[&[0, 0, 0, 5], &DISK[16..], &DISK[4..16]].concat()), None);
+        let mut much = DISK.to_vec();
+        much[13] = 8;
+        assert_eq!(perm(&much), None);
     }
 
     #[test]

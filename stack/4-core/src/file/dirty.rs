@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use xfskit_block::AlignedBuf;
 use xfskit_units::index;
 
 /// A run is no longer than this, so that it never costs much to let it grow.
@@ -16,7 +17,7 @@ const RUN_MAX: usize = 1 << 20;
 pub(super) struct Dirty {
     blocklog: u32,
     /// First block to content; they neither overlap nor are empty.
-    runs: BTreeMap<u64, Vec<u8>>,
+    runs: BTreeMap<u64, AlignedBuf>,
     blocks: u64,
 }
 
@@ -113,7 +114,7 @@ impl Dirty {
             let before = run.len();
             let to = from + len;
             if to > before {
-                run.resize(to.next_multiple_of(1 << self.blocklog), 0);
+                run.resize(to.next_multiple_of(1 << self.blocklog));
             }
             run[from..to].copy_from_slice(now);
             self.blocks += ((run.len() - before) as u64) >> self.blocklog;
@@ -129,7 +130,7 @@ impl Dirty {
         {
             return start;
         }
-        self.runs.insert(block, Vec::new());
+        self.runs.insert(block, AlignedBuf::default());
         block
     }
 
@@ -144,11 +145,11 @@ impl Dirty {
             let gone = range.start.max(start)..range.end.min(end);
             self.blocks -= gone.end - gone.start;
             if gone.end < end {
-                let tail = run.split_off(index(self.byte(gone.end - start)));
-                self.runs.insert(gone.end, tail);
+                let tail = &run[index(self.byte(gone.end - start))..];
+                self.runs.insert(gone.end, tail.into());
             }
             if gone.start > start {
-                run.truncate(index(self.byte(gone.start - start)));
+                run.resize(index(self.byte(gone.start - start)));
                 self.runs.insert(start, run);
             }
         }

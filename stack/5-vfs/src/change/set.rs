@@ -1,9 +1,10 @@
 //! Owners, modes, times, extended attributes.
 
-use xfskit_core::Error;
 use xfskit_core::attr::change::SetMode;
 use xfskit_core::icore::Touch;
-use xfskit_format::attr::Namespace;
+use xfskit_core::{Error, Tx, TxInode};
+use xfskit_format::attr::{Namespace, acl};
+use xfskit_format::inode::FileType;
 use xfskit_format::timestamp::Timestamp;
 use xfskit_units::Ino;
 
@@ -35,7 +36,7 @@ pub struct SetAttr {
 }
 
 impl Fs {
-    /// Sets what `set` names on inode `ino`; its ctime becomes now.
+    /// Sets what `set` names on inode `ino`; its ctime becomes now. An ACL follows the permissions.
     ///
     /// # Errors
     /// [`NoInode`](xfskit_core::Error::NoInode), device failures, corruption.
@@ -49,6 +50,7 @@ impl Fs {
             };
             if let Some(perm) = set.perm {
                 tx.set_mode(inode, mode & !PERM | perm & PERM);
+                acl_follows_mode(tx, inode, perm)?;
             }
             if set.uid.is_some() || set.gid.is_some() {
                 tx.set_owner(inode, set.uid.unwrap_or(uid), set.gid.unwrap_or(gid));
@@ -66,11 +68,13 @@ impl Fs {
     }
 
     /// Sets an extended attribute, by the name that programs use (`user.`, `trusted.`, `security.`, `system.posix_acl_`).
+    /// The permissions follow an ACL, and one that says no more than they do is not kept.
     ///
     /// # Errors
     /// [`Exists`](xfskit_core::Error::Exists) and [`NoEntry`](xfskit_core::Error::NoEntry) where `mode` asks
     /// for the other; [`Limit`](xfskit_core::Error::Limit) for a value of more than 64 KiB, and for what Linux
-    /// would not show: a name of more than 255 bytes, `user.` on what is neither a file nor a directory;
+    /// would not show: a name of more than 255 bytes, `user.` on what is neither a file nor a directory, ACLs on a symbolic
+    /// link, default ACLs on what is no directory;
     /// [`NoSpace`](xfskit_core::Error::NoSpace).
     pub fn set_xattr(&self, ino: Ino, name: &[u8], value: &[u8], mode: SetMode) -> Result<()> {
         if name.len() > XATTR_NAME_MAX {
@@ -86,7 +90,12 @@ impl Fs {
             if namespace == Namespace::User && !core.is_regular() && !core.is_dir() {
                 return Err(Error::Limit("only files and directories have user. attributes"));
             }
-            tx.attr_set(inode, namespace, &name, &value, mode)?;
+            match (namespace, name.as_slice()) {
+                (Namespace::Trusted, acl::ACCESS | acl::DEFAULT) => {
+                    set_acl(tx, inode, &name, &value, mode)?;
+                }
+                _ => tx.attr_set(inode, namespace, &name, &value, mode)?,
+            }
             tx.touch(inode, Touch::INODE, now);
             Ok(())
         })?)
@@ -126,4 +135,48 @@ impl Fs {
             Ok(())
         })?)
     }
+}
+
+/// Sets an ACL as stored, under its name on disk; an empty one goes.
+fn set_acl(
+    tx: &mut Tx<'_>,
+    inode: TxInode,
+    name: &[u8],
+    value: &[u8],
+    mode: SetMode,
+) -> xfskit_core::Result<()> {
+    let core = tx.core(inode);
+    if core.file_type() == Some(FileType::Symlink) {
+        return Err(Error::Limit("a symbolic link has no ACL"));
+    }
+    if name == acl::DEFAULT && !core.is_dir() && !value.is_empty() {
+        return Err(Error::Limit("only directories have default ACLs"));
+    }
+    let mut keep = !value.is_empty();
+    if name == acl::ACCESS
+        && let Some(perm) = acl::perm(value)
+    {
+        let bits = core.mode() & !0o777;
+        tx.set_mode(inode, bits | perm);
+        keep = !acl::is_minimal(value);
+    }
+    if keep {
+        return tx.attr_set(inode, Namespace::Trusted, name, value, mode);
+    }
+    match tx.attr_remove(inode, Namespace::Trusted, name) {
+        Err(Error::NoEntry) => Ok(()),
+        answer => answer,
+    }
+}
+
+/// The permissions of an inode are `perm` now: its access ACL, where it has one, says the same.
+fn acl_follows_mode(tx: &mut Tx<'_>, inode: TxInode, perm: u16) -> xfskit_core::Result<()> {
+    let stored = tx.attr_get(inode, Namespace::Trusted, acl::ACCESS)?;
+    let Some(changed) = stored.as_ref().and_then(|stored| acl::with_perm(stored, perm)) else {
+        return Ok(());
+    };
+    if stored.as_ref() == Some(&changed) {
+        return Ok(());
+    }
+    tx.attr_set(inode, Namespace::Trusted, acl::ACCESS, &changed, SetMode::Any)
 }
