@@ -50,9 +50,13 @@ impl Members {
     }
 }
 
+type PqGen = unsafe extern "C" fn(i32, i32, *mut *mut c_void) -> i32;
+
 /// The functions of ISA-L, with their types as raid.h and erasure_code.h declare them.
 struct Isal {
-    pq_gen: unsafe extern "C" fn(i32, i32, *mut *mut c_void) -> i32,
+    pq_gen: PqGen,
+    /// What processors without AVX-512 get, where this one has it: beside our routine for those.
+    pq_gen_avx2: Option<PqGen>,
     init_tables: unsafe extern "C" fn(i32, i32, *const u8, *mut u8),
     encode: unsafe extern "C" fn(i32, i32, i32, *const u8, *const *const u8, *const *mut u8),
     _library: libloading::Library,
@@ -66,6 +70,7 @@ impl Isal {
             let library = libloading::Library::new("libisal.so.2").ok()?;
             Some(Self {
                 pq_gen: *library.get(b"pq_gen\0").ok()?,
+                pq_gen_avx2: library.get(b"pq_gen_avx2\0").ok().map(|found| *found),
                 init_tables: *library.get(b"ec_init_tables\0").ok()?,
                 encode: *library.get(b"ec_encode_data\0").ok()?,
                 _library: library,
@@ -113,6 +118,9 @@ fn median(rates: &[f64]) -> f64 {
 
 /// The median and the best turn, in GB/s.
 fn told(rates: &[f64]) -> String {
+    if rates.is_empty() {
+        return String::new();
+    }
     format!("{:6.1} /{:6.1}", median(rates) / 1e9, best(rates) / 1e9)
 }
 
@@ -133,6 +141,7 @@ fn shape(data: usize, len: usize, isal: Option<&Isal>) -> Vec<(String, [Vec<f64>
     let [p, q, x, y] = rest else { unreachable!("four blocks behind the data") };
     let mut all: Vec<(String, [Vec<f64>; 2])> =
         routines().iter().map(|name| (format!("xfskit {name}"), Default::default())).collect();
+    all.push(("ISA-L avx2".into(), Default::default()));
     all.push(("ISA-L".into(), Default::default()));
     let whole = places(chunks);
     let mut without = whole.clone();
@@ -155,15 +164,21 @@ fn shape(data: usize, len: usize, isal: Option<&Isal>) -> Vec<(String, [Vec<f64>
             }));
         }
         if let (Some(isal), Some(tables)) = (isal, &tables) {
-            let (_, rates) = all.last_mut().expect("ISA-L is the last");
+            let [.., (_, avx2), (_, rates)] = &mut all[..] else {
+                unreachable!("ISA-L is the last")
+            };
             let mut array: Vec<*mut c_void> =
                 pointers[..data + 2].iter().map(|p| p.cast()).collect();
-            rates[0].push(turn(data * len, || {
-                // SAFETY: the row's blocks, each of `len` bytes, a multiple of 32 and aligned so.
-                unsafe {
-                    (isal.pq_gen)(small(data + 2), small(len), black_box(array.as_mut_ptr()))
-                };
-            }));
+            let mut generate = |pq_gen: PqGen| {
+                turn(data * len, || {
+                    // SAFETY: the row's blocks, each of `len` bytes, a multiple of 32 and aligned so.
+                    unsafe { pq_gen(small(data + 2), small(len), black_box(array.as_mut_ptr())) };
+                })
+            };
+            rates[0].push(generate(isal.pq_gen));
+            if let Some(pq_gen) = isal.pq_gen_avx2.filter(|_| is_x86_feature_detected!("avx2")) {
+                avx2[0].push(generate(pq_gen));
+            }
             let outputs = [x.as_mut_ptr(), y.as_mut_ptr()];
             rates[1].push(turn(data * len, || {
                 // SAFETY: `data` sources and two outputs of `len` bytes, and their tables.

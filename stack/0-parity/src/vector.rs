@@ -151,10 +151,12 @@ unsafe fn store<V: Vector, const W: usize>(registers: [V; W], to: *mut u8) {
 }
 
 impl Tile {
-    /// What the sums are before the first chunk, and where nothing was added to P.
+    /// What the sums are before the first chunk: `P` says whether there is a P that is added to A. Zeroes are not
+    /// loaded in its place: with eight chunks of a page the first cache is full.
     #[inline(always)]
-    unsafe fn none<V: Vector, const W: usize>(&self, at: usize) -> Sums<V, W> {
-        (load(self.p.add(at)), [V::all(V::OFFSET); W])
+    unsafe fn none<V: Vector, const W: usize, const P: bool>(&self, at: usize) -> Sums<V, W> {
+        let a = if P { load(self.p.add(at)) } else { [V::all(0); W] };
+        (a, [V::all(V::OFFSET); W])
     }
 
     /// What the sums are so far.
@@ -166,13 +168,13 @@ impl Tile {
 
     /// The first chunks: the sums begin. `B` off: B is neither summed nor stored.
     #[inline(always)]
-    unsafe fn begin<V: Vector, const W: usize, const G: usize, const B: bool>(
+    unsafe fn begin<V: Vector, const W: usize, const G: usize, const B: bool, const P: bool>(
         &self,
         chunks: &[impl Place],
     ) {
         let chunks = array::from_fn::<_, G, _>(|i| chunks.get_unchecked(i).bytes(self.start));
         for at in (0..self.len).step_by(W * V::LEN) {
-            let (a, b) = sums::<V, W, G, B>(&chunks, self.none(at), at);
+            let (a, b) = sums::<V, W, G, B>(&chunks, self.none::<V, W, P>(at), at);
             store(a, self.one.add(at));
             if B {
                 store(b, self.two.add(at));
@@ -182,17 +184,20 @@ impl Tile {
 
     /// [`Tile::begin`] with any number of chunks up to a group.
     #[inline(always)]
-    unsafe fn begin_any<V: Vector, const W: usize, const B: bool>(&self, chunks: &[impl Place]) {
+    unsafe fn begin_any<V: Vector, const W: usize, const B: bool, const P: bool>(
+        &self,
+        chunks: &[impl Place],
+    ) {
         match chunks.len() {
-            0 => self.begin::<V, W, 0, B>(chunks),
-            1 => self.begin::<V, W, 1, B>(chunks),
-            2 => self.begin::<V, W, 2, B>(chunks),
-            3 => self.begin::<V, W, 3, B>(chunks),
-            4 => self.begin::<V, W, 4, B>(chunks),
-            5 => self.begin::<V, W, 5, B>(chunks),
-            6 => self.begin::<V, W, 6, B>(chunks),
-            7 => self.begin::<V, W, 7, B>(chunks),
-            _ => self.begin::<V, W, GROUP, B>(chunks),
+            0 => self.begin::<V, W, 0, B, P>(chunks),
+            1 => self.begin::<V, W, 1, B, P>(chunks),
+            2 => self.begin::<V, W, 2, B, P>(chunks),
+            3 => self.begin::<V, W, 3, B, P>(chunks),
+            4 => self.begin::<V, W, 4, B, P>(chunks),
+            5 => self.begin::<V, W, 5, B, P>(chunks),
+            6 => self.begin::<V, W, 6, B, P>(chunks),
+            7 => self.begin::<V, W, 7, B, P>(chunks),
+            _ => self.begin::<V, W, GROUP, B, P>(chunks),
         }
     }
 
@@ -211,16 +216,24 @@ impl Tile {
     }
 
     /// The last chunks: the sums end, and what `solve` makes of A and B is stored. `ONLY`: they are the
-    /// first as well; `Q`: Q is added to B.
+    /// first as well; `P`, `Q`: P is added to A, Q to B.
     #[inline(always)]
-    unsafe fn end<V: Vector, const W: usize, const G: usize, const ONLY: bool, const Q: bool>(
+    unsafe fn end<
+        V: Vector,
+        const W: usize,
+        const G: usize,
+        const ONLY: bool,
+        const P: bool,
+        const Q: bool,
+    >(
         &self,
         chunks: &[impl Place; G],
         solve: impl Fn(V, V) -> (V, V),
     ) {
         let chunks = chunks.map(|chunk| chunk.bytes(self.start));
         for at in (0..self.len).step_by(W * V::LEN) {
-            let before = if ONLY { self.none(at) } else { self.so_far::<V, W, true>(at) };
+            let before =
+                if ONLY { self.none::<V, W, P>(at) } else { self.so_far::<V, W, true>(at) };
             let (mut a, mut b) = sums::<V, W, G, true>(&chunks, before, at);
             for w in 0..W {
                 let mut sum = b[w].plus(V::all(V::OFFSET));
@@ -236,26 +249,26 @@ impl Tile {
 
     /// [`Tile::end`] by what is wanted.
     #[inline(always)]
-    unsafe fn solve<V: Vector, const W: usize, const G: usize, const ONLY: bool>(
+    unsafe fn solve<V: Vector, const W: usize, const G: usize, const ONLY: bool, const P: bool>(
         &self,
         chunks: &[impl Place; G],
         solve: &Solve<V>,
     ) {
         match *solve {
-            Solve::P | Solve::Chunks => self.end::<V, W, G, ONLY, false>(chunks, |a, b| (a, b)),
-            Solve::Sums => self.end::<V, W, G, ONLY, true>(chunks, |a, b| (a, b)),
+            Solve::P | Solve::Chunks => self.end::<V, W, G, ONLY, P, false>(chunks, |a, b| (a, b)),
+            Solve::Sums => self.end::<V, W, G, ONLY, P, true>(chunks, |a, b| (a, b)),
             Solve::Scaled(factor) => {
-                self.end::<V, W, G, ONLY, true>(chunks, |a, b| (a, b.times(factor)));
+                self.end::<V, W, G, ONLY, P, true>(chunks, |a, b| (a, b.times(factor)));
             }
-            Solve::DataP(factor) => self.end::<V, W, G, ONLY, true>(chunks, |a, b| {
+            Solve::DataP(factor) => self.end::<V, W, G, ONLY, P, true>(chunks, |a, b| {
                 let data = b.times(factor);
                 (data, a.plus(data))
             }),
             Solve::DataQ(factor) => {
-                self.end::<V, W, G, ONLY, true>(chunks, |a, b| (a, b.plus(a.times(factor))));
+                self.end::<V, W, G, ONLY, P, true>(chunks, |a, b| (a, b.plus(a.times(factor))));
             }
             Solve::DataData(factor_a, factor_b) => {
-                self.end::<V, W, G, ONLY, true>(chunks, |a, b| {
+                self.end::<V, W, G, ONLY, P, true>(chunks, |a, b| {
                     let data = a.times(factor_a).plus(b.times(factor_b));
                     (data, a.plus(data))
                 });
@@ -264,9 +277,10 @@ impl Tile {
     }
 }
 
-/// Whole registers of a row, tile by tile, the highest exponents first; answers where it ended.
+/// Whole registers of a row, tile by tile, the highest exponents first; answers where it ended. `P` says whether
+/// there is a P.
 #[inline(always)]
-unsafe fn sweep<V: Vector, const W: usize>(
+unsafe fn sweep<V: Vector, const W: usize, const P: bool>(
     chunks: &[impl Place],
     (p, q): (Option<&[u8]>, Option<&[u8]>),
     solve: &Solve<V>,
@@ -295,18 +309,18 @@ unsafe fn sweep<V: Vector, const W: usize>(
         };
         match (solve, groups, <&[_; GROUP]>::try_from(top).ok()) {
             (Solve::P, _, _) => {
-                tile.begin_any::<V, W, false>(top);
+                tile.begin_any::<V, W, false, P>(top);
                 groups.iter().rev().for_each(|group| tile.grow::<V, W, false>(group));
             }
-            (_, [], Some(only)) => tile.solve::<V, W, GROUP, true>(only, solve),
+            (_, [], Some(only)) => tile.solve::<V, W, GROUP, true, P>(only, solve),
             (_, [], None) => {
-                tile.begin_any::<V, W, true>(top);
-                tile.solve::<V, W, 0, false>(&[None; 0], solve);
+                tile.begin_any::<V, W, true, P>(top);
+                tile.solve::<V, W, 0, false, P>(&[None; 0], solve);
             }
             (_, [last, groups @ ..], _) => {
-                tile.begin_any::<V, W, true>(top);
+                tile.begin_any::<V, W, true, P>(top);
                 groups.iter().rev().for_each(|group| tile.grow::<V, W, true>(group));
-                tile.solve::<V, W, GROUP, false>(last, solve);
+                tile.solve::<V, W, GROUP, false, P>(last, solve);
             }
         }
     }
@@ -332,14 +346,18 @@ pub(crate) unsafe fn run<V: Vector, const W: usize>(
         }
     };
     let results = (one.map(|one| &mut **one), two.map(|two| &mut **two));
-    sweep::<V, W>(row.data, (row.p, row.q), &solve, results, len)
+    if row.p.is_some() {
+        sweep::<V, W, true>(row.data, (row.p, row.q), &solve, results, len)
+    } else {
+        sweep::<V, W, false>(row.data, (None, row.q), &solve, results, len)
+    }
 }
 
 /// [`crate::routine::Routine`]'s `xor`.
 #[inline(always)]
 pub(crate) unsafe fn xor<V: Vector, const W: usize>(sources: &[&[u8]], out: &mut [u8]) -> usize {
     let len = out.len();
-    sweep::<V, W>(sources, (None, None), &Solve::<V>::P, (Some(out), None), len)
+    sweep::<V, W, false>(sources, (None, None), &Solve::<V>::P, (Some(out), None), len)
 }
 
 /// [`crate::routine::Routine`]'s `update`.
