@@ -59,7 +59,7 @@ impl Circumstances {
     }
 }
 
-/// Version, and commit where the build knew it.
+/// Version, and commit where the build knew it (`build.rs`).
 fn version() -> String {
     let commit = option_env!("XFSKIT_COMMIT").map(|commit| format!(" ({commit})"));
     format!("xfskit {}{}", env!("CARGO_PKG_VERSION"), commit.unwrap_or_default())

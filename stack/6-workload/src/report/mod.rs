@@ -125,7 +125,10 @@ impl fmt::Display for Cell {
             Self::Number(x, _) if !x.is_finite() => f.write_str("–"),
             Self::Number(x, digits) => {
                 let shown = format!("{x:.*}", usize::from(*digits));
-                let (whole, fraction) = shown.split_once('.').unwrap_or((&shown, ""));
+                // What rounds to zero has no sign.
+                let is_zero = shown.bytes().all(|byte| b"-0.".contains(&byte));
+                let shown = if is_zero { shown.trim_start_matches('-') } else { &shown };
+                let (whole, fraction) = shown.split_once('.').unwrap_or((shown, ""));
                 let point = if fraction.is_empty() { "" } else { "." };
                 write!(f, "{}{point}{fraction}", grouped(whole))
             }
@@ -263,6 +266,7 @@ mod tests {
         assert_eq!(Cell::Count(12).to_string(), "12");
         assert_eq!(Cell::Number(-123_456.789, 1).to_string(), "-123,456.8");
         assert_eq!(Cell::Number(0.5, 0).to_string(), "0");
+        assert_eq!(Cell::Number(-0.04, 1).to_string(), "0.0");
         assert_eq!(Cell::Number(f64::NAN, 2).to_string(), "–");
     }
 

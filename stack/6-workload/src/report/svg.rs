@@ -82,10 +82,11 @@ impl<'a> Scale<'a> {
             let step =
                 [1.0, 2.0, 5.0, 10.0].into_iter().find(|s| s * power >= rough).unwrap_or(10.0);
             let step = step * power;
-            let mut tick = (self.min / step).ceil() * step;
-            while tick <= self.max {
-                ticks.push(tick);
-                tick += step;
+            let mut number = (self.min / step).ceil();
+            while number * step <= self.max {
+                // Multiples, not sums, so that zero is zero; and never the negative one.
+                ticks.push(number * step + 0.0);
+                number += 1.0;
             }
         }
         ticks.retain(|tick| (self.min..=self.max).contains(tick));
@@ -272,6 +273,9 @@ mod tests {
             Scale::new(&axis, [0.0, 97.0].into_iter(), 0.0, 1.0).ticks(),
             [0.0, 50.0, 100.0]
         );
+        let ticks = Scale::new(&axis, [-0.4, 0.9].into_iter(), 0.0, 1.0).ticks();
+        let shown: Vec<String> = ticks.into_iter().map(short).collect();
+        assert!(shown.contains(&"0".to_owned()) && shown.iter().all(|tick| tick.len() < 5));
         let axis = Axis::logarithmic("n");
         let ticks = Scale::new(&axis, [1.0, 8.0, 64.0].into_iter(), 0.0, 1.0).ticks();
         assert_eq!(ticks, [1.0, 2.0, 5.0, 10.0, 20.0, 50.0]);
