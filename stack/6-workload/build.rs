@@ -5,7 +5,8 @@ use std::process::Command;
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     let git = |args: &[&str]| {
-        let out = Command::new("git").args(args).output().ok().filter(|out| out.status.success())?;
+        let out =
+            Command::new("git").args(args).output().ok().filter(|out| out.status.success())?;
         Some(String::from_utf8_lossy(&out.stdout).trim().to_owned())
     };
     // Within somebody else's checkout it is not our commit.

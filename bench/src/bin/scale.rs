@@ -108,7 +108,7 @@ fn name_of(n: usize) -> Name {
     let mut name = *b"file00000000";
     let mut rest = n;
     for digit in name[4..].iter_mut().rev() {
-        *digit += (rest % 10) as u8;
+        *digit = b"0123456789"[rest % 10];
         rest /= 10;
     }
     Name(name)

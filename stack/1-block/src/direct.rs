@@ -33,7 +33,7 @@ pub(crate) fn suits<'b>(
 }
 
 /// Bytes that begin at a page of memory, so that a device may take them without a copy: from the first on, or
-/// where they grow, from [`MIN`] on.
+/// where they grow, as soon as they are worth it.
 #[derive(Debug, Default)]
 pub struct AlignedBuf {
     /// Grows within its capacity only, so that it does not move.

@@ -186,7 +186,9 @@ fn heal_region(ring: &Ring<'_>, region: &Region) -> Result<(Vec<(Found, Corrupti
     }
     records.sort_by_key(|(record, _)| record.lsn);
     let mut patches = Patches::new();
-    records.iter().for_each(|(record, _)| lay(ring, record, &mut patches));
+    for (record, _) in &records {
+        lay(ring, record, &mut patches);
+    }
     if let Some((newest, _)) = records.last() {
         mend_cycles(ring, region, newest.lsn.cycle(), &mut patches)?;
     }

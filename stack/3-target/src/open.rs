@@ -243,11 +243,14 @@ pub fn members(name: &ArrayName, mode: OpenMode) -> Result<Vec<Option<Member>>> 
     members_by(name, mode, &mut open_unchecked)
 }
 
+/// What opens a member.
+pub(crate) type Opener<'o> = dyn FnMut(&Target, OpenMode) -> Result<Arc<dyn BlockDevice>> + 'o;
+
 /// [`members`], each opened by `open`.
 pub(crate) fn members_by(
     name: &ArrayName,
     mode: OpenMode,
-    open: &mut dyn FnMut(&Target, OpenMode) -> Result<Arc<dyn BlockDevice>>,
+    open: &mut Opener<'_>,
 ) -> Result<Vec<Option<Member>>> {
     let below = if name.overlay.is_some() { OpenMode::ReadOnly } else { mode };
     let mut members = Vec::new();

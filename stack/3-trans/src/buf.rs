@@ -187,7 +187,8 @@ impl Shard {
         self.bytes -= gone.key.1;
         self.table.remove(&gone.key);
         // The newest buffer takes the place, and the hand passes it.
-        if let Some(moved) = self.ring.get(self.hand).and_then(|slot| self.table.get_mut(&slot.key)) {
+        if let Some(moved) = self.ring.get(self.hand).and_then(|slot| self.table.get_mut(&slot.key))
+        {
             moved.at = self.hand;
         }
         self.hand += 1;

@@ -23,11 +23,14 @@ pub struct InodeHome {
     pub offset: usize,
 }
 
-/// Inodes whose numbers differ in the last bits only, found together: those of a chunk are made one after another.
-const NEIGHBOURS: u64 = 16;
+/// Inodes whose numbers differ in the last four bits only, each in its place: found together, for those of a chunk are
+/// made one after another.
+type Row = [Option<Arc<Object>>; 16];
 
-/// Neighbours, each in its place.
-type Row = [Option<Arc<Object>>; NEIGHBOURS as usize];
+/// The number of an inode's row, and its place there.
+fn place(ino: Ino) -> (u64, usize) {
+    (ino.0 >> 4, index(ino.0 & 15))
+}
 
 /// A part of the cache.
 #[derive(Debug)]
@@ -42,12 +45,13 @@ struct Shard {
 
 impl Shard {
     fn get(&self, ino: Ino) -> Option<&Arc<Object>> {
-        self.rows.get(&(ino.0 / NEIGHBOURS))?[index(ino.0 % NEIGHBOURS)].as_ref()
+        let (row, at) = place(ino);
+        self.rows.get(&row)?[at].as_ref()
     }
 
     fn insert(&mut self, ino: Ino, object: &Arc<Object>) {
-        let row = self.rows.entry(ino.0 / NEIGHBOURS).or_default();
-        row[index(ino.0 % NEIGHBOURS)] = Some(Arc::clone(object));
+        let (row, at) = place(ino);
+        self.rows.entry(row).or_default()[at] = Some(Arc::clone(object));
         self.count += 1;
     }
 
@@ -84,7 +88,8 @@ impl InodeCache {
     }
 
     fn shard(&self, ino: Ino) -> &RankedMutex<Shard> {
-        &self.shards[index((ino.0 / NEIGHBOURS).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58)]
+        let (row, _) = place(ino);
+        &self.shards[index(row.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58)]
     }
 
     pub(crate) fn lock_stats(&self) -> LockStats {

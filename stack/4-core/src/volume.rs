@@ -89,7 +89,9 @@ impl Volume {
         if let Some(fault) = healed {
             cache.heals().note(fault, false);
         }
-        replay.iter().for_each(|replay| note_healed(&cache, replay));
+        if let Some(replay) = &replay {
+            note_healed(&cache, replay);
+        }
         Ok(Self {
             geo: sb.geometry(),
             sb: RwLock::new(sb),

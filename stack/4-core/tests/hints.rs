@@ -91,14 +91,18 @@ fn compare(name: &str, prepare: impl Fn(&Path), acts: &[Act]) {
 
     let vol = open(&image, true);
     let file = vol.open_content(inos[0]).unwrap();
-    acts.iter().for_each(|&act| ours(&vol, &file, act));
+    for &act in acts {
+        ours(&vol, &file, act);
+    }
     vol.close_content(file).unwrap();
     vol.close().unwrap();
 
     let mount = Mount::read_write(&image, &scratch).unwrap();
     let path = mount.path().join("linux");
     let file = File::options().write(true).open(&path).unwrap();
-    acts.iter().for_each(|&act| linux(&path, &file, act));
+    for &act in acts {
+        linux(&path, &file, act);
+    }
     drop(file);
     let [a, b] = ["ours", "linux"].map(|name| std::fs::read(mount.path().join(name)).unwrap());
     assert!(a == b, "{name}: content");

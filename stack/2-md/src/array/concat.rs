@@ -49,7 +49,7 @@ impl Array {
     }
 
     /// The parts of a range by the members that have them.
-    fn parts<'m>(map: &'m Concat, offset: u64, len: u64) -> impl Iterator<Item = Place> + use<'m> {
+    fn parts(map: &Concat, offset: u64, len: u64) -> impl Iterator<Item = Place> + use<'_> {
         let (mut at, end) = (offset, offset.saturating_add(len));
         std::iter::from_fn(move || {
             let place = (at < end).then(|| map.place(at))?;
