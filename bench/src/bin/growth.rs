@@ -1,20 +1,23 @@
 //! What one operation costs as a directory, a file or a volume grows: no more than a logarithm.
 //!
 //! `growth DIR [directory|file|inodes|volume]`: images are made in DIR and removed. Each table has the size
-//! from 10^3 to 10^6 downwards, and an operation's cost in microseconds: of a thousand at places all over, the
-//! median of batches of 50, in a volume with the default cache. What was made before is synced first, so that
-//! nobody pays for others.
+//! from 10^3 to 10^6 downwards, and an operation's cost in microseconds and, behind it, in blocks that it asked the
+//! buffer cache for: of a thousand at places all over, the median of batches of 50, in a volume with the default cache.
+//! What was made before is synced first, so that nobody pays for others. The blocks say how the cost grows, whatever
+//! the processor's caches do: what is searched within a block is bounded by the block. Beside the directory stands the
+//! same one of the kernel's, through a loop mount.
 
 #![allow(clippy::cast_precision_loss)] // of means
 
 use std::error::Error;
 use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use xfskit::Volume;
 use xfskit::units::Ino;
 use xfskit::vfs::{Handle, NewNode};
-use xfskit_bench::kernel;
+use xfskit_bench::kernel::{self, Mount};
 use xfskit_bench::turns::{spread, time};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
@@ -53,20 +56,40 @@ fn fresh(image: &Path, gib: u64, options: &[&str]) -> Result<Volume> {
     Ok(xfskit::open_for_writing(&name)?)
 }
 
-/// Microseconds of one of [`PROBES`] operations, the median of batches; what they left is synced afterwards.
-fn each(
-    volume: &Volume,
-    mut operation: impl FnMut(usize) -> xfskit::vfs::Result<()>,
-) -> Result<f64> {
-    let mut batches = Vec::new();
+/// What one operation costs.
+#[derive(Clone, Copy, Debug)]
+struct Cost {
+    /// Microseconds.
+    time: f64,
+    /// Blocks that it asked the cache for, where they are counted.
+    blocks: Option<f64>,
+}
+
+/// What one of [`PROBES`] operations costs, the median of batches; what they left is synced afterwards.
+fn each(volume: &Volume, operation: impl FnMut(usize) -> xfskit::vfs::Result<()>) -> Result<Cost> {
+    let lookups = || volume.fs().volume().cache().stats().lookups;
+    let cost = batches(|| Some(lookups()), operation)?;
+    volume.sync()?;
+    Ok(cost)
+}
+
+/// The same with what counts blocks, where something does.
+fn batches<E: Error + 'static>(
+    blocks: impl Fn() -> Option<u64>,
+    mut operation: impl FnMut(usize) -> std::result::Result<(), E>,
+) -> Result<Cost> {
+    let (mut times, mut counts) = (Vec::new(), Vec::new());
     for start in (0..PROBES).step_by(BATCH) {
+        let before = blocks();
         let (took, done) = time(|| (start..start + BATCH).try_for_each(&mut operation));
         done?;
-        batches.push(took);
+        times.push(took);
+        counts.extend(blocks().zip(before).map(|(after, before)| after - before));
     }
-    volume.sync()?;
-    let (median, ..) = spread(&mut batches);
-    Ok(median * 1e6 / BATCH as f64)
+    counts.sort_unstable();
+    let (median, ..) = spread(&mut times);
+    let blocks = counts.get(counts.len() / 2).map(|&count| count as f64 / BATCH as f64);
+    Ok(Cost { time: median * 1e6 / BATCH as f64, blocks })
 }
 
 /// Numbers below `size` in no order, none twice: probe `n` of a thousand.
@@ -79,40 +102,84 @@ fn somewhere(n: usize, size: usize) -> usize {
 fn header(what: &str, columns: &[&str]) {
     print!("{what:<24}");
     for column in columns {
-        print!("{column:>11}");
+        print!("{column:>16}");
     }
     println!();
 }
 
-fn row(size: &str, costs: &[f64]) {
+fn row(size: &str, costs: &[Cost]) {
     print!("{size:>24}");
     for cost in costs {
-        print!("{cost:>11.2}");
+        let blocks = cost.blocks.map_or(String::new(), |blocks| format!(" {blocks:>6.2}"));
+        print!("{:>9.2}{blocks:7}", cost.time);
     }
     println!();
 }
 
-/// Names of one directory.
+/// A probe's name, or that of a file that is there.
+fn name(n: usize) -> String {
+    format!("name{n:08}")
+}
+
+/// One that is not.
+fn absent(n: usize) -> String {
+    format!("none{n:08}")
+}
+
+/// Names of one directory, ours and the kernel's.
 fn directory(image: &Path) -> Result<()> {
-    header("one directory: names", &["create", "look up", "remove"]);
-    let name = |n: usize| format!("name{n:08}").into_bytes();
+    let columns = ["create", "look up", "absent", "remove"];
+    header(
+        "one directory: names",
+        &[&columns[..], &["k. create", "k. absent", "k. remove"]].concat(),
+    );
     for size in SIZES {
-        let volume = fresh(image, 8, &["-d", "agcount=16"])?;
-        let fs = volume.fs();
-        let dir = volume.make("/d", &NewNode::directory(0o755))?;
-        for n in 0..size {
-            fs.make(dir, &name(n), &NewNode::file(0o644))?;
-        }
-        volume.sync()?;
-        let create =
-            each(&volume, |n| fs.make(dir, &name(size + n), &NewNode::file(0o644)).map(drop))?;
-        let inode = fs.inode(dir)?;
-        let look = each(&volume, |n| fs.lookup(&inode, &name(somewhere(n, size))).map(drop))?;
-        let remove = each(&volume, |n| fs.unlink(dir, &name(somewhere(n, size))))?;
-        row(&size.to_string(), &[create, look, remove]);
-        volume.close()?;
+        let own = own_directory(image, size)?;
+        let theirs = kernels_directory(image, size)?;
+        row(&size.to_string(), &[&own[..], &theirs[..]].concat());
     }
     Ok(())
+}
+
+fn own_directory(image: &Path, size: usize) -> Result<[Cost; 4]> {
+    let volume = fresh(image, 8, &["-d", "agcount=16"])?;
+    let fs = volume.fs();
+    let dir = volume.make("/d", &NewNode::directory(0o755))?;
+    let make = |n: usize| fs.make(dir, name(n).as_bytes(), &NewNode::file(0o644)).map(drop);
+    (0..size).try_for_each(make)?;
+    volume.sync()?;
+    let create = each(&volume, |n| make(size + n))?;
+    let inode = fs.inode(dir)?;
+    let look_up = |name: String| fs.lookup(&inode, name.as_bytes()).map(drop);
+    let look = each(&volume, |n| look_up(name(somewhere(n, size))))?;
+    let none = each(&volume, |n| look_up(absent(n)))?;
+    let remove = each(&volume, |n| fs.unlink(dir, name(somewhere(n, size)).as_bytes()))?;
+    volume.close()?;
+    Ok([create, look, none, remove])
+}
+
+/// The same through system calls: creates, look-ups of what is not there (of what is, the kernel has the answer elsewhere),
+/// removals.
+fn kernels_directory(image: &Path, size: usize) -> Result<[Cost; 3]> {
+    drop(fresh(image, 8, &["-d", "agcount=16"])?);
+    let mounted = Mount::new(image, "rw")?;
+    let dir = mounted.path().join("d");
+    std::fs::create_dir(&dir)?;
+    let make = |n: usize| File::create(dir.join(name(n))).map(drop);
+    (0..size).try_for_each(make)?;
+    let sync = || Ok::<_, io::Error>(rustix::fs::syncfs(File::open(&dir)?)?);
+    sync()?;
+    let create = batches(|| None, |n| make(size + n))?;
+    sync()?;
+    let none = batches(
+        || None,
+        |n| match std::fs::symlink_metadata(dir.join(absent(n))) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            answer => answer.map(drop),
+        },
+    )?;
+    let remove = batches(|| None, |n| std::fs::remove_file(dir.join(name(somewhere(n, size)))))?;
+    Ok([create, none, remove])
 }
 
 /// Extents of one file: every second block is mapped.
@@ -159,7 +226,7 @@ fn map(file: &Handle<'_>, n: usize) -> xfskit::vfs::Result<()> {
 }
 
 /// What a file costs that is made, given a block, loses it, and goes.
-fn life(volume: &Volume, dirs: &[Ino]) -> Result<[f64; 5]> {
+fn life(volume: &Volume, dirs: &[Ino]) -> Result<[Cost; 5]> {
     let (fs, name) = (volume.fs(), |n: usize| format!("probe{n:08}").into_bytes());
     let dir = |n: usize| dirs[somewhere(n, dirs.len().max(PROBES)) % dirs.len()];
     let mut files = Vec::new();

@@ -115,7 +115,7 @@ impl Volume {
         namespace: Namespace,
         name: &[u8],
     ) -> Result<Option<Vec<u8>>> {
-        let da = DaFork::on_demand(self, inode, Fork::Attr)?;
+        let da = DaFork::on_demand(self, inode, Fork::Attr, false)?;
         Attrs { core: inode.core(), da }.get(namespace, name)
     }
 

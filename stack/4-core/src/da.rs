@@ -64,9 +64,15 @@ impl<'a> DaFork<'a> {
 }
 
 impl<'a> DaFork<'a, OnDemand<'a>> {
-    /// The fork of `inode`, for a look-up or two: its map is read where it is needed.
-    pub(crate) fn on_demand(vol: &'a Volume, inode: &'a Inode, fork: Fork) -> Result<Self> {
-        Ok(Self { vol, ino: inode.ino(), fork, extents: OnDemand::open(vol, inode, fork)? })
+    /// The fork of `inode`, for a look-up or two: its map is read where it is needed. Nobody changes it meanwhile where it
+    /// is `kept`.
+    pub(crate) fn on_demand(
+        vol: &'a Volume,
+        inode: &'a Inode,
+        fork: Fork,
+        kept: bool,
+    ) -> Result<Self> {
+        Ok(Self { vol, ino: inode.ino(), fork, extents: OnDemand::open(vol, inode, fork, kept)? })
     }
 }
 

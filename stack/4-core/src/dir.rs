@@ -33,6 +33,7 @@ use xfskit_format::dir::sf::Sf;
 use xfskit_format::dir::{self, DataPtr, Entry};
 use xfskit_format::inode::{Dinode, FileType};
 use xfskit_format::{Ctx, Fork, Layout, bytes};
+use xfskit_trans::Shared;
 use xfskit_units::{FileOff, Geometry, Ino};
 
 use crate::bmap::ExtentList;
@@ -100,11 +101,25 @@ impl Volume {
     /// # Errors
     /// [`Error::NotDirectory`], [`Error::Device`], [`Error::Corrupt`].
     pub fn lookup(&self, inode: &Inode, name: &[u8]) -> Result<Option<(Ino, Option<FileType>)>> {
+        self.lookup_kept(inode, name, None)
+    }
+
+    /// The same for a directory that [`share`](Self::share) keeps as `inode` is: where its blocks lie is remembered.
+    ///
+    /// # Errors
+    /// As [`lookup`](Self::lookup).
+    pub fn lookup_kept(
+        &self,
+        inode: &Inode,
+        name: &[u8],
+        kept: Option<&Shared>,
+    ) -> Result<Option<(Ino, Option<FileType>)>> {
         let core = inode.core();
         if !core.is_dir() {
             return Err(Error::NotDirectory(inode.ino()));
         }
-        let da = DaFork::on_demand(self, inode, Fork::Data)?;
+        let da =
+            DaFork::on_demand(self, inode, Fork::Data, kept.is_some() || self.engine.is_none())?;
         Lookup { core: &core, da: &da }.lookup(name)
     }
 }

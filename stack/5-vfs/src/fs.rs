@@ -155,8 +155,8 @@ impl Fs {
     /// # Errors
     /// Where `dir` is none, or damaged.
     pub fn lookup(&self, dir: &Inode, name: &[u8]) -> Result<Option<Ino>> {
-        let (_shared, dir) = self.now(dir)?;
-        Ok(self.volume.lookup(&dir, name)?.map(|(ino, _)| ino))
+        let (shared, dir) = self.now(dir)?;
+        Ok(self.volume.lookup_kept(&dir, name, shared.as_ref())?.map(|(ino, _)| ino))
     }
 
     /// What is known about `inode`.

@@ -1,14 +1,15 @@
 //! Where the blocks of a fork lie: from its whole map, or one by one from its tree.
 //!
 //! Who reads all of a fork wants the [`ExtentList`]. Who wants one name of a directory of a million wants
-//! the few blocks that lead to it ([`OnDemand`]): the tree's height for each, whatever the fork's size.
+//! the few blocks that lead to it ([`OnDemand`]): the tree's height for each, whatever the fork's size. Of a directory
+//! that nobody changes meanwhile the places are remembered, so that the next look-up does not pay that for each of its blocks.
 
 use xfskit_format::bmbt::edit::Node;
 use xfskit_format::bmbt::{self, BmbtBlock, BmdrRoot, Extent, ExtentRules};
 use xfskit_format::inode::{Dinode, Format};
 use xfskit_format::{Ctx, Fork, Location, inode};
 use xfskit_trans::BufMap;
-use xfskit_units::{FileOff, FsBlock, Geometry, Ino, Sectors};
+use xfskit_units::{ByteLen, FileOff, FsBlock, Geometry, Ino, Sectors};
 
 use super::{Child, ExtentList};
 use crate::error::Result;
@@ -86,13 +87,22 @@ pub(crate) struct Tree<'a> {
     core: Dinode<'a>,
     ino: Ino,
     fork: Fork,
+    /// A directory's, and nobody changes it meanwhile: places of its blocks are remembered.
+    remembers: bool,
 }
 
 impl<'a> OnDemand<'a> {
-    pub(crate) fn open(volume: &'a Volume, inode: &'a Inode, fork: Fork) -> Result<Self> {
+    /// The map of a fork; nobody changes it meanwhile where it is `kept`.
+    pub(crate) fn open(
+        volume: &'a Volume,
+        inode: &'a Inode,
+        fork: Fork,
+        kept: bool,
+    ) -> Result<Self> {
         let (core, ino) = (inode.core(), inode.ino());
         if core.fork_format(fork) == Some(Format::Btree) {
-            return Ok(Self::Tree(Tree { volume, core, ino, fork }));
+            let remembers = kept && fork == Fork::Data && core.is_dir();
+            return Ok(Self::Tree(Tree { volume, core, ino, fork, remembers }));
         }
         Ok(Self::Few(volume.extents(inode, fork)?))
     }
@@ -119,9 +129,36 @@ impl Mapping for OnDemand<'_> {
             Self::Tree(tree) => tree.core.nblocks().0.min(tree.volume.geo().dblocks.0),
         }
     }
+
+    fn buf_map(&self, geo: &Geometry, start: FileOff, blocks: u32) -> Result<Option<BufMap>> {
+        let look = || buf_map(geo, start, blocks, |at| self.extent_at(at));
+        let whole = blocks == geo.dirblkfsbs();
+        match self {
+            Self::Tree(tree) if tree.remembers && whole => tree.remembered(geo, start, look),
+            _ => look(),
+        }
+    }
 }
 
 impl Tree<'_> {
+    /// Where the directory block at `at` lies: from memory, else `look` says.
+    fn remembered(
+        &self,
+        geo: &Geometry,
+        at: FileOff,
+        look: impl FnOnce() -> Result<Option<BufMap>>,
+    ) -> Result<Option<BufMap>> {
+        let rooms = &self.volume.rooms;
+        if let Some(daddr) = rooms.place(geo, self.ino, at) {
+            return Ok(Some(BufMap::single(daddr, ByteLen(geo.dirblksize() as u64).sectors())));
+        }
+        let map = look()?;
+        if let Some((daddr, _)) = map.as_ref().and_then(BufMap::as_single) {
+            rooms.set_place(geo, self.ino, at, daddr);
+        }
+        Ok(map)
+    }
+
     /// Goes down to the leaf that may cover `fileoff`, each level one below the last.
     fn extent_at(&self, fileoff: FileOff) -> Result<Option<Extent>> {
         let (geo, at) = (self.volume.geo(), inode::location(self.volume.geo(), self.ino));

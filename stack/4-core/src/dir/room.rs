@@ -166,6 +166,18 @@ impl Rooms {
         &self.shards[index(ino.0 ^ (ino.0 >> 8)) % self.shards.len()]
     }
 
+    /// Where the block at `at` of the directory `ino` lies, as far as known. Nobody changes the directory meanwhile.
+    pub(crate) fn place(&self, geo: &Geometry, ino: Ino, at: FileOff) -> Option<Daddr> {
+        self.shard(ino).lock().get(&ino)?.places.get(geo, at)
+    }
+
+    /// Remembers that. Nobody has changed the directory since it was looked up.
+    pub(crate) fn set_place(&self, geo: &Geometry, ino: Ino, at: FileOff, daddr: Daddr) {
+        let mut shard = self.shard(ino).lock();
+        make_room(&mut shard, ino);
+        shard.entry(ino).or_default().places.set(geo, at, daddr);
+    }
+
     /// What is known of the directory `ino`, whose lock the caller holds.
     pub(crate) fn take(&self, ino: Ino) -> Box<Room> {
         self.shard(ino).lock().remove(&ino).unwrap_or_default()
@@ -177,10 +189,15 @@ impl Rooms {
             return;
         }
         let mut shard = self.shard(ino).lock();
-        if shard.len() >= SHARD_MAX {
-            shard.clear();
-        }
+        make_room(&mut shard, ino);
         shard.insert(ino, room);
+    }
+}
+
+/// Forgets all others where `ino` would be one too many.
+fn make_room(shard: &mut FxHashMap<Ino, Box<Room>>, ino: Ino) {
+    if shard.len() >= SHARD_MAX && !shard.contains_key(&ino) {
+        shard.clear();
     }
 }
 

@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, IsTerminal, Write};
 use std::os::unix::ffi::OsStringExt;
 
-use clap::{CommandFactory, Parser};
+use clap::{CommandFactory, FromArgMatches};
 
 use super::Session;
 use crate::command::{self, open};
@@ -29,6 +29,8 @@ pub(super) fn run(session: &Session<'_>, args: &Shell) -> Result<(), Failure> {
     };
     let prompt = args.file.is_none() && io::stdin().is_terminal() && !session.out.quiet();
     let (mut number, mut failed) = (0_u64, false);
+    // Made once: that takes longer than most commands.
+    let mut grammar = Cli::command();
     loop {
         session.stop.check()?;
         if prompt {
@@ -44,7 +46,7 @@ pub(super) fn run(session: &Session<'_>, args: &Shell) -> Result<(), Failure> {
         let ended = match words(&line).as_deref() {
             Ok([]) => continue,
             Ok([word]) if word == "quit" || word == "exit" => break,
-            Ok(words) => one(session, &args.target.name, words),
+            Ok(words) => one(session, &mut grammar, &args.target.name, words),
             Err(failure) => Err(Failure::cannot(failure.message.clone())),
         };
         session.out.flush()?;
@@ -65,7 +67,12 @@ pub(super) fn run(session: &Session<'_>, args: &Shell) -> Result<(), Failure> {
 }
 
 /// Carries out one line.
-fn one(session: &Session<'_>, target: &str, words: &[OsString]) -> Result<Answer, Failure> {
+fn one(
+    session: &Session<'_>,
+    grammar: &mut clap::Command,
+    target: &str,
+    words: &[OsString],
+) -> Result<Answer, Failure> {
     match words {
         [word] if word == "sync" => {
             session.fs().sync().map_err(|e| open::failure(&e))?;
@@ -73,11 +80,13 @@ fn one(session: &Session<'_>, target: &str, words: &[OsString]) -> Result<Answer
         }
         [word] if word == "help" => return help(session),
         [word, command @ ..] if word == "help" => {
-            return one(session, target, &[command, &["--help".into()]].concat());
+            return one(session, grammar, target, &[command, &["--help".into()]].concat());
         }
         _ => {}
     }
-    let Some(Cli { command, voice }) = parse(target, words)? else { return Ok(Answer::Yes) };
+    let Some(Cli { command, voice }) = parse(grammar, target, words)? else {
+        return Ok(Answer::Yes);
+    };
     // A line may ask for another voice than the shell as a whole.
     let out = Out::new(session.out.voice().with(voice));
     let session = Session { out: &out, ..*session };
@@ -103,14 +112,19 @@ fn one(session: &Session<'_>, target: &str, words: &[OsString]) -> Result<Answer
 }
 
 /// What the words mean; `None` where they asked for help, which is printed.
-fn parse(target: &str, words: &[OsString]) -> Result<Option<Cli>, Failure> {
+fn parse(
+    grammar: &mut clap::Command,
+    target: &str,
+    words: &[OsString],
+) -> Result<Option<Cli>, Failure> {
     // `xattr` has its target behind the second word.
     let head = if words[0] == "xattr" { 2 } else { 1 }.min(words.len());
     let mut line = vec![OsString::from("xfskit")];
     line.extend_from_slice(&words[..head]);
     line.push(target.into());
     line.extend_from_slice(&words[head..]);
-    match Cli::try_parse_from(line) {
+    let matches = grammar.try_get_matches_from_mut(line);
+    match matches.and_then(|mut matches| Cli::from_arg_matches_mut(&mut matches)) {
         Ok(cli) => Ok(Some(cli)),
         Err(error) if !error.use_stderr() => {
             let _ = error.print();
