@@ -77,6 +77,9 @@ fn a_new_raid5_rebuilds_its_last_member_and_keeps_its_spare() {
     let detail = &json(&["md", "detail", "--json", &format!("md:{}", names.join(","))])[0];
     assert_eq!(detail["members"][2]["standing"]["rebuilding"]["until"], 0);
     assert_eq!(detail["members"][3]["standing"], "spare");
+    // Whoever takes the target as it is said takes the spare along.
+    let target = format!("md:{}", names.join(","));
+    assert_eq!(detail["target"], *target);
     let Some(theirs) = mdadm(&names[2]) else { return };
     assert_eq!(says(&theirs, "Recovery Offset"), "0 sectors");
     assert_eq!(says(&theirs, "Internal Bitmap"), "8 sectors from superblock");

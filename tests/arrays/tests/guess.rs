@@ -50,6 +50,18 @@ fn order_layout_chunk_and_offset_are_found_without_superblocks() {
 }
 
 #[test]
+fn a_member_that_nobody_says_is_missing_is_missed() {
+    let roles = wiped("raid6-xfs-clean");
+    let order = [3, 0, 5, 1, 4];
+    let guesses = guessed(&roles, &order);
+    let guess = &guesses[0];
+    assert_eq!(guess.bare.layout, Layout::Raid6(Raid6Layout::LeftSymmetric), "{guesses:#?}");
+    let found: Vec<_> = guess.order.iter().map(|member| member.map(|i| order[i])).collect();
+    assert_eq!(found, [Some(0), Some(1), None, Some(3), Some(4), Some(5)]);
+    assert_eq!(guesses.len(), 1, "{guesses:#?}");
+}
+
+#[test]
 fn a_missing_member_is_left_where_it_belongs() {
     let mut roles = wiped("raid6-xfs-clean");
     roles[2] = None;

@@ -24,12 +24,14 @@ use crate::assemble::Bare;
 use crate::layout::mirror::Raid10;
 use crate::layout::parity::Row;
 use crate::layout::{Layout, Raid0Layout, Raid5Layout, Raid6Layout, Raid10Layout};
-use evidence::{Witness, volume, witnesses};
+use evidence::{Volume, Witness, volume, witnesses};
 
 /// Chunks that are tried, in sectors: 4 KiB to 4 MiB.
 const CHUNKS: std::ops::RangeInclusive<u32> = 3..=13;
 /// Candidates that explain equally much of which each is looked into.
 const TIED_MAX: usize = 16;
+/// Members that nobody said are missing.
+const MORE_MAX: usize = 2;
 /// Chunks of an array of unknown size, for layouts whose copies do not depend on it.
 const ENDLESS: u64 = 1 << 40;
 
@@ -71,7 +73,8 @@ fn layouts() -> impl Iterator<Item = Layout> {
 }
 
 /// What `members` may make, the best guess first, with others that explain as much. `None` stands for
-/// a member that is missing. At most `limit` bytes of each member are looked at.
+/// a member that is missing; where none is said to be, and what was found does not all lie where it should, it is
+/// tried whether one or two more explain more of it. At most `limit` bytes of each member are looked at.
 pub fn guess(members: &Given, limit: u64) -> Vec<Guess> {
     let there: Vec<usize> = (0..members.len()).filter(|i| members[*i].is_some()).collect();
     let devices: Vec<&dyn BlockDevice> = members.iter().flatten().map(|device| &**device).collect();
@@ -80,14 +83,36 @@ pub fn guess(members: &Given, limit: u64) -> Vec<Guess> {
     for witness in &mut found {
         witness.member = there[witness.member];
     }
+    let mut best = guess_of(members, &found, &volume);
+    let explains = |guesses: &[Guess]| guesses.first().map_or(0, |guess| guess.right);
+    if there.len() == members.len() {
+        for more in 1..=MORE_MAX {
+            let with: Vec<_> =
+                members.iter().cloned().chain(std::iter::repeat_n(None, more)).collect();
+            if explains(&best) < found.len() {
+                let other = guess_of(&with, &found, &volume);
+                best = if explains(&other) > explains(&best) { other } else { best };
+            }
+        }
+    }
+    best
+}
+
+/// What exactly these members may make.
+fn guess_of(members: &Given, found: &[Witness], volume: &Volume) -> Vec<Guess> {
+    let missing = members.iter().filter(|member| member.is_none()).count();
+    let n = u32::try_from(members.len()).unwrap_or(u32::MAX);
     let mut guesses: Vec<Guess> = Vec::new();
-    for layout in layouts() {
+    // RAID10 bears more where they hold different chunks.
+    let bears = |layout: &Layout| {
+        matches!(layout, Layout::Raid10(_)) || layout.tolerates(n) as usize >= missing
+    };
+    for layout in layouts().filter(bears) {
         let mut chunks: Vec<Sectors> = CHUNKS.map(|log| Sectors(1 << log)).collect();
         if layout == Layout::Raid1 {
             chunks = vec![Sectors(0)];
         }
-        guesses
-            .extend(chunks.into_iter().filter_map(|chunk| weigh(members, layout, chunk, &found)));
+        guesses.extend(chunks.into_iter().filter_map(|chunk| weigh(members, layout, chunk, found)));
     }
     let best = guesses.iter().map(|guess| guess.right).max().unwrap_or(0);
     guesses.retain(|guess| guess.right == best && best > 0);
@@ -96,7 +121,7 @@ pub fn guess(members: &Given, limit: u64) -> Vec<Guess> {
     }
     let mut proven: Vec<(usize, Guess)> = guesses
         .into_iter()
-        .map(|mut guess| (proof::settle(&mut guess, members, &volume), guess))
+        .map(|mut guess| (proof::settle(&mut guess, members, volume), guess))
         .collect();
     let most = proven.iter().map(|(headers, _)| *headers).max().unwrap_or(0);
     proven.retain(|(headers, _)| *headers == most);

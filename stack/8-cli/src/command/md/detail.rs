@@ -50,14 +50,20 @@ fn assembly(name: &str) -> Result<Assembly, Failure> {
     }
 }
 
-/// The target that names the array by the members that serve it, in role order.
+/// The target that names the array by the members that serve it, in role order, then its journal, what is to replace
+/// a member, and spares: whoever writes to it without these leaves them behind.
 fn target_of(assembly: &Assembly) -> String {
     let member =
         |i: &Option<usize>| i.as_ref().and_then(|i| Target::parse(&assembly.members[*i].name).ok());
     let mut members: Vec<Option<Target>> = assembly.roles.iter().map(member).collect();
-    let journal = |member: &&Judged| member.standing == Standing::Journal;
-    let journals = assembly.members.iter().filter(journal);
-    members.extend(journals.filter_map(|member| Target::parse(&member.name).ok()).map(Some));
+    let beside = |member: &&Judged| {
+        matches!(
+            member.standing,
+            Standing::Journal | Standing::Replacement { .. } | Standing::Spare
+        )
+    };
+    let beside = assembly.members.iter().filter(beside);
+    members.extend(beside.filter_map(|member| Target::parse(&member.name).ok()).map(Some));
     ArrayName::new(None, members).to_string()
 }
 
