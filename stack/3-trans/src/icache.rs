@@ -102,9 +102,25 @@ impl InodeCache {
     }
 
     /// The inode at `home` kept as it is: no transaction changes it, nor what its ILOCK covers, while the
-    /// answer lives.
-    pub fn share(&self, ino: Ino, home: &InodeHome) -> Shared {
-        self.object(ino, home).share()
+    /// answer lives. It has been read, with `load` where it was not in memory: who holds the lock shared could not.
+    ///
+    /// # Errors
+    /// Those of `load`.
+    pub fn share<E>(
+        &self,
+        ino: Ino,
+        home: &InodeHome,
+        load: impl Fn() -> Result<Arc<Buf>, E>,
+    ) -> Result<Shared, E> {
+        let object = self.object(ino, home);
+        loop {
+            let shared = Arc::clone(&object).share();
+            if object.snapshot().is_some() {
+                return Ok(shared);
+            }
+            drop(shared);
+            fill(&mut object.lock.write(), &load)?;
+        }
     }
 
     /// The inode at `home`, read or not. Nothing about it is cached anywhere else, so whoever loads it
@@ -153,4 +169,37 @@ pub(crate) fn fill<E>(
     content.bytes = Some(Arc::clone(&bytes));
     content.verified = true;
     Ok(bytes)
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+    use crate::object::zeroed;
+
+    #[test]
+    fn an_inode_that_is_shared_has_been_read() {
+        let cache = InodeCache::new(1);
+        let home = InodeHome { cluster: (Daddr(64), Sectors(32)), offset: 512 };
+        let load = || Ok::<_, ()>(zeroed(512));
+        // Whoever read it before may have seen it dropped since.
+        for number in 0..100 {
+            let ino = Ino(number);
+            cache.read(ino, &home, load).unwrap();
+            cache.shard(ino).lock().sweep(0);
+            let _shared = cache.share(ino, &home, load).unwrap();
+            cache.read(ino, &home, || Err(())).unwrap();
+        }
+    }
+
+    #[test]
+    fn what_nobody_needs_is_dropped_row_by_row() {
+        let cache = InodeCache::new(1);
+        let home = InodeHome { cluster: (Daddr(64), Sectors(32)), offset: 0 };
+        let held: Vec<_> = (0..4096).step_by(17).map(|n| cache.object(Ino(n), &home)).collect();
+        (0..4096).for_each(|n| drop(cache.object(Ino(n), &home)));
+        cache.shards.iter().for_each(|shard| shard.lock().sweep(0));
+        let counts = cache.shards.iter().map(|shard| shard.lock().count);
+        assert_eq!(counts.sum::<usize>(), held.len());
+        assert!((0..4096).all(|n| cache.get(Ino(n)).is_some() == (n % 17 == 0)));
+    }
 }

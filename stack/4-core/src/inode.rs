@@ -104,13 +104,11 @@ impl Volume {
     /// that is open for reading, where nothing changes. The caller is in no transaction.
     ///
     /// # Errors
-    /// [`Error::NoInode`] where it cannot exist.
+    /// [`Error::NoInode`] where it cannot exist, [`Error::Device`], [`Error::Corrupt`].
     pub fn share(&self, ino: Ino) -> Result<Option<Shared>> {
         let Some(engine) = &self.engine else { return Ok(None) };
         let home = self.inode_home(ino)?;
-        // Read it first: under the shared lock nobody can.
-        self.iget(ino)?;
-        Ok(Some(engine.inodes().share(ino, &home)))
+        Ok(Some(engine.inodes().share(ino, &home, || self.read_dinode(ino))?))
     }
 
     /// Inode `ino` as it was committed last: from memory where a transaction knows it. `None` on a volume
