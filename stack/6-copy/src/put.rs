@@ -78,6 +78,12 @@ pub enum PutError {
         /// A directory is there.
         is_dir: bool,
     },
+    /// A directory would be copied below itself.
+    #[error("{}: a directory cannot be copied below itself", String::from_utf8_lossy(path))]
+    BelowItself {
+        /// Where in the volume the copy would go.
+        path: Vec<u8>,
+    },
     /// The caller asked to stop.
     #[error("stopped")]
     Stopped,

@@ -1,8 +1,8 @@
 //! A file or a tree of a volume, copied within it.
 //!
 //! The same promises as [`put`](mod@crate::put): directories that are there are filled, files are
-//! replaced once the new one is whole. What is copied is listed before it is made, so that a tree can be
-//! copied below itself.
+//! replaced once the new one is whole. What is copied is listed before it is made, so that a directory that
+//! cannot be read is found before anything changes.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -30,7 +30,7 @@ struct Item {
 /// that name's path. `reflink`: content is shared instead of copied.
 ///
 /// # Errors
-/// [`PutError`]; what was copied before stays.
+/// [`PutError`]; what was copied before stays. [`PutError::BelowItself`] comes before anything is.
 pub fn copy_within(
     fs: &Fs,
     from: Ino,
@@ -39,6 +39,10 @@ pub fn copy_within(
     reflink: bool,
     on_put: OnPut<'_>,
 ) -> Result<Put, PutError> {
+    let above = fs.path_up(dir).map_err(|error| PutError::Volume { path: path.into(), error })?;
+    if above.contains(&from) {
+        return Err(PutError::BelowItself { path: path.into() });
+    }
     let items = list(fs, Item { ino: from, parent: None, name: name.into(), path: path.into() })?;
     let mut made: Vec<Ino> = Vec::with_capacity(items.len());
     let mut links: HashMap<Ino, Ino> = HashMap::new();

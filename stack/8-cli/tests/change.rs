@@ -10,7 +10,7 @@ use std::process::Command;
 
 use common::{Bench, begin, ended, expect, feed, interrupt, json, shown};
 use serde_json::Value;
-use xfskit_test_oracle::judge;
+use xfskit_test_oracle::{Image, Mount, Scratch, judge};
 
 /// A volume that is judged at the end.
 struct Made {
@@ -358,6 +358,40 @@ fn truncate_and_fallocate_shape_content() {
 }
 
 #[test]
+fn blocks_behind_the_end_of_a_file_stay_and_go_as_on_linux() {
+    if !xfskit_test_oracle::needs(&[xfskit_test_oracle::Need::Mount]) {
+        return;
+    }
+    let v = Made::new();
+    v.run(0, "truncate -s 103424 @ /f");
+    let scratch = Scratch::new("behind-the-end");
+    fs::copy(&v.path, scratch.path().join("linux.img")).unwrap();
+    let linux = Image::existing(&scratch, "linux.img");
+    let mount = Mount::read_write(&linux, &scratch).unwrap();
+    for act in [
+        "-o 0 -l 103424",
+        "--keep-size -o 1048576 -l 1048576",
+        "--insert-range -o 4096 -l 8192",
+        "--punch-hole -o 8192 -l 4096",
+        "--punch-hole -o 1572864 -l 65536",
+        "--collapse-range -o 4096 -l 4096",
+        "--keep-size -o 65536 -l 1048576",
+        "--zero-range --keep-size -o 90000 -l 300000",
+        "--insert-range -o 20480 -l 4096",
+        "--collapse-range -o 0 -l 16384",
+    ] {
+        v.run(0, &format!("fallocate {act} @ /f"));
+        let theirs = mount.path().join("f");
+        let acted = Command::new("fallocate").args(act.split(' ')).arg(&theirs).status();
+        assert!(acted.unwrap().success(), "{act}");
+        let (ours, theirs) = (v.stat("/f"), fs::metadata(&theirs).unwrap());
+        let found = (ours["size"].as_u64().unwrap(), ours["blocks"].as_u64().unwrap());
+        assert_eq!(found, (theirs.len(), theirs.blocks()), "{act}");
+    }
+    mount.unmount().unwrap();
+}
+
+#[test]
 fn cp_copies_and_shares() {
     let v = Made::new();
     let big = v.bench.file("big", &vec![9; 1 << 20]);
@@ -366,10 +400,9 @@ fn cp_copies_and_shares() {
     v.run(0, "ln @ /d/big /d/sub/again");
     v.run(0, "xattr set @ /d/big user.k v");
     v.run(0, "cp -r @ /d /e");
-    v.run(0, "cp -r @ /d /d/sub");
+    v.run(0, "cp -r @ /d/sub /d/again");
     v.run(0, "cp --reflink @ /d/big /shared");
-    assert_eq!(v.ls("/d/sub/d/sub"), "again");
-    for copy in ["/e/big", "/e/sub/again", "/d/sub/d/big", "/shared"] {
+    for copy in ["/e/big", "/e/sub/again", "/d/again/again", "/shared"] {
         assert_eq!(expect(0, &["cat", &v.image, copy]).bytes, vec![9; 1 << 20]);
         assert_eq!(expect(0, &["xattr", "get", &v.image, copy, "user.k"]).stdout, "v");
     }
@@ -383,6 +416,20 @@ fn cp_copies_and_shares() {
     v.run(1, "cp @ /d /f");
     v.run(1, "cp @ /none /f");
     v.run(1, "cp @ /shared /shared");
+}
+
+#[test]
+fn cp_of_a_directory_below_itself_changes_nothing() {
+    let v = Made::new();
+    v.run(0, "mkdir -p @ /d/sub/deep");
+    v.run(0, "ln -s @ /d/sub /way");
+    for to in ["/d", "/d/new", "/d/sub", "/d/sub/deep/new", "/way/new"] {
+        assert!(v.run(1, &format!("cp -r @ /d {to}")).stderr.contains("below itself"), "{to}");
+    }
+    v.run(1, "cp -r @ / /d/all");
+    v.run(1, "cp -r @ / /all");
+    assert_eq!([v.ls("/"), v.ls("/d"), v.ls("/d/sub")], ["d way", "sub", "deep"]);
+    assert_eq!(v.ls("/d/sub/deep"), "");
 }
 
 #[test]

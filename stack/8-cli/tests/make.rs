@@ -245,6 +245,28 @@ fn what_is_no_tree_makes_no_volume() {
 }
 
 #[test]
+fn free_is_refused_where_the_tree_does_not_decide_the_size() {
+    let bench = Bench::new();
+    let tree = tree(&bench, "tree");
+    let there = bench.file("there.img", &vec![7; 64 << 20]);
+    let (missing, there_name) = (bench.path("missing.img"), shown(&there));
+    let missing_name = shown(&missing);
+    for args in [
+        &["--size", "1G", &missing_name][..],
+        &["-d", "agsize=64m", &missing_name],
+        &["-f", &there_name],
+    ] {
+        let run = expect(2, &[&["mkfs", "--from", &tree, "--free", "30M"], args].concat());
+        let said = run.stderr.contains("--free 30M: the size of the volume is given");
+        assert!(said && run.stderr.contains("--size auto"), "{}", run.stderr);
+    }
+    assert!(!missing.exists() && fs::read(&there).unwrap().iter().all(|&b| b == 7));
+    // A missing image without a size is as large as the tree takes.
+    expect(0, &["mkfs", "-q", "--from", &tree, "--free", "30M", &missing_name]);
+    judge::file(&missing).unwrap();
+}
+
+#[test]
 fn ctrl_c_removes_an_image_that_is_not_whole() {
     let bench = Bench::new();
     let image = shown(&bench.path("v.img"));

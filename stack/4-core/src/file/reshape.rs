@@ -221,7 +221,7 @@ impl Content {
     }
 
     /// Cuts the bytes of `range`, which are whole blocks and end within the file, out of it: what follows moves
-    /// up.
+    /// up. Blocks that were preallocated behind the file's end are given back, as Linux does.
     ///
     /// # Errors
     /// [`Error::Limit`] for another range, [`Error::NoSpace`], [`Error::Device`], [`Error::Corrupt`].
@@ -234,6 +234,7 @@ impl Content {
         self.flush_state(vol, &mut state)?;
         let room = self.nodes_to_move(vol)?;
         self.with_room(vol, &mut state, room, |state| {
+            self.free_from(vol, state.size.div_ceil(1 << vol.geo().blocklog))?;
             self.unmap(vol, blocks.clone())?;
             self.move_down(vol, blocks.end, blocks.end - blocks.start)?;
             let size = state.size - (range.end.0 - range.start.0);

@@ -118,8 +118,12 @@ impl Fs {
         self.drop_link(tx, other, if was_dir { 2 } else { 1 })
     }
 
-    /// `dir` and all directories above it; the caller holds the lock that keeps them where they are.
-    fn path_up(&self, dir: Ino) -> Result<Vec<Ino>> {
+    /// `dir` and all directories above it, as they are now: they stay where they are only as long as the caller
+    /// keeps others from moving directories.
+    ///
+    /// # Errors
+    /// [`Core::Limit`] where more are nested than can be; damage, device failures.
+    pub fn path_up(&self, dir: Ino) -> Result<Vec<Ino>> {
         let root = self.volume.geo().rootino;
         let mut path = vec![dir];
         // No path is longer than the volume has inodes; damage must not keep us here.

@@ -38,15 +38,9 @@ pub(crate) struct Mkfs {
     /// an archive on standard input. Several lie over each other in the order given
     #[arg(long, value_name = "DIR|TAR|-", help_heading = "Content")]
     pub from: Vec<PathBuf>,
-    /// With --size auto: how much of the volume stays free, in percent (10%) or as a size
-    #[arg(
-        long,
-        value_name = "PERCENT|SIZE",
-        default_value = "10%",
-        requires = "from",
-        help_heading = "Content"
-    )]
-    pub free: String,
+    /// With --size auto: how much of the volume stays free, in percent or as a size; 10% unless said
+    #[arg(long, value_name = "PERCENT|SIZE", requires = "from", help_heading = "Content")]
+    pub free: Option<String>,
     /// Obey the whiteouts of OCI layers
     #[arg(long, requires = "from", help_heading = "Content")]
     pub whiteouts: bool,

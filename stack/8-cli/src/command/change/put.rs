@@ -224,6 +224,7 @@ fn failure(error: PutError) -> Failure {
         PutError::Clash { .. } => {
             Failure::no(error.to_string()).hint("Remove it first, or give another name.")
         }
+        PutError::BelowItself { .. } => Failure::no(error.to_string()),
         error => Failure::cannot(error.to_string()),
     }
 }

@@ -24,6 +24,9 @@ use crate::progress::Progress;
 use crate::show;
 use crate::stop::Stop;
 
+/// What stays free of a volume whose size the tree decides, unless `--free` says otherwise.
+const FREE: &str = "10%";
+
 /// What was made.
 #[derive(Debug, Serialize)]
 struct Made {
@@ -35,13 +38,29 @@ struct Made {
     free_bytes: u64,
 }
 
-/// Whether the tree decides the volume's size.
+/// Whether the tree was asked to decide the volume's size.
 pub(super) fn is_auto(args: &Mkfs) -> bool {
     !args.from.is_empty() && args.size.as_deref() == Some("auto")
 }
 
+/// Whether the tree decides the volume's size: it was asked to, or nothing else does.
+fn tree_decides(args: &Mkfs, target: &Target, options: &Options) -> bool {
+    let is_said = wanted_size(options).is_some() || options.agsize.is_some();
+    is_auto(args) || (is_missing(target) && !is_said)
+}
+
+/// Whether the target is an image file that is yet to be made.
+fn is_missing(target: &Target) -> bool {
+    image_path(target).is_some_and(|path| !path.exists())
+}
+
 /// `xfskit mkfs --from`
 pub(super) fn run(args: &Mkfs, target: &Target, options: &Options, out: &Out) -> Outcome {
+    if let (Some(free), false) = (&args.free, tree_decides(args, target, options)) {
+        let why =
+            format!("--free {free}: the size of the volume is given, not taken from the tree");
+        return Err(Failure::cannot(why).hint("Say `--size auto`, or leave --free out."));
+    }
     let stop = Stop::on_signals()?;
     let tree = read(args, target, out, &stop)?;
     let plan = plan(args, target, options, &tree)?;
@@ -129,19 +148,18 @@ fn free(text: &str) -> Result<Free, Failure> {
 
 fn plan(args: &Mkfs, target: &Target, options: &Options, tree: &Tree) -> Result<Plan, Failure> {
     let stamp: Stamp = stamp()?;
-    let missing = image_path(target).is_some_and(|path| !path.exists());
-    let size = wanted_size(options);
-    if is_auto(args) || (missing && size.is_none() && options.agsize.is_none()) {
+    if tree_decides(args, target, options) {
         let any = facts(target, options, Some(ByteLen(u64::MAX >> 1)))?;
-        let sectors = if missing {
+        let sectors = if is_missing(target) {
             any
         } else {
             DeviceFacts { size: any.size, ..facts(target, options, None)? }
         };
-        return build::fit(tree, options, &sectors, stamp, free(&args.free)?)
+        let free = free(args.free.as_deref().unwrap_or(FREE))?;
+        return build::fit(tree, options, &sectors, stamp, free)
             .map_err(|e| build_failure(args, &e));
     }
-    let facts = facts(target, options, size)?;
+    let facts = facts(target, options, wanted_size(options))?;
     mkfs::plan(options, &facts, stamp).map_err(|e| failure(args, &e))
 }
 
