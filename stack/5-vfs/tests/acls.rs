@@ -2,11 +2,18 @@
 
 mod common;
 
+use std::fs;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, symlink};
+use std::path::Path;
+use std::process::Command;
+
 use common::{judge, make, open};
+use xfskit_block::BlockDevice;
 use xfskit_core::Error as Core;
 use xfskit_core::attr::change::SetMode;
-use xfskit_units::Ino;
-use xfskit_vfs::{Error, Fs, NewNode, SetAttr};
+use xfskit_test_oracle::{Image, Mount, Need, Scratch, needs};
+use xfskit_units::{ByteOffset, Ino};
+use xfskit_vfs::{Error, FileType, Follow, Fs, Inode, NewNode, SetAttr};
 
 const ACCESS: &[u8] = b"system.posix_acl_access";
 const DEFAULT: &[u8] = b"system.posix_acl_default";
@@ -19,6 +26,34 @@ fn acl([user, group, other]: [u8; 3], mask: Option<u8>) -> Vec<u8> {
     let [user, group, other] =
         [(1, user), (4, group), (32, other)].map(|(t, p)| entry(t, p, u32::MAX));
     [vec![2, 0, 0, 0], user, named, group, mask, other].concat()
+}
+
+/// Directories and files that are made, with the permissions asked for.
+const DIRS: [(&str, u16); 3] = [("d", 0o755), ("e", 0o1770), ("g", 0o511)];
+const FILES: [(&str, u16); 4] = [("f", 0o640), ("h", 0o777), ("u", 0o4607), ("z", 0)];
+
+/// Makes with ours what [`linux_fills`] makes.
+fn we_fill(fs: &Fs, dir: Ino) {
+    let made = DIRS.map(|(name, perm)| (name, NewNode::directory(perm)));
+    for (name, new) in made.into_iter().chain(FILES.map(|(n, perm)| (n, NewNode::file(perm)))) {
+        fs.make(dir, name.as_bytes(), &new).unwrap();
+    }
+    fs.make(dir, b"link", &NewNode::symlink(b"f")).unwrap();
+    fs.make(dir, b"pipe", &NewNode::usual(FileType::Fifo)).unwrap();
+    let unnamed = fs.make_unnamed(dir, &NewNode::file(0o660)).unwrap();
+    fs.link(unnamed.ino(), dir, b"unnamed").unwrap();
+}
+
+fn linux_fills(dir: &Path) {
+    for (name, perm) in DIRS {
+        fs::DirBuilder::new().mode(perm.into()).create(dir.join(name)).unwrap();
+    }
+    for (name, perm) in FILES.into_iter().chain([("unnamed", 0o660)]) {
+        let mut new = fs::OpenOptions::new();
+        new.write(true).create_new(true).mode(perm.into()).open(dir.join(name)).unwrap();
+    }
+    symlink("f", dir.join("link")).unwrap();
+    assert!(Command::new("mkfifo").arg(dir.join("pipe")).status().unwrap().success());
 }
 
 /// Permissions, and the ACL of this name.
@@ -57,6 +92,76 @@ fn acls_and_permissions_follow_each_other() {
     let dir = fs.make(root, b"dir", &NewNode::directory(0o755)).unwrap();
     set(dir, DEFAULT, &acl([6, 4, 4], Some(7))).unwrap();
     assert_eq!(found(&fs, dir, DEFAULT), (0o755, Some(acl([6, 4, 4], Some(7)))));
+    fs.close().unwrap();
+    judge(&dev);
+}
+
+#[test]
+fn default_acls_are_handed_down_as_linux_does() {
+    if !needs(&[Need::Mount]) {
+        return;
+    }
+    let dev = make(&[]);
+    let fs = open(&dev, true);
+    let root = fs.volume().geo().rootino;
+    let defaults = [acl([7, 5, 4], Some(7)), acl([6, 5, 0], None), acl([5, 7, 1], Some(2))];
+    for (n, default) in defaults.iter().enumerate() {
+        for who in ["ours", "linux"] {
+            let new = NewNode::directory(0o2755).owner(0, 7);
+            let dir = fs.make(root, format!("{who}{n}").as_bytes(), &new).unwrap();
+            fs.set_xattr(dir, DEFAULT, default, SetMode::Any).unwrap();
+            if who == "ours" {
+                we_fill(&fs, dir);
+            }
+        }
+    }
+    fs.close().unwrap();
+
+    let scratch = Scratch::new("default-acls");
+    let image = Image::of_device(&scratch, "linux.img", &*dev);
+    let mount = Mount::read_write(&image, &scratch).unwrap();
+    (0..defaults.len()).for_each(|n| linux_fills(&mount.path().join(format!("linux{n}"))));
+    mount.unmount().unwrap();
+    dev.write_at(ByteOffset(0), &fs::read(image.path()).unwrap()).unwrap();
+
+    let fs = open(&dev, false);
+    let list = |dir: String| {
+        let mut entries = fs.read_dir(&fs.resolve(dir.as_bytes(), Follow::No).unwrap()).entries;
+        entries.sort_by(|a, b| a.name.cmp(&b.name));
+        entries.into_iter().map(|entry| (entry.name, fs.inode(entry.ino).unwrap()))
+    };
+    for n in 0..defaults.len() {
+        let (ours, linux) = (list(format!("/ours{n}")), list(format!("/linux{n}")));
+        assert_eq!((ours.len(), linux.len()), (10, 10));
+        for ((name, ours), (_, theirs)) in ours.zip(linux) {
+            let facts = |inode: &Inode| {
+                let acls = [ACCESS, DEFAULT].map(|name| found(&fs, inode.ino(), name));
+                (acls, inode.core().gid())
+            };
+            assert_eq!(facts(&ours), facts(&theirs), "{n}: {}", String::from_utf8_lossy(&name));
+        }
+    }
+    drop(fs);
+    judge(&dev);
+}
+
+#[test]
+fn what_brings_its_own_acls_and_what_nobody_hands_any_keeps_its_permissions() {
+    let dev = make(&[]);
+    let fs = open(&dev, true);
+    let root = fs.volume().geo().rootino;
+    let made = |dir, name: &str, new: &NewNode| {
+        let ino = fs.make(dir, name.as_bytes(), new).unwrap();
+        assert_eq!(found(&fs, ino, DEFAULT).1, None);
+        found(&fs, ino, ACCESS)
+    };
+    assert_eq!(made(root, "f", &NewNode::usual(FileType::Regular)), (0o644, None));
+    assert_eq!(made(root, "d", &NewNode::usual(FileType::Directory)), (0o755, None));
+    fs.set_xattr(root, DEFAULT, &acl([7, 5, 0], Some(7)), SetMode::Any).unwrap();
+    let copy = NewNode { brings_acls: true, ..NewNode::directory(0o777) };
+    assert_eq!(made(root, "copy", &copy), (0o777, None));
+    let usual = made(root, "g", &NewNode::usual(FileType::Regular));
+    assert_eq!(usual, (0o660, Some(acl([6, 5, 0], Some(6)))));
     fs.close().unwrap();
     judge(&dev);
 }

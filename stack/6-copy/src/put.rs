@@ -327,7 +327,8 @@ impl Copy<'_> {
         };
         let target = (file_type == FileType::Symlink).then(|| self.tree.target(id).to_vec());
         let mode = file_type.mode() | meta.perm;
-        NewNode { mode, uid: meta.uid, gid: meta.gid, rdev, target }
+        let (uid, gid) = (meta.uid, meta.gid);
+        NewNode { mode, uid, gid, rdev, target, brings_acls: true, ..NewNode::default() }
     }
 
     /// Copies the content of a node, holes left out, and answers the bytes of all so far.

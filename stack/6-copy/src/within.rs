@@ -131,7 +131,8 @@ fn like(fs: &Fs, stat: &Stat) -> Result<NewNode, Error> {
         FileType::Symlink => Some(fs.read_link(&fs.inode(stat.ino)?)?),
         _ => None,
     };
-    Ok(NewNode { mode: stat.mode, uid: stat.uid, gid: stat.gid, rdev: stat.rdev, target })
+    let Stat { mode, uid, gid, rdev, .. } = *stat;
+    Ok(NewNode { mode, uid, gid, rdev, target, brings_acls: true, ..NewNode::default() })
 }
 
 /// Copies, or shares, the content of `from`; holes stay holes.

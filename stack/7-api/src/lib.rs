@@ -101,7 +101,7 @@ use std::time::SystemTime;
 use block::{BlockDevice, OpenMode};
 use target::Target;
 use units::Uuid;
-use vfs::{Entry, Follow, Fs, Stat, Walk, Xattr};
+use vfs::{Entry, FileType, Follow, Fs, Stat, Walk, Xattr};
 use xfskit_core::JournalOptions;
 use xfskit_core::uuid::{NewUuid, set_uuid};
 
@@ -361,7 +361,7 @@ impl Volume {
                 Ok(there) if there.core().is_dir() => {}
                 Ok(_) => return Err(core::Error::Exists.into()),
                 Err(vfs::Error::NotFound { .. }) => {
-                    self.make(way, &vfs::NewNode::directory(0o755))?;
+                    self.make(way, &vfs::NewNode::usual(FileType::Directory))?;
                 }
                 Err(error) => return Err(error.into()),
             }
@@ -395,7 +395,7 @@ impl Volume {
         match self.fs.resolve(path, Follow::Yes) {
             Err(vfs::Error::NotFound { .. }) => {
                 let (dir, name) = self.fs.resolve_parent(path)?;
-                let file = self.fs.make_unnamed(dir, &vfs::NewNode::file(0o644))?;
+                let file = self.fs.make_unnamed(dir, &vfs::NewNode::usual(FileType::Regular))?;
                 fill(file.ino())?;
                 Ok(self.fs.link(file.ino(), dir, &name)?)
             }

@@ -135,6 +135,42 @@ fn mv_renames_replaces_exchanges_and_moves_into_directories() {
 }
 
 #[test]
+fn default_acls_reach_what_is_made_and_not_what_is_copied() {
+    let v = Made::new();
+    v.run(0, "mkdir -m 0775 @ /d");
+    // user::rwx, user:1:rwx, group::r-x, mask::rwx, other::---
+    let default = "0sAgAAAAEABwD/////AgAHAAEAAAAEAAUA/////xAABwD/////IAAAAP////8=";
+    v.run(0, &format!("xattr set @ /d system.posix_acl_default {default}"));
+    let file = shown(&v.bench.file("file", b"content"));
+    v.run(0, "mkdir @ /d/dir");
+    v.run(0, "mkdir -m 0705 @ /d/less");
+    v.run(0, "touch @ /d/touched");
+    v.run(0, "mknod @ /d/pipe p");
+    v.run(0, "fallocate -l 4k @ /d/blocks");
+    feed(0, &["put", &v.image, "-", "/d/stream"], b"stream");
+    v.run(0, &format!("put @ {file} /d/put"));
+    v.run(0, "cp @ /d/put /d/copy");
+    let acl = |path: &str| v.run(0, &format!("xattr list @ {path}")).stdout;
+    for (name, mode) in [
+        ("dir", 0o770),
+        ("less", 0o700),
+        ("touched", 0o660),
+        ("pipe", 0o660),
+        ("blocks", 0o660),
+        ("stream", 0o660),
+    ] {
+        let path = format!("/d/{name}");
+        let (found, acls) = (mode_of(&v.stat(&path)), acl(&path));
+        assert_eq!(found, mode, "{path}");
+        assert!(acls.contains("posix_acl_access"), "{path}: {acls}");
+        assert_eq!(acls.contains("posix_acl_default"), mode & 0o100 != 0, "{path}: {acls}");
+    }
+    for path in ["/d/put", "/d/copy"] {
+        assert_eq!((mode_of(&v.stat(path)), acl(path).as_str()), (0o644, ""), "{path}");
+    }
+}
+
+#[test]
 fn ln_and_mknod_make_what_they_say() {
     let v = Made::new();
     v.run(0, "touch @ /file");

@@ -99,6 +99,12 @@ pub fn with_perm(disk: &[u8], mode: u16) -> Option<Vec<u8>> {
     Some(changed)
 }
 
+/// The access ACL of what is made with the permissions of `mode` in a directory with this stored default ACL, and those
+/// permissions that both allow. `None` where it is damaged.
+pub fn handed_down(default: &[u8], mode: u16) -> Option<Vec<u8>> {
+    with_perm(default, perm(default)? & mode)
+}
+
 /// A stored ACL as programs see it; `None` where it is damaged.
 pub fn to_xattr(disk: &[u8]) -> Option<Vec<u8>> {
     let mut xattr = XATTR_VERSION.to_le_bytes().to_vec();
@@ -169,6 +175,14 @@ mod tests {
         let mut much = DISK.to_vec();
         much[13] = 8;
         assert_eq!(perm(&much), None);
+    }
+
+    #[test]
+    fn what_is_handed_down_allows_what_was_asked_for() {
+        let access = handed_down(DISK, 0o100_752).unwrap();
+        assert_eq!(perm(&access), Some(0o650));
+        assert_eq!(entries(&access).unwrap()[1..3], entries(DISK).unwrap()[1..3]);
+        assert_eq!(handed_down(&DISK[..DISK.len() - 1], 0o777), None);
     }
 
     #[test]

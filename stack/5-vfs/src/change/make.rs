@@ -1,10 +1,13 @@
 //! Inodes made: with a name, or without.
 
+use xfskit_core::attr::change::SetMode;
 use xfskit_core::icore::{NewInode, Touch, inherited_flags, inherited_flags2};
 use xfskit_core::{Error as Core, Tx, TxInode};
+use xfskit_format::attr::{Namespace, acl};
 use xfskit_format::inode::{FileType, flags, flags2};
 use xfskit_units::Ino;
 
+use super::set::set_acl;
 use super::{check_name, check_place, named, take};
 use crate::{Error, Fs, Result};
 
@@ -24,6 +27,10 @@ pub struct NewNode {
     pub rdev: Option<(u32, u32)>,
     /// Of a symbolic link: where it points.
     pub target: Option<Vec<u8>>,
+    /// Permissions that `mode` loses where the directory has no default ACL: what a process calls its umask.
+    pub umask: u16,
+    /// A copy that is given the ACLs of its original: the directory's default ACL is not handed down to it.
+    pub brings_acls: bool,
 }
 
 impl NewNode {
@@ -43,6 +50,13 @@ impl NewNode {
         Self { mode: FileType::Symlink.mode() | 0o777, target, ..Self::default() }
     }
 
+    /// What programs make where nobody names permissions: everybody may read, the owner write; or what
+    /// the directory's default ACL says.
+    pub fn usual(file_type: FileType) -> Self {
+        let perm = if file_type == FileType::Directory { 0o777 } else { 0o666 };
+        Self { mode: file_type.mode() | perm, umask: 0o022, ..Self::default() }
+    }
+
     /// The same, of this owner and group.
     pub fn owner(self, uid: u32, gid: u32) -> Self {
         Self { uid, gid, ..self }
@@ -54,7 +68,8 @@ impl NewNode {
 }
 
 impl Fs {
-    /// Makes what `new` says under `name` in directory `dir`, and answers its number.
+    /// Makes what `new` says under `name` in directory `dir`, and answers its number. A default ACL of the
+    /// directory is handed down as Linux does.
     ///
     /// # Errors
     /// [`Core::Exists`], [`Core::NoSpace`], names that are none, and what makes no sense: a symbolic
@@ -71,6 +86,7 @@ impl Fs {
             fill(tx, parent, inode, new, file_type)?;
             tx.dir_create(parent, name, inode.ino, file_type)?;
             named(tx, inode, parent, name)?;
+            hand_down_acls(tx, parent, inode, new, file_type)?;
             if file_type == FileType::Directory {
                 let links = tx.core(parent).nlink();
                 tx.set_nlink(parent, links.saturating_add(1))?;
@@ -95,6 +111,7 @@ impl Fs {
             let [parent] = take(tx, [near])?;
             let inode = tx.ialloc(near, &core_of(tx, parent, new, FileType::Regular, 0, now))?;
             tx.add_unlinked(inode)?;
+            hand_down_acls(tx, parent, inode, new, FileType::Regular)?;
             hold.set(Some(self.hold(inode.ino)));
             Ok(())
         })?;
@@ -167,7 +184,7 @@ fn core_of(
     let flags2 = inherited_flags2(parent.flags2(), file_type);
     let cow_hint = flags2 & flags2::COWEXTSIZE != 0;
     NewInode {
-        mode: new.mode | setgid,
+        mode: new.mode & !new.umask | setgid,
         uid: new.uid,
         gid: if group_is_inherited { parent.gid() } else { new.gid },
         projid: if project { parent.projid() } else { 0 },
@@ -179,6 +196,29 @@ fn core_of(
         cowextsize: if cow_hint { parent.cowextsize().0 } else { 0 },
         now,
     }
+}
+
+/// Gives a new inode what the default ACL of its directory says: an access ACL, masked by the permissions asked for,
+/// and to a directory the default ACL itself. Symbolic links get nothing.
+fn hand_down_acls(
+    tx: &mut Tx<'_>,
+    parent: TxInode,
+    inode: TxInode,
+    new: &NewNode,
+    file_type: FileType,
+) -> xfskit_core::Result<()> {
+    if new.brings_acls || file_type == FileType::Symlink {
+        return Ok(());
+    }
+    let Some(default) = tx.attr_get(parent, Namespace::Trusted, acl::DEFAULT)? else {
+        return Ok(());
+    };
+    let access = acl::handed_down(&default, new.mode)
+        .ok_or(Core::Limit("the default ACL of the directory is damaged"))?;
+    if file_type == FileType::Directory {
+        set_acl(tx, inode, acl::DEFAULT, &default, SetMode::Any)?;
+    }
+    set_acl(tx, inode, acl::ACCESS, &access, SetMode::Any)
 }
 
 /// What a new inode holds: an empty directory, the target of a link.

@@ -137,8 +137,8 @@ impl Fs {
     }
 }
 
-/// Sets an ACL as stored, under its name on disk; an empty one goes.
-fn set_acl(
+/// Sets an ACL as stored, under its name on disk; an empty one goes. The permissions follow an access ACL.
+pub(super) fn set_acl(
     tx: &mut Tx<'_>,
     inode: TxInode,
     name: &[u8],

@@ -67,9 +67,10 @@ pub(crate) struct Mkdir {
     /// Missing directories on the way too; what is there already is no error
     #[arg(short, long)]
     pub parents: bool,
-    /// Permissions: 0755, u=rwx,go=rx
-    #[arg(short, long, value_name = "MODE", default_value = "0755")]
-    pub mode: ModeChange,
+    /// Permissions: 0700, u=rwx,go=rx. Unless said, 0755 or what the parent's default ACL gives; where there
+    /// is one it also limits what is said
+    #[arg(short, long, value_name = "MODE")]
+    pub mode: Option<ModeChange>,
     /// Owner of what is made
     #[arg(long, value_name = "UID:GID", default_value = "0:0")]
     pub owner: Owner,
@@ -187,9 +188,9 @@ pub(crate) struct Mknod {
     /// Of a device: its minor number
     #[arg(value_name = "MINOR")]
     pub minor: Option<u32>,
-    /// Permissions
-    #[arg(short, long, value_name = "MODE", default_value = "0644")]
-    pub mode: ModeChange,
+    /// Permissions; unless said, 0644 or what the directory's default ACL gives
+    #[arg(short, long, value_name = "MODE")]
+    pub mode: Option<ModeChange>,
     /// Owner
     #[arg(long, value_name = "UID:GID", default_value = "0:0")]
     pub owner: Owner,

@@ -93,7 +93,7 @@ pub(super) fn touch(session: &Session<'_>, args: &Touch) -> Result<(), Failure> 
         mtime: (args.modification || !args.access).then_some(time),
         ..SetAttr::default()
     };
-    let new = NewNode::file(0o644).owner(args.owner.uid, args.owner.gid);
+    let new = NewNode::usual(FileType::Regular).owner(args.owner.uid, args.owner.gid);
     session.each(&args.paths, |path| {
         let ino = match fs.resolve(path, Follow::Yes) {
             Err(Error::NotFound { .. }) if args.no_create => return Ok(()),

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use xfskit::core::Error as Core;
-use xfskit::vfs::{Error, Follow, Handle, NewNode, Result};
+use xfskit::vfs::{Error, FileType, Follow, Handle, NewNode, Result};
 
 use super::Session;
 use super::words::Owner;
@@ -63,7 +63,7 @@ fn shape(
     match (fs.resolve(path, Follow::Yes), owner) {
         (Err(Error::NotFound { .. }), Some(owner)) => {
             let (dir, name) = fs.resolve_parent(path)?;
-            let new = NewNode::file(0o644).owner(owner.uid, owner.gid);
+            let new = NewNode::usual(FileType::Regular).owner(owner.uid, owner.gid);
             let file = fs.make_unnamed(dir, &new)?;
             on(file.ino())?;
             fs.link(file.ino(), dir, &name)

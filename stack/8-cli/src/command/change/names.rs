@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use xfskit::core::Error as Core;
 use xfskit::vfs::{self, Error, FileType, Follow, Ino, NewNode, RenameMode, join};
 
+use super::mode::ModeChange;
 use super::{Session, Stopped, last_name};
 use crate::exit::Failure;
 use crate::grammar::change::{Ln, Mkdir, Mknod, Mv, NodeKind, Rm};
@@ -13,8 +14,8 @@ use crate::show;
 /// `xfskit mkdir`
 pub(super) fn mkdir(session: &Session<'_>, args: &Mkdir) -> Result<(), Failure> {
     let (uid, gid) = (args.owner.uid, args.owner.gid);
-    let new = NewNode::directory(args.mode.of_new(true)).owner(uid, gid);
-    let between = NewNode::directory(0o755).owner(uid, gid);
+    let between = NewNode::usual(FileType::Directory).owner(uid, gid);
+    let new = new_node(FileType::Directory, args.mode.as_ref()).owner(uid, gid);
     session.each(&args.paths, |path| {
         if args.parents {
             make_missing(session, path, &between)?;
@@ -46,6 +47,14 @@ fn make(session: &Session<'_>, path: &[u8], new: &NewNode) -> vfs::Result<Ino> {
     session.fs().make(dir, &name, new)
 }
 
+/// Something of this type, with the permissions that were named.
+fn new_node(file_type: FileType, perm: Option<&ModeChange>) -> NewNode {
+    let usual = NewNode::usual(file_type);
+    let Some(perm) = perm else { return usual };
+    let perm = perm.of_new(file_type == FileType::Directory);
+    NewNode { mode: file_type.mode() | perm, umask: 0, ..usual }
+}
+
 /// `xfskit mknod`
 pub(super) fn mknod(session: &Session<'_>, args: &Mknod) -> Result<(), Failure> {
     let is_device = matches!(args.kind, NodeKind::Block | NodeKind::Character);
@@ -64,8 +73,8 @@ pub(super) fn mknod(session: &Session<'_>, args: &Mknod) -> Result<(), Failure> 
         NodeKind::Pipe => FileType::Fifo,
         NodeKind::Socket => FileType::Socket,
     };
-    let mode = file_type.mode() | args.mode.of_new(false);
-    let new = NewNode { mode, rdev, ..NewNode::default() }.owner(args.owner.uid, args.owner.gid);
+    let new = NewNode { rdev, ..new_node(file_type, args.mode.as_ref()) };
+    let new = new.owner(args.owner.uid, args.owner.gid);
     session.each(std::slice::from_ref(&args.path), |path| {
         make(session, path, &new)?;
         Ok(())

@@ -8,7 +8,7 @@ use xfskit::copy::put::{Put as Done, put_stream};
 use xfskit::copy::source::{self, Labels, Owners, Source, SourceError, SourceOptions};
 use xfskit::copy::{self, Destination, PutError, PutOptions};
 use xfskit::target::{Base, Target};
-use xfskit::vfs::{self, Follow, Ino, NewNode};
+use xfskit::vfs::{self, FileType, Follow, Ino, NewNode};
 
 use super::{Session, last_name};
 use crate::command::open;
@@ -103,7 +103,7 @@ fn one(
         (ino(session, dest)?, dest.to_vec(), None)
     } else if is_inside {
         let (parent, name) = parent(session, dest)?;
-        let new = NewNode::directory(0o755);
+        let new = NewNode { brings_acls: dress_root, ..NewNode::usual(FileType::Directory) };
         let dir = session.fs().make(parent, &name, &new).map_err(|e| open::failure(&e))?;
         (dir, dest.to_vec(), None)
     } else {
@@ -128,11 +128,12 @@ fn stdin(
 ) -> Result<Done, Failure> {
     let fs = session.fs();
     let (dir, name) = parent(session, dest)?;
-    let mut new = NewNode::file(0o644);
+    let mut new = NewNode::usual(FileType::Regular);
     match fs.resolve(dest, Follow::No) {
-        Ok(inode) if inode.core().file_type() == Some(vfs::FileType::Regular) => {
+        Ok(inode) if inode.core().file_type() == Some(FileType::Regular) => {
             let core = inode.core();
-            new = NewNode { mode: core.mode(), ..new }.owner(core.uid(), core.gid());
+            new = NewNode { mode: core.mode(), brings_acls: true, ..NewNode::default() }
+                .owner(core.uid(), core.gid());
         }
         Ok(_) | Err(vfs::Error::NotFound { .. }) => {}
         Err(error) => return Err(open::failure(&error)),
