@@ -13,9 +13,12 @@ use xfskit_vfs::{Error, FileType, Fs, NewNode, RenameMode, SetAttr, join};
 
 use crate::ahead::Ahead;
 use crate::source::{Kind, Labels, Meta, NodeId, Owners, Segment, SourceError, Tree};
+use crate::within::bring_xattrs;
 
 /// Bytes written at once.
 const PIECE: usize = 1 << 20;
+/// Where a program's capabilities stand.
+const CAPABILITY: &[u8] = b"security.capability";
 
 /// Where a tree goes.
 #[derive(Clone, Copy, Debug)]
@@ -131,7 +134,8 @@ pub fn put(
 }
 
 /// Copies what `stream` gives into the file `name` of directory `dir`, and answers its length in bytes. A
-/// file that is there is replaced; `new` says what the new one is like.
+/// file that is there is replaced; `new` says what the new one is like, and its attributes and ACL stay, but not its
+/// capabilities: those of a file go when it is written.
 ///
 /// # Errors
 /// [`PutError`]; nothing has changed then.
@@ -164,7 +168,11 @@ pub fn put_stream(
                 return Err(PutError::Stopped);
             }
         }
-        handle.close().map_err(at)
+        handle.close().map_err(at)?;
+        let Some((old, _)) = there else { return Ok(()) };
+        let is_file = fs.inode(old).map_err(at)?.core().file_type() == Some(FileType::Regular);
+        let stays = |name: &[u8]| is_file && name != CAPABILITY;
+        bring_xattrs(fs, old, ino, stays).map_err(at)
     })?;
     Ok(at_byte)
 }

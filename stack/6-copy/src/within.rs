@@ -172,15 +172,26 @@ fn content(fs: &Fs, from: Ino, to: Ino, reflink: bool) -> Result<(), Error> {
     copy.close()
 }
 
-/// Gives a copy all that belongs to the file beside its content. Times come last.
-fn dress(fs: &Fs, stat: &Stat, ino: Ino) -> Result<(), Error> {
-    let (xattrs, errors) = fs.xattrs(&fs.inode(stat.ino)?);
+/// Gives inode `to` the extended attributes of `from` whose names are wanted.
+pub(crate) fn bring_xattrs(
+    fs: &Fs,
+    from: Ino,
+    to: Ino,
+    is_wanted: impl Fn(&[u8]) -> bool,
+) -> Result<(), Error> {
+    let (xattrs, errors) = fs.xattrs(&fs.inode(from)?);
     if let Some(error) = errors.into_iter().next() {
         return Err(error);
     }
-    for xattr in xattrs {
-        fs.set_xattr(ino, &xattr.name, &xattr.value, SetMode::Any)?;
+    for xattr in xattrs.iter().filter(|xattr| is_wanted(&xattr.name)) {
+        fs.set_xattr(to, &xattr.name, &xattr.value, SetMode::Any)?;
     }
+    Ok(())
+}
+
+/// Gives a copy all that belongs to the file beside its content. Times come last.
+fn dress(fs: &Fs, stat: &Stat, ino: Ino) -> Result<(), Error> {
+    bring_xattrs(fs, stat.ino, ino, |_| true)?;
     let set = SetAttr {
         perm: Some(stat.mode),
         uid: Some(stat.uid),

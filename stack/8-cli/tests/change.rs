@@ -148,6 +148,12 @@ fn default_acls_reach_what_is_made_and_not_what_is_copied() {
     v.run(0, "mknod @ /d/pipe p");
     v.run(0, "fallocate -l 4k @ /d/blocks");
     feed(0, &["put", &v.image, "-", "/d/stream"], b"stream");
+    // Written anew it keeps its ACL and attributes, and loses its capabilities.
+    v.run(0, "xattr set @ /d/stream user.kept 1");
+    v.run(0, "xattr set @ /d/stream security.capability 0sAQAAAgAgAAAAAAAAAAAAAAAAAAA=");
+    feed(0, &["put", &v.image, "-", "/d/stream"], b"anew");
+    assert_eq!(v.run(0, "xattr get @ /d/stream user.kept").stdout, "1");
+    v.run(1, "xattr get @ /d/stream security.capability");
     v.run(0, &format!("put @ {file} /d/put"));
     v.run(0, "cp @ /d/put /d/copy");
     let acl = |path: &str| v.run(0, &format!("xattr list @ {path}")).stdout;
