@@ -197,8 +197,8 @@ pub(crate) struct Content {
     pub stale: bool,
     /// Of an inode: its unlinked pointer changed, which an inode item does not carry.
     pub unlinked: bool,
-    /// A new cluster of inodes: written back like any block, but not logged. The ICREATE item says
-    /// what stands there, and its inodes are logged one by one.
+    /// A new cluster of inodes: written back with them, but not logged. The ICREATE item says what stands there, and its
+    /// inodes are logged one by one. Until it is first written they carry no CRC.
     pub ordered: bool,
     /// Changed and committed since the last checkpoint.
     pub dirty: Chunks,
