@@ -20,8 +20,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice, IoSliceMut, Seek, SeekFrom as StdSeekFrom};
 use std::num::NonZeroU64;
-use std::ops::{Deref, Range};
-use std::os::fd::AsRawFd;
+use std::ops::Range;
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::OnceLock;
@@ -31,7 +30,8 @@ use rustix::io::{Errno, ReadWriteFlags};
 use xfskit_units::{ByteLen, ByteOffset};
 
 use crate::device::{BlockDevice, Error, Holder, IoRead, Result, check_range, check_span};
-use crate::{direct, ioctl, loops};
+use crate::direct::{self, Direct};
+use crate::{ioctl, loops};
 
 /// Most buffers one `preadv` takes (`IOV_MAX`).
 const IOV_MAX: usize = 1024;
@@ -59,7 +59,7 @@ pub struct FileDevice {
     mode: OpenMode,
     /// The same, open for writes past the page cache; from the first such write on, where the
     /// filesystem can.
-    direct: OnceLock<Option<File>>,
+    direct: OnceLock<Option<Direct>>,
 }
 
 impl FileDevice {
@@ -195,19 +195,11 @@ impl FileDevice {
         if self.mode == OpenMode::ReadOnly { Err(Error::ReadOnly) } else { Ok(()) }
     }
 
-    /// How much of `slices`, `least` bytes and more, has been written at `offset` past the page cache: not all of it where the
-    /// filesystem cannot, or fails. The usual way then does the rest, or says why not.
-    fn write_direct(&self, offset: ByteOffset, slices: &[IoSlice<'_>], least: usize) -> usize {
-        if !direct::suits(offset, slices.iter().map(Deref::deref), least) {
-            return 0;
-        }
-        let file = self.direct.get_or_init(|| {
-            let mut options = OpenOptions::new();
-            options.write(true).custom_flags(OFlags::DIRECT.bits().cast_signed());
-            options.open(format!("/proc/self/fd/{}", self.file.as_raw_fd())).ok()
-        });
-        let file = file.as_ref();
-        file.map_or(0, |file| rustix::io::pwritev(file, slices, offset.0).unwrap_or(0))
+    /// The way past the page cache for what is `len` bytes and should be `least` to take it; `None` where the filesystem
+    /// has none.
+    fn direct(&self, len: usize, least: usize) -> Option<&Direct> {
+        let file = (len >= least).then(|| self.direct.get_or_init(|| Direct::open(&self.file)))?;
+        file.as_ref()
     }
 
     /// `fallocate` of a range; false where the file or device lacks the ability.
@@ -320,7 +312,8 @@ impl BlockDevice for FileDevice {
         self.check_writable()?;
         check_range("write", self.size, offset, buf.len())?;
         let len = ByteLen(buf.len() as u64);
-        let done = self.write_direct(offset, &[IoSlice::new(buf)], direct::MIN);
+        let direct = self.direct(buf.len(), direct::MIN);
+        let done = direct.map_or(0, |direct| direct.write_pages(offset, &[IoSlice::new(buf)]));
         self.file
             .write_all_at(&buf[done..], offset.0 + done as u64)
             .map_err(|e| io_error("write", offset, len, e))
@@ -330,6 +323,10 @@ impl BlockDevice for FileDevice {
     fn write_fua(&self, offset: ByteOffset, buf: &[u8]) -> Result<()> {
         self.check_writable()?;
         check_range("write", self.size, offset, buf.len())?;
+        let direct = self.direct(buf.len(), direct::MIN);
+        if direct.is_some_and(|direct| direct.write_fua(offset, buf)) {
+            return Ok(());
+        }
         let slices = [IoSlice::new(buf)];
         let flags = ReadWriteFlags::DSYNC;
         match rustix::io::pwritev2(&self.file, &slices, offset.0, flags) {
@@ -360,7 +357,8 @@ impl BlockDevice for FileDevice {
             let want: usize = run.iter().map(|&i| batch[i].1.len()).sum();
             let slices: Vec<_> = run.iter().map(|&i| IoSlice::new(batch[i].1)).collect();
             let start = batch[run[0]].0;
-            if self.write_direct(start, &slices, direct::BATCH_MIN) == want {
+            let direct = self.direct(want, direct::BATCH_MIN);
+            if direct.is_some_and(|direct| direct.write_pages(start, &slices) == want) {
                 continue;
             }
             let wrote = rustix::io::pwritev(&self.file, &slices, start.0);
@@ -470,7 +468,9 @@ mod tests {
         let batch: Vec<_> =
             pieces.iter().enumerate().map(|(n, piece)| (at(n), &piece[..])).collect();
         let slices: Vec<_> = pieces.iter().map(|piece| IoSlice::new(piece)).collect();
-        assert!(direct::suits(at(0), slices.iter().map(Deref::deref), direct::BATCH_MIN));
+        if let Some(direct) = device.direct(4 << 20, direct::BATCH_MIN) {
+            assert_eq!(direct.write_pages(at(0), &slices), 4 << 20);
+        }
         assert!(device.write_batch(&batch).into_iter().all(|answer| answer.is_ok()));
         device.write_at(ByteOffset((3 << 20) - 1), b"between").unwrap();
         let mut found = vec![0; 8 << 20];

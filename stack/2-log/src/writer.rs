@@ -19,7 +19,7 @@
 
 use std::sync::Arc;
 
-use xfskit_block::BlockDevice;
+use xfskit_block::{AlignedBuf, BlockDevice};
 use xfskit_crc::meter;
 use xfskit_format::log::op::{
     self, CLIENT_TRANSACTION, COMMIT, CONTINUE, END, OpHeader, START, TransHeader, WAS_CONT,
@@ -111,7 +111,7 @@ pub struct LogWriter {
     prev: u32,
     /// The tail that the newest record carries.
     tail: Lsn,
-    records: Vec<u8>,
+    records: AlignedBuf,
     stats: Stats,
 }
 
@@ -183,7 +183,7 @@ impl LogWriter {
             head: log.head(),
             prev: log.last_record().map_or(u32::MAX, |block| block.0),
             tail: log.head(),
-            records: Vec::new(),
+            records: AlignedBuf::default(),
             stats: Stats::default(),
         })
     }
@@ -314,7 +314,7 @@ impl LogWriter {
         self.flush_data()?;
         let at = self.head;
         self.records.clear();
-        self.records.extend(unmount_record(&self.geo, at, self.prev));
+        self.records.extend_from_slice(&unmount_record(&self.geo, at, self.prev));
         self.prev = at.block().0;
         self.advance(self.records.len());
         self.write(at, 1)?;
@@ -337,11 +337,11 @@ impl LogWriter {
     fn add_record(&mut self, ops: &mut Ops<'_>, tail: Lsn) {
         let Shape { size, headers, .. } = self.shape;
         let from = self.records.len();
-        self.records.resize(from + headers * BLOCK, 0);
+        self.records.resize(from + headers * BLOCK);
         let num_logops = ops.fill(&mut self.records, self.shape.room());
         let payload = self.records.len() - from - headers * BLOCK;
         let total = self.shape.record(payload);
-        self.records.resize(from + total, 0);
+        self.records.resize(from + total);
 
         let mut header = RecordHeader::new_zeroed();
         header.magicno = MAGIC.into();
@@ -417,7 +417,7 @@ impl<'p> Ops<'p> {
     }
 
     /// Adds operations to `record` until `room` bytes are filled or none is left; how many.
-    fn fill(&mut self, record: &mut Vec<u8>, room: usize) -> u32 {
+    fn fill(&mut self, record: &mut AlignedBuf, room: usize) -> u32 {
         let end = record.len() + room;
         let mut count = 0;
         while !self.done() && self.add(record, end) {
@@ -427,7 +427,7 @@ impl<'p> Ops<'p> {
     }
 
     /// Adds the next operation, or as much of it as there is room for; false where there is none.
-    fn add(&mut self, record: &mut Vec<u8>, end: usize) -> bool {
+    fn add(&mut self, record: &mut AlignedBuf, end: usize) -> bool {
         let payload = self.payload;
         let trans;
         let (flags, region): (u8, &[u8]) = match self.next {
