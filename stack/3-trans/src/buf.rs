@@ -19,9 +19,10 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use xfskit_block::{BlockDevice, IoRead};
 use xfskit_format::{Ctx, Fault, Verdict};
-use xfskit_units::{ByteLen, ByteOffset, Daddr, Sectors, index};
+use xfskit_units::{ByteLen, ByteOffset, Daddr, Geometry, Sectors, index};
 
 use crate::heal::{self, Heals};
+use crate::icache::InodeHome;
 use crate::lock::{LockRank, LockStats, RankedMutex};
 use crate::object::{Buf, Content, Home, Object, zeroed};
 
@@ -297,6 +298,7 @@ impl BufCache {
         ctx: &Ctx<'_>,
         verify: &dyn Fn(&[u8], &Ctx<'_>) -> Verdict,
     ) -> Result<Arc<Buf>, BufError> {
+        content.made(ctx.geo, map.byte_len());
         if let Some(bytes) = &content.bytes
             && (content.verified || verify(bytes, ctx).is_ok())
         {
@@ -309,6 +311,15 @@ impl BufCache {
         content.bytes = Some(Arc::clone(&bytes));
         content.verified = true;
         Ok(bytes)
+    }
+
+    /// The bytes of the inode at `home`, where nothing of its cluster was ever needed but single inodes.
+    pub fn of_new_cluster(&self, home: &InodeHome, geo: &Geometry) -> Option<Arc<Buf>> {
+        let (daddr, len) = home.cluster;
+        let object = self.object(&BufMap::single(daddr, len));
+        let content = object.lock.read();
+        let new = content.new.as_ref().filter(|_| content.bytes.is_none())?;
+        Some(new.image(geo, home.offset, geo.inodesize()))
     }
 
     /// From now on blocks change: what is read ahead goes to the system's cache only.

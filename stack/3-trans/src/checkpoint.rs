@@ -170,13 +170,13 @@ impl Snapshot {
         content.listed = false;
         if std::mem::take(&mut content.stale) {
             // Whoever needs what comes to stand there reads it anew.
-            (content.bytes, content.verified, content.ordered) = (None, false, false);
+            (content.bytes, content.verified, content.new) = (None, false, None);
             (content.logged, content.writing) = Default::default();
             return Self::Gone;
         }
         match &content.bytes {
+            _ if content.new.is_some() => Self::Ordered,
             None => Self::Gone,
-            Some(_) if content.ordered => Self::Ordered,
             Some(bytes) => Self::Changed(Arc::clone(bytes), content.unplaced()),
         }
     }

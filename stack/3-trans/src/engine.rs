@@ -175,6 +175,10 @@ pub struct Engine {
     moved: Moved,
     counters: Counters,
     shards: Vec<Shard>,
+    /// True from when somebody wants to close the gate until it is open again.
+    closing: AtomicBool,
+    /// Held meanwhile: who is to begin waits here, apart from those who are to end.
+    door: RwLock<()>,
     /// In small journals: held by the one transaction that runs.
     alone: Option<Mutex<()>>,
     listed_bytes: AtomicUsize,
@@ -224,6 +228,8 @@ impl Engine {
             inodes: InodeCache::new(inodes),
             counters: Counters::default(),
             shards: (0..SHARDS).map(|_| Shard::default()).collect(),
+            closing: AtomicBool::new(false),
+            door: RwLock::default(),
             alone: (log_bytes < SMALL_LOG).then(|| Mutex::new(())),
             listed_bytes: AtomicUsize::new(0),
             bell: Bell::default(),
@@ -304,7 +310,11 @@ impl Engine {
         let alone = self.alone.as_ref().map(Mutex::lock);
         let gate = &self.shards[shard_of_thread()].gate;
         let mut waited = LockStats::default();
-        let shard = counted(&mut waited, gate.try_read().ok_or(()), |()| gate.read());
+        let open = if self.closing.load(Ordering::Relaxed) { None } else { gate.try_read() };
+        let shard = counted(&mut waited, open.ok_or(()), |()| {
+            drop(self.door.read());
+            gate.read()
+        });
         Ok(Trans::new(self, GateGuard { _rank: rank, _shard: shard, _alone: alone }, waited))
     }
 
@@ -418,7 +428,11 @@ impl Engine {
     /// is committed from then on belongs to the next checkpoint.
     pub(crate) fn take_list<T>(&self, take: impl FnOnce(&Listed) -> T) -> TakenList<T> {
         let _rank = Ranked::take(LockRank::Gate);
-        let _gates: Vec<_> = self.shards.iter().map(|shard| shard.gate.write()).collect();
+        // Those who are to begin wait at the door, at once and all of them: what runs meanwhile is what is to end. There may
+        // be many more of them than processors.
+        let door = self.door.write();
+        self.closing.store(true, Ordering::Relaxed);
+        let gates: Vec<_> = self.shards.iter().map(|shard| shard.gate.write()).collect();
         let mut all = Listed::default();
         for shard in &self.shards {
             all.append(&mut shard.list.lock());
@@ -428,6 +442,9 @@ impl Engine {
         let snapshots = take(&all);
         let number = self.number.fetch_add(1, Ordering::AcqRel);
         let data = std::mem::take(&mut *self.data.write());
+        drop(gates);
+        self.closing.store(false, Ordering::Relaxed);
+        drop(door);
         let Listed { objects, icreates, .. } = all;
         TakenList { number, objects, icreates, snapshots, data }
     }

@@ -55,7 +55,7 @@ pub use engine::{DataTicket, Engine, ShutDown};
 pub use guard::Shared;
 pub use heal::{Healed, Heals};
 pub use icache::{InodeCache, InodeHome};
-pub use object::{Buf, Home, Object};
+pub use object::{Buf, Home, NewCluster, Object};
 pub use promises::Promise;
 pub use running::Running;
 pub use stats::Stats;

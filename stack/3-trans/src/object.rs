@@ -21,8 +21,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::sync::RwLock;
+use xfskit_format::inode;
 use xfskit_format::log::item::buf::CHUNK;
-use xfskit_units::{Daddr, Ino, Lsn, Sectors};
+use xfskit_units::{Daddr, Geometry, Ino, Lsn, Sectors};
 
 use crate::buf::BufMap;
 use crate::guard::Shared;
@@ -86,37 +87,42 @@ impl Chunks {
         }
     }
 
-    /// Marks every chunk that `range` (bytes) touches; answers how many were not marked before.
+    /// Marks every chunk that `range` (bytes) touches.
     ///
     /// # Panics
     /// Beyond 64 KiB.
     #[inline]
-    pub fn mark(&mut self, range: &Range<usize>) -> usize {
+    pub fn mark(&mut self, range: &Range<usize>) {
         let (first, end) = (range.start / CHUNK, range.end.div_ceil(CHUNK));
-        if first >= end {
-            return 0;
+        match self {
+            Self::Word(word) if first < end && end <= 64 => *word |= bits(first..end),
+            _ => self.mark_long(first, end),
         }
-        if let Self::Word(word) = self
-            && end <= 64
-        {
-            return add(word, bits(first..end));
-        }
-        let words = self.words_mut(end.div_ceil(64)).iter_mut().enumerate();
-        let of_word = |number: usize| {
-            let start = number * 64;
-            first.clamp(start, start + 64) - start..end.clamp(start, start + 64) - start
-        };
-        words.map(|(number, word)| add(word, bits(of_word(number)))).sum()
     }
 
-    /// Adds the marks of `other`; answers how many were new.
-    pub fn merge(&mut self, other: &Self) -> usize {
+    fn mark_long(&mut self, first: usize, end: usize) {
+        if first >= end {
+            return;
+        }
+        for (number, word) in self.words_mut(end.div_ceil(64)).iter_mut().enumerate() {
+            let start = number * 64;
+            let of_word =
+                first.clamp(start, start + 64) - start..end.clamp(start, start + 64) - start;
+            *word |= bits(of_word);
+        }
+    }
+
+    /// Adds the marks of `other`.
+    #[inline]
+    pub fn merge(&mut self, other: &Self) {
         if let (Self::Word(mine), Self::Word(theirs)) = (&mut *self, other) {
-            return add(mine, *theirs);
+            *mine |= theirs;
+            return;
         }
         let theirs = other.words();
-        let both = self.words_mut(theirs.len()).iter_mut().zip(theirs);
-        both.map(|(mine, theirs)| add(mine, *theirs)).sum()
+        for (mine, theirs) in self.words_mut(theirs.len()).iter_mut().zip(theirs) {
+            *mine |= theirs;
+        }
     }
 
     /// How many chunks are marked.
@@ -159,13 +165,36 @@ fn bits(range: Range<usize>) -> u64 {
     below(range.end) & !below(range.start)
 }
 
-/// Sets `bits` in `word`; answers how many were not set before.
-#[inline]
-fn add(word: &mut u64, bits: u64) -> usize {
-    let fresh = bits & !*word;
-    *word |= bits;
-    fresh.count_ones() as usize
+/// What inodes look like that were never taken: all there is to know of a new cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NewCluster {
+    /// The first of them.
+    pub first: Ino,
+    /// The generation of all of them.
+    pub generation: u32,
 }
+
+impl NewCluster {
+    /// `len` bytes from byte `offset` on, both whole inodes, none with a CRC.
+    pub(crate) fn image(&self, geo: &Geometry, offset: usize, len: usize) -> Arc<Buf> {
+        let mut image = zeroed(len);
+        self.fill(geo, offset, Arc::get_mut(&mut image).expect("nobody else has it yet"));
+        image
+    }
+
+    /// Makes `bytes` the inodes from byte `offset` on.
+    pub(crate) fn fill(&self, geo: &Geometry, offset: usize, bytes: &mut [u8]) {
+        let first = self.first.0.saturating_add((offset >> geo.inodelog) as u64);
+        for (ino, inode) in (first..).zip(bytes.chunks_exact_mut(geo.inodesize())) {
+            inode::template_unstamped(inode, geo, Ino(ino), self.generation);
+        }
+    }
+}
+
+/// Bytes of an item in the journal, the core of an inode included, without what it says of chunks.
+const ITEM: usize = 128;
+/// Bytes of the header of a region of an item.
+const REGION: usize = 12;
 
 /// What of an object is in the journal and not in place.
 #[derive(Clone, Debug, Default)]
@@ -197,9 +226,10 @@ pub(crate) struct Content {
     pub stale: bool,
     /// Of an inode: its unlinked pointer changed, which an inode item does not carry.
     pub unlinked: bool,
-    /// A new cluster of inodes: written back with them, but not logged. The ICREATE item says what stands there, and its
-    /// inodes are logged one by one. Until it is first written they carry no CRC.
-    pub ordered: bool,
+    /// A cluster of inodes that was never written: written back with them, but not logged. The ICREATE item says what stands
+    /// there, and its inodes are logged one by one. It takes no memory until somebody wants all of it; then its inodes
+    /// carry no CRC.
+    pub new: Option<Box<NewCluster>>,
     /// Changed and committed since the last checkpoint.
     pub dirty: Chunks,
     /// Logged since it was last copied to be written in place. The journal's tail passes older items of an object
@@ -210,11 +240,35 @@ pub(crate) struct Content {
 }
 
 impl Content {
+    /// Bytes that the next checkpoint takes at most to say what changed, roughly.
+    pub(crate) fn bytes_to_log(&self) -> usize {
+        let (logged, writing) = (&self.logged.chunks, &self.writing.chunks);
+        let chunks = if let (Chunks::Word(dirty), Chunks::Word(logged), Chunks::Word(writing)) =
+            (&self.dirty, logged, writing)
+        {
+            (dirty | logged | writing).count_ones() as usize
+        } else {
+            let mut all = self.unplaced().chunks;
+            all.merge(&self.dirty);
+            all.count()
+        };
+        ITEM + chunks * (CHUNK + REGION) + usize::from(self.unlinked) * (ITEM + CHUNK)
+    }
+
     /// All that is in the journal and not known to be in place.
     pub(crate) fn unplaced(&self) -> Unplaced {
         let mut all = self.logged.clone();
         all.merge(&self.writing);
         all
+    }
+
+    /// The bytes: of a new cluster they are made here.
+    pub(crate) fn made(&mut self, geo: &Geometry, len: usize) -> Option<&mut Arc<Buf>> {
+        if let (None, Some(new)) = (&self.bytes, &self.new) {
+            self.bytes = Some(new.image(geo, 0, len));
+            self.verified = true;
+        }
+        self.bytes.as_mut()
     }
 
     /// What is logged is copied now, to be written in place.
@@ -234,7 +288,7 @@ impl Content {
             listed: false,
             stale: false,
             unlinked: false,
-            ordered: false,
+            new: None,
         }
     }
 }
@@ -345,13 +399,15 @@ mod tests {
     #[test]
     fn marked_chunks_come_back_as_runs() {
         let mut chunks = Chunks::default();
-        assert_eq!(chunks.mark(&(5..6)), 1);
-        assert_eq!(chunks.mark(&(127..129)), 1);
-        assert_eq!(chunks.mark(&(1000..1001)), 1);
-        assert_eq!(chunks.mark(&(65535..65536)), 1);
+        for range in [5..6, 127..129, 7..7, 1000..1001, 65535..65536] {
+            chunks.mark(&range);
+        }
         let runs: Vec<_> = chunks.runs(65536).collect();
         assert_eq!(runs, [0..256, 896..1024, 65408..65536]);
-        assert_eq!(Chunks::default().merge(&chunks), 4);
+        assert_eq!(chunks.count(), 4);
+        let mut other = Chunks::default();
+        other.merge(&chunks);
+        assert_eq!(other.count(), 4);
         assert_eq!(chunks.runs(1000).collect::<Vec<_>>(), [0..256, 896..1000]);
     }
 }

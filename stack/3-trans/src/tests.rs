@@ -4,11 +4,12 @@ use crate::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use xfskit_block::BlockDevice;
+use xfskit_format::inode::Dinode;
 use xfskit_format::{Ctx, Image, Location};
-use xfskit_units::{AgBlock, AgNumber, ByteOffset, ExtLen};
+use xfskit_units::{AgBlock, AgNumber, ByteOffset, Daddr, ExtLen, Ino, Sectors};
 
 use crate::testing::{engine, engine_and_log, geo, map, read, recovered};
-use crate::{Engine, Freed, Place, Running, TransError};
+use crate::{BufMap, Engine, Freed, InodeHome, NewCluster, Place, Running, TransError};
 
 fn seen(engine: &Engine, block: u64) -> Vec<u8> {
     let geo = geo();
@@ -217,4 +218,112 @@ fn a_thread_writes_the_checkpoint_when_the_list_is_half_full() {
         assert!(Instant::now() < end, "no checkpoint was written");
         std::thread::sleep(Duration::from_millis(1));
     }
+}
+
+// ---- new clusters of inodes ----------------------------------------------------------------------
+
+/// The cluster in the tests below, 4 blocks of which nobody knows anything.
+fn cluster() -> BufMap {
+    BufMap::single(Daddr(3000 * 8), Sectors(32))
+}
+
+const NEW: NewCluster = NewCluster { first: Ino(24_000), generation: 7 };
+
+fn home(number: usize) -> InodeHome {
+    let cluster = cluster().as_single().unwrap();
+    InodeHome { cluster, offset: number * geo().inodesize() }
+}
+
+/// Takes inode `number` of the cluster, and lets it say `text` behind its core.
+fn take_inode(engine: &Engine, number: usize, text: [u8; 4]) {
+    let (mut tx, geo) = (engine.begin().unwrap(), geo());
+    let ino = Ino(NEW.first.0 + number as u64);
+    let load = || -> Result<_, TransError> {
+        Ok(engine.cache().of_new_cluster(&home(number), &geo).expect("a new cluster"))
+    };
+    let inode = tx.inode(ino, &home(number), true, load).unwrap();
+    tx.edit(inode, 400..404).copy_from_slice(&text);
+    tx.commit();
+}
+
+/// The cluster as it stands on the device, each inode judged; what each says behind its core.
+fn in_place(engine: &Engine) -> Vec<[u8; 4]> {
+    let geo = geo();
+    let mut bytes = vec![0; cluster().byte_len()];
+    engine.device().read_at(ByteOffset(3000 * 4096), &mut bytes).unwrap();
+    let judged = (NEW.first.0..).zip(bytes.chunks_exact(geo.inodesize())).map(|(ino, inode)| {
+        let ctx = Ctx::new(&geo, Location::of("test").ino(Ino(ino)));
+        Dinode::verify(inode, &ctx, Ino(ino)).unwrap();
+        inode[400..404].try_into().unwrap()
+    });
+    judged.collect()
+}
+
+fn make_cluster(engine: &Engine) {
+    drop({
+        let mut tx = engine.begin().unwrap();
+        tx.new_cluster(&cluster(), NEW).unwrap();
+        assert!(tx.of_new_cluster(&home(3)).is_some());
+        tx
+    });
+    assert!(engine.cache().of_new_cluster(&home(3), &geo()).is_none(), "it was undone");
+    let mut tx = engine.begin().unwrap();
+    tx.new_cluster(&cluster(), NEW).unwrap();
+    tx.commit();
+}
+
+fn is_in_memory(engine: &Engine) -> bool {
+    engine.cache().object(&cluster()).lock.read().bytes.is_some()
+}
+
+#[test]
+fn a_new_cluster_is_written_with_the_inodes_that_nobody_took() {
+    let engine = engine();
+    make_cluster(&engine);
+    take_inode(&engine, 3, *b"mine");
+    assert!(!is_in_memory(&engine));
+    engine.checkpoint().unwrap();
+    engine.write_back().unwrap();
+    let said = in_place(&engine);
+    let mine = |number| if number == 3 { *b"mine" } else { [0; 4] };
+    assert_eq!(said, (0..said.len()).map(mine).collect::<Vec<_>>());
+    assert!(engine.cache().of_new_cluster(&home(4), &geo()).is_none(), "it is not new any more");
+}
+
+#[test]
+fn a_cluster_whose_inodes_are_all_written_is_neither_read_nor_kept() {
+    let engine = engine();
+    make_cluster(&engine);
+    let count = cluster().byte_len() / geo().inodesize();
+    let text = |number: usize| u32::try_from(number).unwrap().to_be_bytes();
+    (0..count).for_each(|number| take_inode(&engine, number, text(number)));
+    engine.checkpoint().unwrap();
+    engine.write_back().unwrap();
+    assert_eq!(in_place(&engine), (0..count).map(text).collect::<Vec<_>>());
+    assert!(!is_in_memory(&engine));
+    // One changes once more: the others are read from where they were written.
+    let mut tx = engine.begin().unwrap();
+    let load = || -> Result<_, TransError> { panic!("it is in memory") };
+    let inode = tx.inode(Ino(NEW.first.0 + 5), &home(5), false, load).unwrap();
+    tx.edit(inode, 400..404).copy_from_slice(b"more");
+    tx.commit();
+    engine.checkpoint().unwrap();
+    engine.write_back().unwrap();
+    let more = |number| if number == 5 { *b"more" } else { text(number) };
+    assert_eq!(in_place(&engine), (0..count).map(more).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_new_cluster_that_somebody_wanted_whole_is_written_as_it_is_by_then() {
+    let engine = engine();
+    make_cluster(&engine);
+    take_inode(&engine, 0, *b"mine");
+    let geo = geo();
+    let ctx = Ctx::new(&geo, Location::of("test"));
+    engine.cache().read(&cluster(), &ctx, &|_, _| Ok(())).unwrap();
+    assert!(is_in_memory(&engine));
+    engine.checkpoint().unwrap();
+    engine.write_back().unwrap();
+    let said = in_place(&engine);
+    assert_eq!((said[0], said[1]), (*b"mine", [0; 4]));
 }

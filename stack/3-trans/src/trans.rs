@@ -25,7 +25,7 @@ use crate::engine::{DataTicket, Engine, GateGuard, Listed, ShutDown};
 use crate::guard::Locked;
 use crate::icache::{self, InodeHome};
 use crate::lock::LockStats;
-use crate::object::{Buf, Chunks, Home, Object, zeroed};
+use crate::object::{Buf, Chunks, Home, NewCluster, Object, zeroed};
 use crate::promises::Promise;
 use crate::stats::counted;
 
@@ -100,14 +100,34 @@ struct Joined {
     /// What this transaction changed.
     dirty: Chunks,
     unlinked: bool,
-    ordered: bool,
+    /// It is a new cluster.
+    new: bool,
     stale: bool,
     /// Undo for all of a block that was taken over as fresh.
     before: Option<Before>,
 }
 
-/// What stood in a block before it was taken over as fresh; `None` where it had not been read.
-struct Before(Option<Arc<Buf>>);
+impl Joined {
+    /// All of it is new.
+    fn becomes(&mut self, bytes: Option<Arc<Buf>>, new: Option<Box<NewCluster>>) {
+        self.new = new.is_some();
+        let content = &mut *self.content;
+        let before = Before {
+            bytes: std::mem::replace(&mut content.bytes, bytes),
+            new: std::mem::replace(&mut content.new, new),
+        };
+        self.before.get_or_insert(before);
+        content.verified = true;
+        self.stale = false;
+    }
+}
+
+/// What stood in a block before it was taken over as fresh.
+struct Before {
+    /// `None` where it had not been read.
+    bytes: Option<Arc<Buf>>,
+    new: Option<Box<NewCluster>>,
+}
 
 /// Bytes that stood in an object before an edit.
 struct Undo {
@@ -301,23 +321,31 @@ impl<'e> Trans<'e> {
     fn replace(&mut self, handle: Handle, bytes: Arc<Buf>) {
         let held = self.held_mut(handle);
         held.dirty.mark(&(0..bytes.len()));
-        let old = held.content.bytes.replace(bytes);
-        held.before.get_or_insert(Before(old));
-        held.content.verified = true;
-        held.stale = false;
+        held.becomes(Some(bytes), None);
     }
 
-    /// The cluster of inodes at `map`, just allocated: zeroes, written back but never logged.
+    /// The cluster of inodes at `map`, just allocated: written back but never logged.
     /// [`icreate`](Self::icreate) is what the journal says of it.
     ///
     /// # Errors
     /// As [`fresh`](Self::fresh).
-    pub fn fresh_cluster(&mut self, map: &BufMap) -> Result<Handle, TransError> {
-        let handle = self.fresh(map)?;
+    pub fn new_cluster(&mut self, map: &BufMap, new: NewCluster) -> Result<(), TransError> {
+        let handle = match self.held_at(map) {
+            Some(handle) => handle,
+            None => self.join(self.engine.cache().object(map), None)?,
+        };
         let held = self.held_mut(handle);
         held.dirty = Chunks::default();
-        held.ordered = true;
-        Ok(handle)
+        held.becomes(None, Some(Box::new(new)));
+        Ok(())
+    }
+
+    /// The bytes of the inode at `home`, where it lies in a cluster that this transaction made.
+    pub fn of_new_cluster(&self, home: &InodeHome) -> Option<Arc<Buf>> {
+        let (daddr, len) = home.cluster;
+        let cluster = self.held_at(&BufMap::single(daddr, len))?;
+        let (new, geo) = (self.held(cluster).content.new.as_ref()?, self.engine.geo());
+        Some(new.image(geo, home.offset, geo.inodesize()))
     }
 
     /// The block at `map`, just allocated, holds `bytes` from now on, which the caller writes to the device
@@ -375,28 +403,10 @@ impl<'e> Trans<'e> {
         Ok(handle)
     }
 
-    /// Inode `ino`, whose chunk was just made: `bytes` is all there is of it.
-    ///
-    /// # Errors
-    /// [`TransError::Busy`], never for an inode that nobody else knows.
-    pub fn fresh_inode(
-        &mut self,
-        ino: Ino,
-        home: &InodeHome,
-        bytes: Arc<Buf>,
-    ) -> Result<Handle, TransError> {
-        let handle = match self.find(Key::Inode(ino)) {
-            Some(handle) => handle,
-            None => self.join(self.engine.inodes().object(ino, home), None)?,
-        };
-        self.replace(handle, bytes);
-        Ok(handle)
-    }
-
     /// The chunk of inode `ino` is given back: whatever is in memory of the inode is never written.
     ///
     /// # Errors
-    /// As [`fresh_inode`](Self::fresh_inode).
+    /// As [`fresh`](Self::fresh).
     pub fn forget_inode(&mut self, ino: Ino) -> Result<(), TransError> {
         if let Some(object) = self.engine.inodes().get(ino) {
             let handle = match self.find(Key::Inode(ino)) {
@@ -430,7 +440,7 @@ impl<'e> Trans<'e> {
             place,
             dirty: Chunks::default(),
             unlinked: false,
-            ordered: false,
+            new: false,
             stale: false,
             before: None,
         }));
@@ -494,9 +504,7 @@ impl<'e> Trans<'e> {
             undo.push(Undo { handle, start: range.start, len: range.len() });
             undo_bytes.extend_from_slice(&buf[range.clone()]);
         }
-        if !held.ordered {
-            held.dirty.mark(&range);
-        }
+        held.dirty.mark(&range);
         // A snapshot that somebody still reads stays as it is: the bytes are copied once.
         &mut Arc::make_mut(buf)[range]
     }
@@ -588,23 +596,24 @@ impl<'e> Trans<'e> {
         let tally = &mut listed.tally.transactions;
         let mut changed = 0;
         for mut held in joined.drain(..).flatten() {
-            let touched = !held.dirty.is_empty() || held.stale || held.unlinked || held.ordered;
+            let touched = !held.dirty.is_empty() || held.stale || held.unlinked || held.new;
             if !touched {
                 continue;
             }
             changed += 1;
             let content = &mut *held.content;
-            added += content.dirty.merge(&held.dirty) * 128;
+            let before = if content.listed { content.bytes_to_log() } else { 0 };
+            content.dirty.merge(&held.dirty);
             content.unlinked |= held.unlinked;
-            content.ordered = (content.ordered || held.ordered) && held.dirty.is_empty();
+            if !held.dirty.is_empty() {
+                content.new = None;
+            }
             content.stale = held.stale;
             if held.stale {
                 content.dirty = Chunks::default();
             }
             let is_new = !std::mem::replace(&mut content.listed, true);
-            if is_new {
-                added += 64 + content.unplaced().chunks.count() * 128;
-            }
+            added += content.bytes_to_log().saturating_sub(before);
             let object = held.content.object();
             if is_new {
                 object.pins.fetch_add(1, Ordering::AcqRel);
@@ -634,9 +643,10 @@ impl Drop for Trans<'_> {
     fn drop(&mut self) {
         self.work.listed.tally.transactions.undone += u64::from(!self.is_committed);
         for held in self.work.joined.iter_mut().flatten() {
-            if let Some(Before(before)) = held.before.take() {
-                held.content.verified = held.content.verified && before.is_some();
-                held.content.bytes = before;
+            if let Some(Before { bytes, new }) = held.before.take() {
+                let content = &mut *held.content;
+                content.verified = content.verified && (bytes.is_some() || new.is_some());
+                (content.bytes, content.new) = (bytes, new);
             }
         }
         let Work { joined, undo, undo_bytes, .. } = &mut *self.work;

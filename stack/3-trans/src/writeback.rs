@@ -19,11 +19,11 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use xfskit_block::Error as DeviceError;
+use xfskit_block::{AlignedBuf, Error as DeviceError};
 use xfskit_format::inode::{self, Dinode};
 use xfskit_format::log::Stamp;
-use xfskit_format::{Ctx, Location, judge};
-use xfskit_units::{ByteOffset, Daddr, Ino, Lsn, Sectors, index};
+use xfskit_format::{Ctx, Location, Verdict, judge};
+use xfskit_units::{ByteOffset, Daddr, Geometry, Ino, Lsn, Sectors, index};
 
 use crate::buf::{BufError, BufMap};
 use crate::engine::Engine;
@@ -54,7 +54,7 @@ pub(crate) struct WriteBack {
 struct Turn {
     stats: AilStats,
     /// Empty: memory for a batch, which need not be asked for anew.
-    bytes: Vec<u8>,
+    bytes: AlignedBuf,
 }
 
 impl WriteBack {
@@ -164,7 +164,7 @@ impl Due {
 
     /// True for an inode, and for a new cluster of them.
     fn is_of_cluster(&self) -> bool {
-        matches!(self.object.home(), Home::Inode { .. }) || self.object.lock.read().ordered
+        matches!(self.object.home(), Home::Inode { .. }) || self.object.lock.read().new.is_some()
     }
 }
 
@@ -177,18 +177,19 @@ fn unit_len(due: &[Due]) -> usize {
 /// Stamped copies, and what they are copies of.
 #[derive(Debug)]
 struct Staging<'t> {
-    bytes: &'t mut Vec<u8>,
+    bytes: &'t mut AlignedBuf,
     /// Pieces of `bytes` and where they go.
     writes: Vec<(ByteOffset, Range<usize>)>,
     /// Clusters in `bytes`: they stay in memory until they are written, for a reader must not find the old ones.
-    clusters: Vec<Arc<Object>>,
+    /// True for those that were not in memory as a whole.
+    clusters: Vec<(Arc<Object>, bool)>,
     /// All that was copied, and the LSNs that were current then.
     written: Vec<(Arc<Object>, Lsn)>,
 }
 
 impl<'t> Staging<'t> {
     /// Nothing yet, in memory that is there.
-    fn into(bytes: &'t mut Vec<u8>) -> Self {
+    fn into(bytes: &'t mut AlignedBuf) -> Self {
         bytes.clear();
         Self { bytes, writes: Vec::new(), clusters: Vec::new(), written: Vec::new() }
     }
@@ -213,54 +214,66 @@ impl<'t> Staging<'t> {
     /// who reads an inode takes the inode's first.
     fn add_cluster(&mut self, engine: &Engine, unit: &[Due]) -> Result<(), BufError> {
         let (daddr, len) = unit[0].address;
-        let map = BufMap::single(daddr, len);
+        let (geo, map) = (engine.geo(), BufMap::single(daddr, len));
         let cluster = engine.cache().object(&map);
         let inodes: Vec<_> = unit.iter().filter_map(InodeCopy::of).collect();
         let mut content = cluster.lock.write();
         if content.stale || cluster.pins.load(Ordering::Acquire) > 0 {
             return Ok(());
         }
-        if content.bytes.is_none() {
-            content.bytes = Some(engine.cache().read_raw(&map)?);
-        }
-        let Some(buf) = content.bytes.as_mut() else { return Ok(()) };
-        let bytes = Arc::make_mut(buf);
         let new = cluster.lsn();
-        if new.is_some() {
-            stamp_others(bytes, engine.geo().inodesize(), &inodes);
+        // Where all of its inodes are written, what stood there does not matter, nor need it be in memory.
+        let whole = content.bytes.is_none() && inodes.len() << geo.inodelog == map.byte_len();
+        let staged = self.place(&map);
+        if whole {
+            put_inodes(geo, &mut self.bytes[staged], &inodes)?;
+        } else {
+            if content.bytes.is_none() && content.new.is_none() {
+                content.bytes = Some(engine.cache().read_raw(&map)?);
+            }
+            let Some(buf) = content.made(geo, map.byte_len()) else { return Ok(()) };
+            let bytes = Arc::make_mut(buf);
+            if new.is_some() {
+                stamp_others(bytes, geo.inodesize(), &inodes);
+            }
+            put_inodes(geo, bytes, &inodes)?;
+            self.bytes[staged].copy_from_slice(bytes);
         }
-        for inode in &inodes {
-            let at = Location::of("inode to be written").ino(inode.ino).daddr(daddr, len);
-            let ctx = Ctx::new(engine.geo(), at).crc_known();
-            Dinode::verify(&inode.bytes, &ctx, inode.ino)?;
-            let image = &mut bytes[inode.offset..inode.offset + inode.bytes.len()];
-            image.copy_from_slice(&inode.bytes);
-            inode::stamp_lsn(image, inode.lsn);
-        }
-        let buf = Arc::clone(buf);
         if let Some(lsn) = new {
             content.is_being_written();
             self.written.push((Arc::clone(&cluster), lsn));
         }
         drop(content);
-        self.push(&map, &buf, None);
-        self.clusters.push(cluster);
+        self.clusters.push((cluster, whole));
         self.written.extend(inodes.into_iter().map(|inode| (inode.object, inode.lsn)));
         Ok(())
     }
 
     fn push(&mut self, map: &BufMap, buf: &Buf, stamp: Option<(Stamp, Lsn)>) {
-        let start = self.bytes.len();
-        self.bytes.extend_from_slice(buf);
+        let staged = self.place(map);
+        let bytes = &mut self.bytes[staged];
+        bytes.copy_from_slice(buf);
         if let Some((stamp, lsn)) = stamp {
-            stamp.write(&mut self.bytes[start..], lsn);
+            stamp.write(bytes, lsn);
         }
+    }
+
+    /// Room for what goes to `map`.
+    fn place(&mut self, map: &BufMap) -> Range<usize> {
+        let len = map.byte_len();
+        // Runs of whole pages go to the device without a copy.
+        if len.is_multiple_of(AlignedBuf::ALIGN) {
+            self.bytes.align();
+        }
+        let start = self.bytes.len();
+        self.bytes.resize(start + len);
         let mut at = start;
         for (daddr, len) in map.iter() {
             let end = at + index(len.byte_len().0);
             self.writes.push((daddr.byte_offset(), at..end));
             at = end;
         }
+        start..start + len
     }
 
     /// Writes what was gathered, neighbours in one write; answers how many bytes.
@@ -281,7 +294,14 @@ impl<'t> Staging<'t> {
         let answers = engine.device().write_batch(&batch);
         answers.into_iter().collect::<Result<Vec<()>, DeviceError>>()?;
         let bytes = self.bytes.len() as u64;
-        self.clusters.clear();
+        for (cluster, whole) in self.clusters.drain(..) {
+            let mut content = cluster.lock.write();
+            content.new = None;
+            // It may have been asked for meanwhile, as it was before.
+            if whole && !content.listed && content.unplaced().chunks.is_empty() {
+                content.bytes = None;
+            }
+        }
         self.bytes.clear();
         Ok(bytes)
     }
@@ -302,6 +322,19 @@ impl InodeCopy {
         let (bytes, lsn) = due.copy()?;
         Some(Self { object: Arc::clone(&due.object), ino: *ino, offset: *offset, lsn, bytes })
     }
+}
+
+/// Puts `inodes` into their cluster.
+fn put_inodes(geo: &Geometry, cluster: &mut [u8], inodes: &[InodeCopy]) -> Verdict {
+    for inode in inodes {
+        let at = Location::of("inode to be written").ino(inode.ino);
+        let ctx = Ctx::new(geo, at).crc_known();
+        Dinode::verify(&inode.bytes, &ctx, inode.ino)?;
+        let image = &mut cluster[inode.offset..inode.offset + inode.bytes.len()];
+        image.copy_from_slice(&inode.bytes);
+        inode::stamp_lsn(image, inode.lsn);
+    }
+    Ok(())
 }
 
 /// Stamps the inodes of a new cluster that do not come from `inodes`: none of them has a CRC so far, for most are taken and

@@ -78,6 +78,16 @@ impl Volume {
     /// The bytes of inode `ino`, in use or free, verified, from its cluster: not what a transaction may
     /// have made of it since.
     pub(crate) fn read_dinode(&self, ino: Ino) -> Result<Arc<Buf>> {
+        self.read_dinode_at(ino, &self.inode_home(ino)?)
+    }
+
+    /// The same for an inode that is written at `home`.
+    pub(crate) fn read_dinode_at(&self, ino: Ino, home: &InodeHome) -> Result<Arc<Buf>> {
+        if self.engine.is_some()
+            && let Some(untaken) = self.cache().of_new_cluster(home, self.geo())
+        {
+            return Ok(untaken);
+        }
         let (agno, agino) = self.locate(ino)?;
         let (buf, offset) = match self.read_cluster(agno, agino) {
             Err(Error::Corrupt(_)) => self.read_alone(ino)?,
@@ -108,7 +118,7 @@ impl Volume {
     pub fn share(&self, ino: Ino) -> Result<Option<Shared>> {
         let Some(engine) = &self.engine else { return Ok(None) };
         let home = self.inode_home(ino)?;
-        Ok(Some(engine.inodes().share(ino, &home, || self.read_dinode(ino))?))
+        Ok(Some(engine.inodes().share(ino, &home, || self.read_dinode_at(ino, &home))?))
     }
 
     /// Inode `ino` as it was committed last: from memory where a transaction knows it. `None` on a volume
@@ -116,7 +126,7 @@ impl Volume {
     fn live_dinode(&self, ino: Ino) -> Result<Option<Arc<Buf>>> {
         let Some(engine) = &self.engine else { return Ok(None) };
         let home = self.inode_home(ino)?;
-        Ok(Some(engine.inodes().read(ino, &home, || self.read_dinode(ino))?))
+        Ok(Some(engine.inodes().read(ino, &home, || self.read_dinode_at(ino, &home))?))
     }
 
     /// Many inodes, their clusters read ahead together. Entry `i` of the answer belongs to

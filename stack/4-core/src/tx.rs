@@ -12,7 +12,6 @@
 //! counts) is put off with [`Tx::defer`] and done, sorted by group, before the commit.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::Arc;
 
 use xfskit_format::bytes::be32;
 use xfskit_format::inode::Dinode;
@@ -212,13 +211,8 @@ impl<'v> Tx<'v> {
         let volume = self.volume;
         let home = volume.inode_home(ino)?;
         // A chunk that this transaction made is held by it, and known to nobody else.
-        let (daddr, len) = home.cluster;
-        let made = if newborn { self.trans.held_at(&BufMap::single(daddr, len)) } else { None };
-        let made = made.and_then(|cluster| {
-            let bytes = self.trans.bytes(cluster).get(home.offset..)?;
-            bytes.get(..volume.geo().inodesize()).map(Arc::from)
-        });
-        let load = || made.map_or_else(|| volume.read_dinode(ino), Ok);
+        let made = if newborn { self.trans.of_new_cluster(&home) } else { None };
+        let load = || made.map_or_else(|| volume.read_dinode_at(ino, &home), Ok);
         let handle = self.trans.inode::<Error>(ino, &home, newborn, load)?;
         Ok(TxInode { ino, handle })
     }

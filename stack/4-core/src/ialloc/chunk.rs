@@ -2,11 +2,11 @@
 
 use std::mem::offset_of;
 
+use xfskit_format::Image;
 use xfskit_format::agi::Agi;
 use xfskit_format::inobt::{Chunk, INODES_PER_CHUNK, INODES_PER_HOLEMASK_BIT};
 use xfskit_format::log::item::encode;
-use xfskit_format::{Image, inode};
-use xfskit_trans::BufMap;
+use xfskit_trans::{BufMap, NewCluster};
 use xfskit_units::{AgBlock, AgIno, ExtLen, Sectors};
 use zerocopy::big_endian::U32;
 
@@ -91,20 +91,15 @@ fn fits(tx: &Tx<'_>, group: Group, start: AgBlock) -> bool {
 
 /// Lays out empty inodes over `blocks` blocks.
 fn init(tx: &mut Tx<'_>, group: Group, start: AgBlock, blocks: u32, generation: u32) -> Result<()> {
-    let geo = tx.volume().geo().clone();
+    let geo = tx.volume().geo();
     let cluster = geo.cluster_blocks().min(blocks).max(1);
     for first in (start.0..start.0.saturating_add(blocks)).step_by(cluster as usize).map(AgBlock) {
         let len = Sectors(geo.block_sectors().0 * u64::from(cluster));
         let map = BufMap::single(geo.agb_to_daddr(group.agno, first), len);
-        let handle = tx.fresh_cluster(&map)?;
-        let first_ino = geo.agino_to_ino(group.agno, geo.agb_to_agino(first));
-        let size = geo.inodesize();
-        let bytes = tx.edit(handle, 0..map.byte_len());
-        for (ino, bytes) in (first_ino.0..).zip(bytes.chunks_exact_mut(size)) {
-            inode::template_unstamped(bytes, &geo, xfskit_units::Ino(ino), generation);
-        }
+        let first = geo.agino_to_ino(group.agno, geo.agb_to_agino(first));
+        tx.new_cluster(&map, NewCluster { first, generation })?;
     }
-    tx.icreate(encode::icreate(&geo, group.agno, start, ExtLen(blocks), generation));
+    tx.icreate(encode::icreate(geo, group.agno, start, ExtLen(blocks), generation));
     let newino = U32::new(geo.agb_to_agino(start).0);
     tx.image(group.agi).put(offset_of!(Agi, newino), &newino);
     Ok(())
