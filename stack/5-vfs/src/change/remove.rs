@@ -19,11 +19,10 @@ impl Fs {
     /// [`Core::NoEntry`], and [`Core::NotFile`] for a directory.
     pub fn unlink(&self, dir: Ino, name: &[u8]) -> Result<()> {
         let now = self.clock.now();
-        let left = self.with_entry(dir, name, |tx, parent, inode| {
+        let left = self.without_entry(dir, name, |tx, parent, inode| {
             if tx.core(inode).is_dir() {
                 return Err(Core::NotFile(inode.ino));
             }
-            tx.dir_remove(parent, name)?;
             unnamed(tx, inode, parent, name)?;
             tx.touch(parent, Touch::CONTENT, now);
             tx.touch(inode, Touch::INODE, now);
@@ -39,14 +38,13 @@ impl Fs {
     /// [`Core::NoEntry`], [`Core::NotDirectory`], [`Core::NotEmpty`].
     pub fn rmdir(&self, dir: Ino, name: &[u8]) -> Result<()> {
         let now = self.clock.now();
-        let left = self.with_entry(dir, name, |tx, parent, inode| {
+        let left = self.without_entry(dir, name, |tx, parent, inode| {
             if !tx.core(inode).is_dir() {
                 return Err(Core::NotDirectory(inode.ino));
             }
             if !tx.dir_is_empty(inode)? {
                 return Err(Core::NotEmpty);
             }
-            tx.dir_remove(parent, name)?;
             unnamed(tx, inode, parent, name)?;
             let links = tx.core(parent).nlink();
             tx.set_nlink(parent, links.saturating_sub(1))?;
@@ -58,9 +56,9 @@ impl Fs {
         Ok(())
     }
 
-    /// Runs `change` with directory `dir` and the inode that `name` in it names, both locked. The inode is
-    /// looked up before the locks are taken, and again behind them.
-    fn with_entry<T>(
+    /// Takes `name` out of directory `dir`, and runs `change` with the directory and the inode that it named, both locked.
+    /// Where that refuses, nothing has happened to the name either.
+    fn without_entry<T>(
         &self,
         dir: Ino,
         name: &[u8],
@@ -71,7 +69,7 @@ impl Fs {
             if !tx.core(parent).is_dir() {
                 return Err(Core::NotDirectory(dir));
             }
-            let (ino, _) = tx.dir_lookup(parent, name)?.ok_or(Core::NoEntry)?;
+            let (ino, _) = tx.dir_remove(parent, name)?;
             // Out of order if the number is the lower one: then the lock is only tried.
             let inode = tx.iget(ino)?;
             change(tx, parent, inode)
