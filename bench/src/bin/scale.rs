@@ -5,7 +5,7 @@
 //! | part | what | COUNT |
 //! | --- | --- | --- |
 //! | `names` | eight writers in eight directories of a volume with 16 groups: zero-length creates, sync included; look-up and stat of all, cold; unlink of all, sync included | files, 400,000 |
-//! | `threads` | the same creates by one thread and by two | files, 400,000 |
+//! | `threads` | the same creates by one thread, by two and by eight | files, 400,000 |
 //! | `fsync` | eight threads that append 100 bytes and fsync, each to its own file | fsyncs, 4,000 |
 //! | `crc` | what checksums take of the creates and of the fsyncs, hardware routine and table | files, 400,000 |
 //! | `memory` | creates below a cache of 256 MiB, which the whole process must keep to: only where asked for | files, 20,000,000 |
@@ -81,13 +81,24 @@ fn open(image: &Path, write: bool) -> Result<Volume> {
     Ok(OpenOptions { write, ..OpenOptions::default() }.open(&image.to_string_lossy())?)
 }
 
-/// Seconds of processor time that this process has had.
-fn processor_seconds() -> f64 {
+/// Seconds of processor time that this process has had, its own and in system calls.
+fn processor_seconds() -> [f64; 2] {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let behind = stat.rsplit(')').next().unwrap_or_default();
-    let ticks: u64 =
-        behind.split_whitespace().skip(11).take(2).filter_map(|t| t.parse::<u64>().ok()).sum();
-    ticks as f64 / 100.0
+    let mut ticks = behind.split_whitespace().skip(11).map(|t| t.parse().unwrap_or(0.0) / 100.0);
+    [(); 2].map(|()| ticks.next().unwrap_or(0.0))
+}
+
+/// Adds to `sum` what was taken since `before`.
+fn add_since(sum: &mut [f64; 2], before: [f64; 2]) {
+    let now = processor_seconds();
+    (0..2).for_each(|i| sum[i] += now[i] - before[i]);
+}
+
+/// Of each of `count`, in words.
+fn of_each(seconds: [f64; 2], count: usize) -> String {
+    let [own, system] = seconds.map(|seconds| seconds * 1e6 / count as f64);
+    format!("processor time of a create: {:.2} µs ({own:.2} own, {system:.2} system)", own + system)
 }
 
 /// Runs `work` in `count` threads, and answers how long all of them took.
@@ -138,7 +149,7 @@ struct Steps {
     stat: Vec<Duration>,
     unlink: Vec<Duration>,
     /// Of the creates.
-    processor: f64,
+    processor: [f64; 2],
     /// The locks, after the creates.
     locks: Vec<(&'static str, LockStats)>,
 }
@@ -171,10 +182,7 @@ fn names(image: &Path, files: usize, turns: usize) -> Result<()> {
             theirs.0 / own.0
         );
     }
-    println!(
-        "  processor time of a create: {:.2} µs",
-        ours.processor * 1e6 / (files * turns) as f64
-    );
+    println!("  {}", of_each(ours.processor, files * turns));
     for (name, lock) in ours.locks.iter().filter(|(_, lock)| lock.waits > 0) {
         let (taken, waits, ms) = (lock.taken, lock.waits, lock.wait_nanos / 1_000_000);
         println!("  lock {name:<12} taken {taken:>9} times, {waits:>6} waits, {ms:>5} ms in all");
@@ -227,7 +235,7 @@ fn names_by_us(image: &Path, files: usize, steps: &mut Steps) -> Result<()> {
     let dirs = make_dirs(&volume)?;
     let before = processor_seconds();
     steps.create.push(create_all(&volume, &dirs, WRITERS, each)?);
-    steps.processor += processor_seconds() - before;
+    add_since(&mut steps.processor, before);
     steps.locks = volume.close_counted()?.locks;
 
     kernel::drop_caches()?;
@@ -282,9 +290,9 @@ fn create_all(volume: &Volume, dirs: &[Ino], threads: usize, each: usize) -> Res
 // ---- threads -------------------------------------------------------------------------------------
 
 fn threads(image: &Path, files: usize, turns: usize) -> Result<()> {
-    let counts = [1, 2];
+    let counts = [1, 2, WRITERS];
     let mut took = counts.map(|_| Vec::new());
-    let mut processor = counts.map(|_| 0.0);
+    let mut processor = counts.map(|_| [0.0; 2]);
     for _ in 0..turns {
         for (i, &count) in counts.iter().enumerate() {
             fresh(image, 8)?;
@@ -292,21 +300,21 @@ fn threads(image: &Path, files: usize, turns: usize) -> Result<()> {
             let dirs = make_dirs(&volume)?;
             let before = processor_seconds();
             took[i].push(create_all(&volume, &dirs, count, files / WRITERS)?);
-            processor[i] += processor_seconds() - before;
+            add_since(&mut processor[i], before);
             volume.close()?;
         }
     }
-    println!("{files} zero-length files by one thread and by two; files/s, median (best, worst)");
+    println!("{files} zero-length files by some threads; files/s, median (best, worst)");
     let mut medians = Vec::new();
     for (i, count) in counts.iter().enumerate() {
         let (median, best, worst) = spread(&mut took[i]);
         let rate = |seconds: f64| files as f64 / seconds;
-        let each = processor[i] * 1e6 / (files * turns) as f64;
         println!(
-            "  {count} {:>9.0} ({:.0}, {:.0}); processor time of a create: {each:.2} µs",
+            "  {count} {:>9.0} ({:.0}, {:.0}); {}",
             rate(median),
             rate(best),
-            rate(worst)
+            rate(worst),
+            of_each(processor[i], files * turns)
         );
         medians.push(median);
     }
@@ -408,7 +416,9 @@ fn checksums(image: &Path, files: usize) -> Result<()> {
         let dirs = make_dirs(&volume)?;
         let (before, busy) = (meter::cost(), processor_seconds());
         create_all(&volume, &dirs, WRITERS, files / WRITERS)?;
-        let busy = processor_seconds() - busy;
+        let mut taken = [0.0; 2];
+        add_since(&mut taken, busy);
+        let busy: f64 = taken.iter().sum();
         let cost = meter::cost();
         let seconds = (cost.cycles - before.cycles) as f64 / cycles_per_second;
         let each = |count: u64| count as f64 / files as f64;
