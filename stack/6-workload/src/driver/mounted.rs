@@ -1,8 +1,10 @@
 //! Whatever is mounted at a directory, through system calls.
 
+use std::borrow::Cow;
 use std::io::{self, ErrorKind};
 use std::mem::MaybeUninit;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{
@@ -23,9 +25,48 @@ const DIRENTS: usize = 32 << 10;
 pub struct Mounted {
     name: String,
     on: String,
-    root: OwnedFd,
+    root: Dir,
     /// Where the kernel counts for this mount.
     stats: Option<PathBuf>,
+}
+
+/// A directory of it, open.
+#[derive(Debug)]
+pub struct Dir {
+    fd: OwnedFd,
+    /// What leads to it, where that is to be said with every name.
+    path: Option<Vec<u8>>,
+}
+
+impl Dir {
+    /// Where `name` is to be looked for, and how it is called there.
+    fn at<'n>(&'n self, name: &'n [u8]) -> (BorrowedFd<'n>, Cow<'n, [u8]>) {
+        match &self.path {
+            None => (self.fd.as_fd(), Cow::Borrowed(name)),
+            Some(_) => (CWD, Cow::Owned(self.path_of(name).unwrap_or_default())),
+        }
+    }
+
+    /// The same directory, to be read from its beginning; a path is opened as `opendir` does it, with a look at what it is.
+    fn reopen(&self) -> io::Result<OwnedFd> {
+        let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let Some(path) = &self.path else {
+            return Ok(openat(&self.fd, c".", flags, Mode::empty())?);
+        };
+        let opened = openat(CWD, &**path, flags, Mode::empty())?;
+        fstat(&opened)?;
+        Ok(opened)
+    }
+
+    fn path_of(&self, name: &[u8]) -> Option<Vec<u8>> {
+        let path = self.path.as_ref()?;
+        let end = path.iter().rposition(|&byte| byte == b'/').map_or(0, |slash| slash + 1);
+        Some(match (name, &path[end..]) {
+            (b"..", last) if !matches!(last, b"" | b"." | b"..") => path[..end].to_vec(),
+            _ if path.is_empty() || path.ends_with(b"/") => [path, name].concat(),
+            _ => [path, &b"/"[..], name].concat(),
+        })
+    }
 }
 
 impl Mounted {
@@ -35,7 +76,14 @@ impl Mounted {
     /// Where it cannot be opened.
     pub fn new(dir: &Path, name: impl Into<String>, on: impl Into<String>) -> io::Result<Self> {
         let root = openat(CWD, dir, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        let root = Dir { fd: root, path: None };
         Ok(Self { name: name.into(), on: on.into(), root, stats: None })
+    }
+
+    /// The same, every name with the whole path that leads to it from `dir`, as programs give it to the kernel.
+    pub fn by_path(mut self, dir: &Path) -> Self {
+        self.root.path = Some(dir.as_os_str().as_bytes().to_vec());
+        self
     }
 
     /// The same for an XFS on block device `device`, which the kernel counts for.
@@ -74,7 +122,7 @@ fn counted_by_kernel(text: &str) -> Counters {
 }
 
 impl Driver for Mounted {
-    type Dir = OwnedFd;
+    type Dir = Dir;
     type File<'d> = OwnedFd;
 
     fn name(&self) -> &str {
@@ -85,25 +133,29 @@ impl Driver for Mounted {
         &self.on
     }
 
-    fn root(&self) -> io::Result<OwnedFd> {
-        self.root.try_clone()
+    fn root(&self) -> io::Result<Dir> {
+        Ok(Dir { fd: self.root.fd.try_clone()?, path: self.root.path.clone() })
     }
 
-    fn open_dir(&self, dir: &OwnedFd, name: &[u8]) -> io::Result<OwnedFd> {
-        Ok(openat(dir, name, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
+    fn open_dir(&self, dir: &Dir, name: &[u8]) -> io::Result<Dir> {
+        let fd = openat(&dir.fd, name, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        Ok(Dir { fd, path: dir.path_of(name) })
     }
 
-    fn make_dir(&self, dir: &OwnedFd, name: &[u8]) -> io::Result<()> {
-        Ok(mkdirat(dir, name, Mode::from_raw_mode(0o755))?)
+    fn make_dir(&self, dir: &Dir, name: &[u8]) -> io::Result<()> {
+        let (dir, name) = dir.at(name);
+        Ok(mkdirat(dir, &*name, Mode::from_raw_mode(0o755))?)
     }
 
-    fn create(&self, dir: &OwnedFd, name: &[u8]) -> io::Result<OwnedFd> {
+    fn create(&self, dir: &Dir, name: &[u8]) -> io::Result<OwnedFd> {
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
-        Ok(openat(dir, name, flags, Mode::from_raw_mode(0o644))?)
+        let (dir, name) = dir.at(name);
+        Ok(openat(dir, &*name, flags, Mode::from_raw_mode(0o644))?)
     }
 
-    fn open(&self, dir: &OwnedFd, name: &[u8]) -> io::Result<OwnedFd> {
-        Ok(openat(dir, name, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?)
+    fn open(&self, dir: &Dir, name: &[u8]) -> io::Result<OwnedFd> {
+        let (dir, name) = dir.at(name);
+        Ok(openat(dir, &*name, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?)
     }
 
     fn close(&self, file: OwnedFd) -> io::Result<()> {
@@ -149,12 +201,13 @@ impl Driver for Mounted {
         Ok(fcntl_lock(file, how)?)
     }
 
-    fn stat(&self, dir: &OwnedFd, name: &[u8]) -> io::Result<Stat> {
-        Ok(stat_of(&statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?))
+    fn stat(&self, dir: &Dir, name: &[u8]) -> io::Result<Stat> {
+        let (dir, name) = dir.at(name);
+        Ok(stat_of(&statat(dir, &*name, AtFlags::SYMLINK_NOFOLLOW)?))
     }
 
-    fn read_dir(&self, dir: &OwnedFd, each: &mut dyn FnMut(&[u8], Kind)) -> io::Result<()> {
-        let again = openat(dir, c".", OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    fn read_dir(&self, dir: &Dir, each: &mut dyn FnMut(&[u8], Kind)) -> io::Result<()> {
+        let again = dir.reopen()?;
         let mut buf = vec![MaybeUninit::uninit(); DIRENTS];
         let mut entries = RawDir::new(again, &mut buf);
         while let Some(entry) = entries.next() {
@@ -172,24 +225,28 @@ impl Driver for Mounted {
         Ok(())
     }
 
-    fn rename(&self, dir: &OwnedFd, name: &[u8], to: &OwnedFd, new: &[u8]) -> io::Result<()> {
-        Ok(renameat(dir, name, to, new)?)
+    fn rename(&self, dir: &Dir, name: &[u8], to: &Dir, new: &[u8]) -> io::Result<()> {
+        let ((dir, name), (to, new)) = (dir.at(name), to.at(new));
+        Ok(renameat(dir, &*name, to, &*new)?)
     }
 
-    fn link(&self, dir: &OwnedFd, name: &[u8], to: &OwnedFd, new: &[u8]) -> io::Result<()> {
-        Ok(linkat(dir, name, to, new, AtFlags::empty())?)
+    fn link(&self, dir: &Dir, name: &[u8], to: &Dir, new: &[u8]) -> io::Result<()> {
+        let ((dir, name), (to, new)) = (dir.at(name), to.at(new));
+        Ok(linkat(dir, &*name, to, &*new, AtFlags::empty())?)
     }
 
-    fn unlink(&self, dir: &OwnedFd, name: &[u8]) -> io::Result<()> {
-        Ok(unlinkat(dir, name, AtFlags::empty())?)
+    fn unlink(&self, dir: &Dir, name: &[u8]) -> io::Result<()> {
+        let (dir, name) = dir.at(name);
+        Ok(unlinkat(dir, &*name, AtFlags::empty())?)
     }
 
-    fn remove_dir(&self, dir: &OwnedFd, name: &[u8]) -> io::Result<()> {
-        Ok(unlinkat(dir, name, AtFlags::REMOVEDIR)?)
+    fn remove_dir(&self, dir: &Dir, name: &[u8]) -> io::Result<()> {
+        let (dir, name) = dir.at(name);
+        Ok(unlinkat(dir, &*name, AtFlags::REMOVEDIR)?)
     }
 
-    fn sync_dir(&self, dir: &OwnedFd) -> io::Result<()> {
-        Ok(fsync(dir)?)
+    fn sync_dir(&self, dir: &Dir) -> io::Result<()> {
+        Ok(fsync(&dir.fd)?)
     }
 
     fn set_xattr(&self, file: &OwnedFd, name: &[u8], value: &[u8]) -> io::Result<()> {
@@ -205,13 +262,13 @@ impl Driver for Mounted {
     }
 
     fn space(&self) -> io::Result<Space> {
-        let stat = fstatvfs(&self.root)?;
+        let stat = fstatvfs(&self.root.fd)?;
         let bytes = |blocks: u64| blocks.saturating_mul(stat.f_frsize);
         Ok(Space { total: bytes(stat.f_blocks), free: bytes(stat.f_bavail) })
     }
 
     fn bulkstat(&self, threads: usize) -> io::Result<u64> {
-        Ok(bulkstat::all(&self.root, threads)?.count)
+        Ok(bulkstat::all(&self.root.fd, threads)?.count)
     }
 
     fn counters(&self) -> Option<Counters> {
@@ -220,7 +277,7 @@ impl Driver for Mounted {
     }
 
     fn sync(&self) -> io::Result<()> {
-        Ok(syncfs(&self.root)?)
+        Ok(syncfs(&self.root.fd)?)
     }
 
     fn drop_caches(&mut self) -> io::Result<()> {
@@ -232,6 +289,24 @@ impl Driver for Mounted {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn whole_paths_lead_to_the_same_files() {
+        let at = tempfile::tempdir().expect("a directory");
+        let driver = Mounted::new(at.path(), "here", "a file").expect("open").by_path(at.path());
+        let root = driver.root().expect("a root");
+        driver.make_dir(&root, b"below").expect("a directory");
+        let below = driver.open_dir(&root, b"below").expect("open");
+        driver.create_empty(&below, b"file").expect("a file");
+        assert_eq!(
+            below.path_of(b"file"),
+            Some(at.path().join("below/file").as_os_str().as_bytes().to_vec())
+        );
+        let up = driver.open_dir(&below, b"..").expect("open");
+        driver.rename(&below, b"file", &up, b"moved").expect("moved");
+        assert!(at.path().join("moved").exists());
+        assert_eq!(driver.stat(&root, b"moved").expect("there").nlink, 1);
+    }
 
     #[test]
     fn the_kernel_counts_commits_and_blocks_of_the_journal() {

@@ -217,9 +217,37 @@ pub struct Run<'d, D: Driver> {
     driver: &'d D,
     options: Options,
     /// For each directory: itself, or those below it.
-    dirs: Vec<Vec<D::Dir>>,
+    dirs: Vec<Vec<Place<D::Dir>>>,
     count: u64,
     iteration: u64,
+}
+
+/// A directory that files go to.
+#[derive(Debug)]
+struct Place<T> {
+    dir: T,
+    /// What is made before each file, though it is there: its parent, and its name in it.
+    again: Option<(T, Vec<u8>)>,
+}
+
+impl<T> Place<T> {
+    fn make_again(&self, driver: &impl Driver<Dir = T>) -> io::Result<()> {
+        let Some((parent, name)) = &self.again else { return Ok(()) };
+        unless_it_exists(driver.make_dir(parent, name))
+    }
+}
+
+/// What so many directories below another are called.
+fn subdir_names(count: usize) -> impl Iterator<Item = Vec<u8>> {
+    let digits = count.saturating_sub(1).to_string().len().max(2);
+    (0..count).map(move |n| format!("{n:0digits$}").into_bytes())
+}
+
+fn unless_it_exists(made: io::Result<()>) -> io::Result<()> {
+    match made {
+        Err(err) if err.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        made => made,
+    }
 }
 
 /// What a thread did in an iteration.
@@ -255,21 +283,33 @@ impl<'d, D: Driver> Run<'d, D> {
         judge(&options, dirs.len())?;
         let below = |dir: D::Dir| {
             if options.subdirs == 0 {
-                return Ok(vec![dir]);
+                return Ok(vec![Place { dir, again: None }]);
             }
-            let digits = (options.subdirs - 1).to_string().len().max(2);
-            (0..options.subdirs)
-                .map(|n| {
-                    let name = format!("{n:0digits$}");
-                    match driver.make_dir(&dir, name.as_bytes()) {
-                        Err(err) if err.kind() != io::ErrorKind::AlreadyExists => Err(err),
-                        _ => driver.open_dir(&dir, name.as_bytes()),
-                    }
+            subdir_names(options.subdirs)
+                .map(|name| {
+                    unless_it_exists(driver.make_dir(&dir, &name))?;
+                    Ok(Place { dir: driver.open_dir(&dir, &name)?, again: None })
                 })
                 .collect()
         };
         let dirs = dirs.into_iter().map(below).collect::<io::Result<_>>()?;
         Ok(Self { driver, options, dirs, count: 0, iteration: 0 })
+    }
+
+    /// Before each file its directory is made once more, as fs_mark 3.3 does it. The directories that the run was given
+    /// are called `names`.
+    ///
+    /// # Errors
+    /// Where their parents cannot be opened.
+    pub fn making_directories(mut self, names: &[Vec<u8>]) -> io::Result<Self> {
+        for (places, name) in self.dirs.iter_mut().zip(names) {
+            let below = subdir_names(self.options.subdirs);
+            let own = std::iter::once(name.clone()).filter(|_| self.options.subdirs == 0);
+            for (place, name) in places.iter_mut().zip(own.chain(below)) {
+                place.again = Some((self.driver.open_dir(&place.dir, b"..")?, name));
+            }
+        }
+        Ok(self)
     }
 
     /// The directory of file `n` of a thread.
@@ -294,8 +334,9 @@ impl<'d, D: Driver> Run<'d, D> {
         for n in 0..files {
             let at = self.subdir(self.iteration * files + n);
             let name = self.name(&mut random);
+            dirs[at].make_again(self.driver)?;
             let call = Instant::now();
-            let made = self.file(&dirs[at], &name, &content);
+            let made = self.file(&dirs[at].dir, &name, &content);
             share.in_calls += call.elapsed();
             match made {
                 Err(err) if err.kind() == io::ErrorKind::StorageFull => {
@@ -342,13 +383,17 @@ impl<'d, D: Driver> Run<'d, D> {
     }
 
     /// What is synced when all files are there; answers the time it took.
-    fn sync_after(&self, dirs: &[D::Dir], made: &[(usize, Vec<u8>)]) -> io::Result<Duration> {
+    fn sync_after(
+        &self,
+        dirs: &[Place<D::Dir>],
+        made: &[(usize, Vec<u8>)],
+    ) -> io::Result<Duration> {
         let start = Instant::now();
         if self.options.sync.syncs_all() {
             self.driver.sync()?;
         }
         let fsync = |(at, name): &(usize, Vec<u8>)| {
-            let file = self.driver.open(&dirs[*at], name)?;
+            let file = self.driver.open(&dirs[*at].dir, name)?;
             self.driver.fsync(&file)?;
             self.driver.close(file)
         };
@@ -403,7 +448,7 @@ impl<'d, D: Driver> Run<'d, D> {
         for (thread, share) in shares.iter().enumerate() {
             let dirs = &self.dirs[thread % self.dirs.len()];
             for (at, name) in &share.made {
-                match self.driver.unlink(&dirs[*at], name) {
+                match self.driver.unlink(&dirs[*at].dir, name) {
                     // The one that did not fit any more.
                     Err(err) if err.kind() == io::ErrorKind::NotFound && share.full => {}
                     removed => removed?,

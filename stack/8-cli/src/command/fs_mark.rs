@@ -28,7 +28,13 @@ pub(crate) fn run(args: &FsMark, out: &Out) -> Outcome {
         args.dirs.iter().map(|dir| ground::directory(dir)).collect::<Result<_, _>>()?;
     // All directories need not be on one filesystem; how full it is is told of the first.
     let dirs = drivers.iter().map(Driver::root).collect::<io::Result<_>>().map_err(run_error)?;
-    work.iterations(&drivers[0], dirs)
+    let names: Option<Vec<_>> = args.dirs.iter().map(|dir| own_name(dir)).collect();
+    work.iterations(&drivers[0], dirs, &names.unwrap_or_default())
+}
+
+/// What the directory is called by its parent.
+fn own_name(dir: &Path) -> Option<Vec<u8>> {
+    Some(dir.canonicalize().ok()?.file_name()?.as_bytes().to_vec())
 }
 
 /// A run, and who is told of it.
@@ -40,9 +46,16 @@ struct Work<'w> {
 }
 
 impl Work<'_> {
-    fn iterations<D: Driver>(&mut self, driver: &D, dirs: Vec<D::Dir>) -> Outcome {
+    /// Runs it. Directories with `names` are made again and again.
+    fn iterations<D: Driver>(
+        &mut self,
+        driver: &D,
+        dirs: Vec<D::Dir>,
+        names: &[Vec<u8>],
+    ) -> Outcome {
         let options = options(self.args);
-        let mut run = Run::new(driver, dirs, options.clone()).map_err(run_error)?;
+        let run = Run::new(driver, dirs, options.clone());
+        let mut run = run.and_then(|run| run.making_directories(names)).map_err(run_error)?;
         let Circumstances { command, time, .. } = Circumstances::now();
         let options = Options { threads: options.threads.max(self.args.dirs.len()), ..options };
         self.say(&fs_mark::head(&options, &command, &time))?;
@@ -79,7 +92,7 @@ impl Job for Work<'_> {
         let driver = &*driver;
         let dirs = self.args.dirs.iter().map(|path| directory(driver, path)).collect();
         Ok(match dirs {
-            Ok(dirs) => self.iterations(driver, dirs),
+            Ok(dirs) => self.iterations(driver, dirs, &[]),
             Err(failure) => Err(failure),
         })
     }

@@ -31,11 +31,12 @@ pub(crate) fn run<J: Job>(
     job.run(&mut directory(dir)?).map_err(failed)
 }
 
-/// The driver of a directory, which is made where it is missing.
+/// The driver of a directory, which is made where it is missing: as the programs that it stands for, it gives the kernel
+/// whole paths.
 pub(crate) fn directory(dir: &Path) -> Result<Mounted, Failure> {
     match fs::create_dir(dir) {
         Err(err) if err.kind() != io::ErrorKind::AlreadyExists => Err(err),
-        _ => Mounted::new(dir, "mounted", dir.to_string_lossy()),
+        _ => Mounted::new(dir, "mounted", dir.to_string_lossy()).map(|it| it.by_path(dir)),
     }
     .map_err(|err| Failure::cannot(format!("{}: {err}", dir.display())))
 }
