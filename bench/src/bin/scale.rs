@@ -58,7 +58,7 @@ fn main() -> Result<()> {
         fsyncs(&image, count.unwrap_or(4_000), turns)?;
     }
     if is("crc") {
-        checksums(&image, count.unwrap_or(400_000))?;
+        checksums(&image, count.unwrap_or(400_000), turns)?;
     }
     if part.as_deref() == Some("memory") {
         let kept = memory(&image, count.unwrap_or(20_000_000));
@@ -397,50 +397,93 @@ fn fsyncs_by_us(image: &Path, each: usize, sum: &mut Appends) -> Result<()> {
 
 // ---- checksums -----------------------------------------------------------------------------------
 
-fn checksums(image: &Path, files: usize) -> Result<()> {
-    let cycles_per_second = {
-        let start = meter::now();
-        thread::sleep(Duration::from_millis(100));
-        (meter::now() - start) as f64 * 10.0
-    };
+/// Of the checksums of one run of creates.
+struct Sums {
+    /// Percent of busy cycles.
+    busy: f64,
+    /// Nanoseconds of each file, and how many of them the clock took that is read before and behind each sum.
+    nanos: f64,
+    clock: f64,
+    /// Sums and bytes of each file.
+    count: f64,
+    bytes: f64,
+}
+
+fn checksums(image: &Path, files: usize, turns: usize) -> Result<()> {
     let cores = thread::available_parallelism()?.get() as f64;
     println!(
-        "checksums: of busy cycles, ns of each file; the log's, of elapsed time of {cores} processors"
+        "checksums: of busy cycles, ns of each file; the log's, of elapsed time of {cores} processors; median (best, worst)"
     );
-    for routine in [routines().iter().find(|r| r.available()).map_or("table", |r| r.name), "table"]
-    {
+    let best = routines().iter().find(|r| r.available()).map_or("table", |r| r.name);
+    for routine in [best, "table"] {
         select(routine);
         meter::turn_on(true);
-        fresh(image, 8)?;
-        let volume = open(image, true)?;
-        let dirs = make_dirs(&volume)?;
-        let (before, busy) = (meter::cost(), processor_seconds());
-        create_all(&volume, &dirs, WRITERS, files / WRITERS)?;
-        let mut taken = [0.0; 2];
-        add_since(&mut taken, busy);
-        let busy: f64 = taken.iter().sum();
-        let cost = meter::cost();
-        let seconds = (cost.cycles - before.cycles) as f64 / cycles_per_second;
-        let each = |count: u64| count as f64 / files as f64;
-        let (sums, bytes) = (each(cost.sums - before.sums), each(cost.bytes - before.bytes));
-        volume.close()?;
+        let creates =
+            (0..turns).map(|_| sums_of_creates(image, files)).collect::<Result<Vec<_>>>()?;
+        let middle = |of: fn(&Sums) -> f64| {
+            let mut all: Vec<f64> = creates.iter().map(of).collect();
+            all.sort_unstable_by(f64::total_cmp);
+            (all[all.len() / 2], all[0], all[all.len() - 1])
+        };
+        let (busy, least, most) = middle(|sums| sums.busy);
+        println!("  {routine:<8} create: {busy:.2} % of busy cycles ({least:.2}, {most:.2})");
+        let (nanos, least, most) = middle(|sums| sums.nanos);
         println!(
-            "  {routine:<8} create: {:.2} % of busy cycles, {:.0} ns of each file ({sums:.1} sums, {bytes:.0} bytes)",
-            seconds / busy * 100.0,
-            seconds * 1e9 / files as f64
+            "  {routine:<8} create: {nanos:.0} ns of each file ({least:.0}, {most:.0}), {:.0} of them the clock's own; {:.1} sums, {:.0} bytes",
+            middle(|sums| sums.clock).0,
+            middle(|sums| sums.count).0,
+            middle(|sums| sums.bytes).0,
         );
         fresh(image, 8)?;
         let mut appends = Appends::default();
         fsyncs_by_us(image, 500, &mut appends)?;
         let elapsed = appends.took[0].as_secs_f64() * cores;
-        let seconds = appends.sum_cycles as f64 / cycles_per_second;
-        println!(
-            "  {routine:<8} fsync: the log's {:.4} % of elapsed time",
-            seconds / elapsed * 100.0
-        );
+        let share = appends.sum_cycles as f64 / cycles_per_second() / elapsed * 100.0;
+        println!("  {routine:<8} fsync: the log's {share:.4} % of elapsed time");
         meter::turn_on(false);
     }
     Ok(())
+}
+
+fn cycles_per_second() -> f64 {
+    let start = meter::now();
+    thread::sleep(Duration::from_millis(100));
+    (meter::now() - start) as f64 * 10.0
+}
+
+/// Cycles between two readings of the clock with nothing in between.
+fn clock_cycles() -> f64 {
+    const READINGS: u64 = 100_000;
+    let between: u64 = (0..READINGS)
+        .map(|_| {
+            let start = meter::now();
+            std::hint::black_box(meter::now()) - start
+        })
+        .sum();
+    between as f64 / READINGS as f64
+}
+
+fn sums_of_creates(image: &Path, files: usize) -> Result<Sums> {
+    fresh(image, 8)?;
+    let volume = open(image, true)?;
+    let dirs = make_dirs(&volume)?;
+    let (before, start) = (meter::cost(), processor_seconds());
+    create_all(&volume, &dirs, WRITERS, files / WRITERS)?;
+    let mut taken = [0.0; 2];
+    add_since(&mut taken, start);
+    let cost = meter::cost();
+    volume.close()?;
+    let per_second = cycles_per_second();
+    let seconds = (cost.cycles - before.cycles) as f64 / per_second;
+    let each = |count: u64| count as f64 / files as f64;
+    let sums = each(cost.sums - before.sums);
+    Ok(Sums {
+        busy: seconds / taken.iter().sum::<f64>() * 100.0,
+        nanos: seconds * 1e9 / files as f64,
+        clock: clock_cycles() / per_second * 1e9 * sums,
+        count: sums,
+        bytes: each(cost.bytes - before.bytes),
+    })
 }
 
 // ---- memory --------------------------------------------------------------------------------------

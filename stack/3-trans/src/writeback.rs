@@ -224,8 +224,8 @@ impl<'t> Staging<'t> {
         let new = cluster.lsn();
         // Where all of its inodes are written, what stood there does not matter, nor need it be in memory.
         let whole = content.bytes.is_none() && inodes.len() << geo.inodelog == map.byte_len();
-        let staged = self.place(&map);
         if whole {
+            let staged = self.place(&map);
             put_inodes(geo, &mut self.bytes[staged], &inodes)?;
         } else {
             if content.bytes.is_none() && content.new.is_none() {
@@ -237,6 +237,7 @@ impl<'t> Staging<'t> {
                 stamp_others(bytes, geo.inodesize(), &inodes);
             }
             put_inodes(geo, bytes, &inodes)?;
+            let staged = self.place(&map);
             self.bytes[staged].copy_from_slice(bytes);
         }
         if let Some(lsn) = new {

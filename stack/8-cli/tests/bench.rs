@@ -118,6 +118,13 @@ fn one_pass_and_split_come_with_the_load_that_asks_for_it() {
 }
 
 #[test]
+fn who_names_a_case_gets_that_one_alone() {
+    let results = json(&["bench", "xattrs", "n1000-40-d25", "--json"]);
+    let of = |key: &str| results.iter().filter(|result| result.get(key).is_some()).count();
+    assert_eq!((of("xattrs"), of("xattr_cost"), of("links"), of("report")), (1, 0, 0, 1));
+}
+
+#[test]
 fn what_is_no_case_is_refused_with_an_example() {
     let run = expect(2, &["bench", "xattrs", "n1000-4x"]);
     assert!(run.stderr.contains("n1000000-120-150-d25"), "{}", run.stderr);

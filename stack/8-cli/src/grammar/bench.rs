@@ -311,7 +311,8 @@ pub(crate) struct Raid {
 /// Space and cost of extended attributes and links in millions on one inode
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Without CASE all 36 published cases are run. A case by its name:
+Without CASE all 36 published cases are run, and what costs and links are; with one, that alone.
+A case by its name:
   n1000000-20-40-60      a million, values of 20, 40 and 60 bytes in turn
   …-d25                  after every 500, a quarter of these is removed again
   …-o25                  … or set again with the next size
@@ -320,7 +321,7 @@ Without CASE all 36 published cases are run. A case by its name:
 
 Examples:
   xfskit bench xattrs
-  xfskit bench xattrs --only space n10000000-120-150-200-220-255-d25
+  xfskit bench xattrs n10000000-120-150-200-220-255-d25
   xfskit bench xattrs --only cost --count 2000000 --step 500000 --repetitions 3
   xfskit bench xattrs --only links --links 100000 --against kernel")]
 pub(crate) struct Xattrs {

@@ -49,7 +49,11 @@ pub(super) fn xattrs(args: &Xattrs, audience: &mut dyn Audience) -> Sections {
     } else if quick {
         options.cases = QUICK_CASES.iter().filter_map(|case| case.parse().ok()).collect();
     }
-    let wanted = |part| args.only.is_empty() || args.only.contains(&part);
+    // Who names cases wants these alone.
+    let wanted = |part| match &args.only[..] {
+        [] => args.cases.is_empty() || part == XattrPart::Space,
+        only => only.contains(&part),
+    };
     if !wanted(XattrPart::Space) {
         options.cases.clear();
     }
