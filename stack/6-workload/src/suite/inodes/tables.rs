@@ -2,9 +2,10 @@
 
 use super::published;
 use super::shape::Plan;
-use super::step::Done;
+use super::step::{Done, Step};
 use super::{Row, Shape};
 use crate::driver::Lock;
+use crate::measure::usage::Usage;
 use crate::report::{Axis, Cell, Line, Plot, Section, Source, Table};
 
 /// Locks that are shown.
@@ -22,6 +23,7 @@ pub(super) fn section(plan: &Plan, rows: &[Row]) -> Section {
         Cell::Count(plan.files),
         Cell::Count(plan.size),
     ));
+    section.text.extend(rows.iter().filter_map(|row| bound(row, rows)));
     section.tables.push(steps(plan, rows));
     section.plots.push(rates(rows));
     section.tables.extend(ratios(rows));
@@ -85,6 +87,50 @@ fn steps(plan: &Plan, rows: &[Row]) -> Table {
          with its cache, and of everybody's disks where these are memory of this process; the kernel's caches are not in it.",
     );
     table
+}
+
+/// How many times the kernel's rate is to be reached.
+fn goal(step: Step) -> Option<f64> {
+    match step {
+        Step::Create | Step::Remove => Some(10.0),
+        Step::Find => Some(5.0),
+        Step::Check | Step::Bulkstat | Step::List => None,
+    }
+}
+
+/// Creates that are to be made in a second, on two processors.
+const CREATES: f64 = 350_000.0;
+
+/// Whether a step of xfskit's reached its figure, and what bounds it where it did not.
+#[allow(clippy::cast_precision_loss)] // of rates
+fn bound(row: &Row, rows: &[Row]) -> Option<String> {
+    let kernel = rows.iter().find(|other| other.step == row.step && other.who == "kernel XFS")?;
+    let goal = goal(row.step).filter(|_| row.who == "xfskit")?;
+    let (times, rate) = (kernel.wall.over(&row.wall).ratio, row.rate.median());
+    let created = row.step != Step::Create || rate >= CREATES;
+    let also = if row.step == Step::Create { " and 350,000/s" } else { "" };
+    let told = format!(
+        "The figure to reach for {} is {goal} times the kernel's rate{also}: {times:.1} times, {}/s",
+        row.step.name(),
+        Cell::Number(rate, 0),
+    );
+    if times >= goal && created {
+        return Some(format!("{told}, reached."));
+    }
+    let Usage { wall, processor, machine, .. } = row.last.usage;
+    let processors = std::thread::available_parallelism().map_or(1, usize::from) as f64;
+    let busy = machine.max(processor).as_secs_f64() / (wall.as_secs_f64() * processors) * 100.0;
+    let each = row.last.operations.map_or(0.0, |n| processor.as_secs_f64() * 1e6 / n.max(1) as f64);
+    let locks = row.last.counters.iter().flat_map(|counters| &counters.locks);
+    let hottest = locks.max_by_key(|lock| lock.wait).filter(|lock| !lock.wait.is_zero());
+    let waited = hottest.map_or(String::new(), |lock| {
+        let ms = lock.wait.as_secs_f64() * 1e3;
+        format!(", and all threads together waited {ms:.0} ms for the lock {}", lock.name)
+    });
+    Some(format!(
+        "{told}, not reached. What bounds it: each takes {each:.1} µs of a processor; the processors were {busy:.0} % busy in the last \
+         turn{waited}."
+    ))
 }
 
 /// Rates beside each other, where several were measured.
