@@ -311,8 +311,8 @@ pub(crate) struct Raid {
 /// Space and cost of extended attributes and links in millions on one inode
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Without CASE all 36 published cases are run, and what costs and links are; with one, that alone.
-A case by its name:
+Without CASE all 36 published cases are run, and what costs and links are; with one, that alone,
+and what numbers are given for. A case by its name:
   n1000000-20-40-60      a million, values of 20, 40 and 60 bytes in turn
   …-d25                  after every 500, a quarter of these is removed again
   …-o25                  … or set again with the next size

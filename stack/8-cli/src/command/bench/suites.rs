@@ -49,9 +49,14 @@ pub(super) fn xattrs(args: &Xattrs, audience: &mut dyn Audience) -> Sections {
     } else if quick {
         options.cases = QUICK_CASES.iter().filter_map(|case| case.parse().ok()).collect();
     }
-    // Who names cases wants these alone.
+    // Who names cases wants these alone, and what else he gives numbers for.
+    let given = |part| match part {
+        XattrPart::Space => true,
+        XattrPart::Cost => args.count.is_some() || args.step.is_some(),
+        XattrPart::Links => args.links.is_some(),
+    };
     let wanted = |part| match &args.only[..] {
-        [] => args.cases.is_empty() || part == XattrPart::Space,
+        [] => args.cases.is_empty() || given(part),
         only => only.contains(&part),
     };
     if !wanted(XattrPart::Space) {
