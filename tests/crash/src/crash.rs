@@ -31,7 +31,7 @@ pub const WEARS: [Wear; 5] = [
     Wear { sector: 4096, lost_one_in: usize::MAX, torn_one_in: 0 },
     Wear { sector: 4096, lost_one_in: 1, torn_one_in: 0 },
     Wear { sector: 512, lost_one_in: 1, torn_one_in: 0 },
-    Wear { sector: 512, lost_one_in: 10, torn_one_in: 30 },
+    Wear { sector: 512, lost_one_in: 10, torn_one_in: 10 },
 ];
 
 /// A device after a crash, and when that was.
@@ -105,6 +105,9 @@ impl<'r> Crashes<'r> {
     }
 }
 
+/// Bytes in which inodes and blocks have their LSN and CRC.
+const HEAD: usize = 128;
+
 /// What of a write arrives.
 fn arrive(dev: &dyn BlockDevice, offset: ByteOffset, data: &[u8], wear: Wear, random: &mut Random) {
     let mut at = 0;
@@ -118,7 +121,9 @@ fn arrive(dev: &dyn BlockDevice, offset: ByteOffset, data: &[u8], wear: Wear, ra
         };
         // The first sector says where the journal is: XFS relies on disks that write it whole.
         let torn = here > 0 && wear.torn_one_in > 0 && random.one_in(wear.torn_one_in);
-        let upto = if torn { at + random.below(end - at) } else { end };
+        // Half of them in the head, where the fields are that recovery asks first.
+        let most = if random.one_in(2) { HEAD.min(end - at) } else { end - at };
+        let upto = if torn { at + random.below(most) } else { end };
         if !lost {
             dev.write_at(ByteOffset(here as u64), &data[at..upto]).expect("in memory");
         }

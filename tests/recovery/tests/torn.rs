@@ -6,8 +6,8 @@
 //!
 //! The superblock is one sector, and says where the journal is: both rely on the disk to write it whole.
 
-use std::fs::{self, File};
-use std::os::unix::fs::MetadataExt;
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
 use xfskit_block::{BlockDevice, OpenMode};
 use xfskit_format::bmbt::records;
@@ -65,6 +65,48 @@ fn a_directory_block_torn_in_place_is_recovered_where_linux_refuses_the_volume()
 
     let refused = Mount::recover(&image.copy("torn.img"), &scratch).is_err();
     eprintln!("the kernel refused: {refused}");
+    let in_memory = ours::differences(&image, &expected);
+    assert!(in_memory.is_empty(), "{}", in_memory.join("\n"));
+    recover(&image).expect("recovered");
+    assert_eq!(complaints(&tools, &image), "");
+    let differences = expected.differences(&shown(&image, &scratch), 20);
+    assert!(differences.is_empty(), "{}", differences.join("\n"));
+}
+
+/// Where an inode's LSN ends, in bytes.
+const LSN_END: u64 = 120;
+
+#[test]
+fn an_inode_torn_within_its_lsn_is_recovered_where_linux_passes_its_change_over() {
+    if !needs(&[Need::Mount, Need::Xfsprogs]) {
+        return;
+    }
+    let scratch = Scratch::new("torn-inode");
+    let image = Image::sparse(&scratch, "image", 160 << 20);
+    let tools = Xfsprogs::installed().expect("xfsprogs");
+    tools.mkfs(&image, &["-d", "agcount=2"]).expect("mkfs");
+    let mount = Mount::read_write_with(&image, &scratch, "noatime").expect("mount");
+    fs::write(mount.path().join("file"), b"one").expect("a file");
+    let ino = Ino(fs::metadata(mount.path().join("file")).expect("a file").ino());
+    mount.unmount().expect("unmount");
+    let geo = ByHand::open(&image, 32 * 1024).geo;
+    let mount = Mount::read_write_with(&image, &scratch, "noatime").expect("mount");
+    let mode = Permissions::from_mode(0o751);
+    fs::set_permissions(mount.path().join("file"), mode).expect("changed");
+    let expected = kernel::manifest(mount.path());
+    mount.shutdown(true).expect("shutdown");
+    mount.unmount().expect("unmount");
+
+    // Of an LSN that grows from 0x..10ff to 0x..1101 all but the last byte arrives: 0x..11ff, ahead of the journal's.
+    let inode = geo.ino_to_byte(ino).expect("on the volume");
+    let torn = open(image.path(), OpenMode::ReadWrite);
+    torn.write_at(inode.saturating_add(LSN_END - 4), &[0, 1, 0xff, 0xff]).expect("written");
+    drop(torn);
+
+    let theirs = image.copy("theirs.img");
+    Mount::recover(&theirs, &scratch).expect("the kernel recovers it");
+    let theirs = shown(&theirs, &scratch);
+    eprintln!("the kernel: {}", expected.differences(&theirs, 20).join("; "));
     let in_memory = ours::differences(&image, &expected);
     assert!(in_memory.is_empty(), "{}", in_memory.join("\n"));
     recover(&image).expect("recovered");

@@ -30,6 +30,11 @@ pub fn stamp(bytes: &mut [u8]) {
     xfskit_crc::update(bytes, CRC_OFFSET);
 }
 
+/// True where the CRC of an inode of version 3 is right.
+pub fn is_whole(bytes: &[u8]) -> bool {
+    xfskit_crc::verify(bytes, CRC_OFFSET)
+}
+
 /// Writes the LSN of the last write, then the CRC, of an inode of version 3.
 ///
 /// # Panics

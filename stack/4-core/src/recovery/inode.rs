@@ -105,10 +105,13 @@ impl Pass<'_> {
 
 /// True where the inode on disk is newer than the logged one. An equal LSN does not count: several
 /// transactions may share one.
+///
+/// An inode whose CRC is wrong is not, whatever its LSN says: power failed while it was written, perhaps within the LSN.
+/// The journal has its newest item where it has any, and replays up to that.
 fn is_in_place(disk: &[u8], logged: &LogDinode, current: Lsn, v5: bool) -> bool {
     if v5 {
         let lsn = Lsn(bytes::be64(disk, LSN_OFFSET).unwrap_or(0));
-        return !lsn.is_unset() && lsn > current;
+        return !lsn.is_unset() && lsn > current && inode::is_whole(disk);
     }
     let on_disk = bytes::be16(disk, FLUSHITER_OFFSET).unwrap_or(0);
     let wrapped = on_disk == u16::MAX && logged.flushiter() < u16::MAX / 2;
