@@ -115,19 +115,21 @@ impl AlignedBuf {
     /// Makes it `len` bytes long, of which those that are new are zero. Few bytes are not aligned: a page of memory for each
     /// of many would be too much.
     pub fn resize(&mut self, len: usize) {
-        if len >= GROWN_MIN && self.from + len > self.bytes.capacity() {
-            *self = Self::with_capacity(self, len.next_power_of_two());
-        }
+        self.make_room(len);
         self.bytes.resize(self.from + len, 0);
     }
 
     /// Adds `bytes` behind the others.
     pub fn extend_from_slice(&mut self, bytes: &[u8]) {
-        let len = self.len() + bytes.len();
+        self.make_room(self.len() + bytes.len());
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// What grows to `len` bytes, and is large, stays aligned.
+    fn make_room(&mut self, len: usize) {
         if len >= GROWN_MIN && self.from + len > self.bytes.capacity() {
             *self = Self::with_capacity(self, len.next_power_of_two());
         }
-        self.bytes.extend_from_slice(bytes);
     }
 
     /// Goes on at a page of memory: what is between is zero.

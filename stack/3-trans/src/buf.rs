@@ -19,12 +19,12 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use xfskit_block::{BlockDevice, IoRead};
 use xfskit_format::{Ctx, Fault, Verdict};
-use xfskit_units::{ByteLen, ByteOffset, Daddr, Geometry, Sectors, index};
+use xfskit_units::{ByteLen, ByteOffset, Daddr, Sectors, index};
 
 use crate::heal::{self, Heals};
 use crate::icache::InodeHome;
 use crate::lock::{LockRank, LockStats, RankedMutex};
-use crate::object::{Buf, Content, Home, Object, zeroed};
+use crate::object::{Buf, Content, Home, NewCluster, Object, zeroed};
 
 /// Shards of the cache.
 const SHARDS: usize = 64;
@@ -313,13 +313,12 @@ impl BufCache {
         Ok(bytes)
     }
 
-    /// The bytes of the inode at `home`, where nothing of its cluster was ever needed but single inodes.
-    pub fn of_new_cluster(&self, home: &InodeHome, geo: &Geometry) -> Option<Arc<Buf>> {
+    /// The cluster of the inode at `home`, where nothing of it was ever needed but single inodes.
+    pub fn untaken(&self, home: &InodeHome) -> Option<NewCluster> {
         let (daddr, len) = home.cluster;
         let object = self.object(&BufMap::single(daddr, len));
         let content = object.lock.read();
-        let new = content.new.as_ref().filter(|_| content.bytes.is_none())?;
-        Some(new.image(geo, home.offset, geo.inodesize()))
+        content.new.as_deref().filter(|_| content.bytes.is_none()).copied()
     }
 
     /// From now on blocks change: what is read ahead goes to the system's cache only.

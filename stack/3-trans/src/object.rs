@@ -93,9 +93,11 @@ impl Chunks {
     /// Beyond 64 KiB.
     #[inline]
     pub fn mark(&mut self, range: &Range<usize>) {
-        let (first, end) = (range.start / CHUNK, range.end.div_ceil(CHUNK));
+        let (first, end) = (range.start / CHUNK, range.end.saturating_add(CHUNK - 1) / CHUNK);
         match self {
-            Self::Word(word) if first < end && end <= 64 => *word |= bits(first..end),
+            Self::Word(word) if first < end && end <= 64 => {
+                *word |= (u64::MAX << first) & (u64::MAX >> (64 - end));
+            }
             _ => self.mark_long(first, end),
         }
     }
@@ -159,7 +161,6 @@ impl Chunks {
 }
 
 /// The bits of `range`, which lies within 0 to 64.
-#[inline]
 fn bits(range: Range<usize>) -> u64 {
     let below = |bit: usize| if bit < 64 { (1 << bit) - 1 } else { u64::MAX };
     below(range.end) & !below(range.start)
@@ -176,7 +177,7 @@ pub struct NewCluster {
 
 impl NewCluster {
     /// `len` bytes from byte `offset` on, both whole inodes, none with a CRC.
-    pub(crate) fn image(&self, geo: &Geometry, offset: usize, len: usize) -> Arc<Buf> {
+    pub fn image(&self, geo: &Geometry, offset: usize, len: usize) -> Arc<Buf> {
         let mut image = zeroed(len);
         self.fill(geo, offset, Arc::get_mut(&mut image).expect("nobody else has it yet"));
         image
@@ -240,19 +241,37 @@ pub(crate) struct Content {
 }
 
 impl Content {
-    /// Bytes that the next checkpoint takes at most to say what changed, roughly.
-    pub(crate) fn bytes_to_log(&self) -> usize {
+    /// Bytes, roughly and at most, that the next checkpoint takes more for a change of `dirty`, and of the unlinked pointer:
+    /// what is not in place goes into it again.
+    #[inline]
+    pub(crate) fn bytes_to_log(&self, dirty: &Chunks, unlinked: bool) -> usize {
         let (logged, writing) = (&self.logged.chunks, &self.writing.chunks);
-        let chunks = if let (Chunks::Word(dirty), Chunks::Word(logged), Chunks::Word(writing)) =
-            (&self.dirty, logged, writing)
-        {
-            (dirty | logged | writing).count_ones() as usize
-        } else {
-            let mut all = self.unplaced().chunks;
-            all.merge(&self.dirty);
-            all.count()
+        let chunks = match (&self.dirty, logged, writing, dirty) {
+            (
+                Chunks::Word(listed),
+                Chunks::Word(logged),
+                Chunks::Word(writing),
+                Chunks::Word(dirty),
+            ) => {
+                let again = logged | writing;
+                let before = if self.listed { listed | again } else { 0 };
+                match (dirty | again) & !before {
+                    // Mostly it is listed with all of that.
+                    0 => 0,
+                    more => more.count_ones() as usize,
+                }
+            }
+            _ => {
+                let mut all = self.unplaced().chunks;
+                all.merge(&self.dirty);
+                let before = if self.listed { all.count() } else { 0 };
+                all.merge(dirty);
+                all.count() - before
+            }
         };
-        ITEM + chunks * (CHUNK + REGION) + usize::from(self.unlinked) * (ITEM + CHUNK)
+        let item = if self.listed { 0 } else { ITEM };
+        let pointer = if unlinked && !self.unlinked { ITEM + CHUNK } else { 0 };
+        item + chunks * (CHUNK + REGION) + pointer
     }
 
     /// All that is in the journal and not known to be in place.

@@ -63,6 +63,37 @@ fn what_is_committed_is_seen_then_goes_in_place() {
 }
 
 #[test]
+fn a_remembered_block_is_had_while_it_is_what_it_was() {
+    let engine = engine();
+    let mut tx = engine.begin().unwrap();
+    let block = read(&mut tx, 3000, None).unwrap();
+    tx.image(block).put(0, b"mine");
+    let remembered = tx.object(block).clone();
+    let is_mine = |bytes: &[u8]| bytes.starts_with(b"mine");
+    assert_eq!(tx.known(&remembered, None, is_mine).unwrap(), Some(block), "held already");
+    assert_eq!(tx.known(&remembered, None, |_| false).unwrap(), None);
+    tx.image(block).put(4, b"still held");
+    // Somebody else holds it: it is not waited for.
+    std::thread::scope(|scope| {
+        let other = || engine.begin().unwrap().known(&remembered, None, is_mine).unwrap().is_some();
+        assert!(!scope.spawn(other).join().unwrap());
+    });
+    tx.commit();
+
+    let mut tx = engine.begin().unwrap();
+    assert!(tx.known(&remembered, None, |_| false).unwrap().is_none());
+    assert!(!tx.holds(&map(3000)), "what it is no more is let go at once");
+    let block = tx.known(&remembered, None, is_mine).unwrap().unwrap();
+    tx.invalidate(block);
+    assert!(tx.known(&remembered, None, is_mine).unwrap().is_none(), "freed just now");
+    tx.commit();
+    let known = || engine.begin().unwrap().known(&remembered, None, |_| true).unwrap().is_some();
+    assert!(!known(), "freed");
+    engine.checkpoint().unwrap();
+    assert!(!known(), "not in memory any more");
+}
+
+#[test]
 fn what_is_not_durable_is_not_written_in_place() {
     let engine = engine();
     let change = |text: &[u8; 4]| {
@@ -238,10 +269,10 @@ fn home(number: usize) -> InodeHome {
 fn take_inode(engine: &Engine, number: usize, text: [u8; 4]) {
     let (mut tx, geo) = (engine.begin().unwrap(), geo());
     let ino = Ino(NEW.first.0 + number as u64);
-    let load = || -> Result<_, TransError> {
-        Ok(engine.cache().of_new_cluster(&home(number), &geo).expect("a new cluster"))
-    };
-    let inode = tx.inode(ino, &home(number), true, load).unwrap();
+    let (inode, bytes) = tx.newborn(ino, &home(number)).unwrap();
+    assert!(bytes.is_none());
+    let new = tx.untaken(&home(number)).expect("a new cluster");
+    tx.bear(inode, new.image(&geo, home(number).offset, geo.inodesize()), &(0..0));
     tx.edit(inode, 400..404).copy_from_slice(&text);
     tx.commit();
 }
@@ -263,10 +294,10 @@ fn make_cluster(engine: &Engine) {
     drop({
         let mut tx = engine.begin().unwrap();
         tx.new_cluster(&cluster(), NEW).unwrap();
-        assert!(tx.of_new_cluster(&home(3)).is_some());
+        assert!(tx.untaken(&home(3)).is_some());
         tx
     });
-    assert!(engine.cache().of_new_cluster(&home(3), &geo()).is_none(), "it was undone");
+    assert!(engine.cache().untaken(&home(3)).is_none(), "it was undone");
     let mut tx = engine.begin().unwrap();
     tx.new_cluster(&cluster(), NEW).unwrap();
     tx.commit();
@@ -287,7 +318,7 @@ fn a_new_cluster_is_written_with_the_inodes_that_nobody_took() {
     let said = in_place(&engine);
     let mine = |number| if number == 3 { *b"mine" } else { [0; 4] };
     assert_eq!(said, (0..said.len()).map(mine).collect::<Vec<_>>());
-    assert!(engine.cache().of_new_cluster(&home(4), &geo()).is_none(), "it is not new any more");
+    assert!(engine.cache().untaken(&home(4)).is_none(), "it is not new any more");
 }
 
 #[test]
@@ -304,7 +335,7 @@ fn a_cluster_whose_inodes_are_all_written_is_neither_read_nor_kept() {
     // One changes once more: the others are read from where they were written.
     let mut tx = engine.begin().unwrap();
     let load = || -> Result<_, TransError> { panic!("it is in memory") };
-    let inode = tx.inode(Ino(NEW.first.0 + 5), &home(5), false, load).unwrap();
+    let inode = tx.inode(Ino(NEW.first.0 + 5), &home(5), load).unwrap();
     tx.edit(inode, 400..404).copy_from_slice(b"more");
     tx.commit();
     engine.checkpoint().unwrap();

@@ -25,7 +25,7 @@ use crate::engine::{DataTicket, Engine, GateGuard, Listed, ShutDown};
 use crate::guard::Locked;
 use crate::icache::{self, InodeHome};
 use crate::lock::LockStats;
-use crate::object::{Buf, Chunks, Home, NewCluster, Object, zeroed};
+use crate::object::{Buf, Chunks, Content, Home, NewCluster, Object, zeroed};
 use crate::promises::Promise;
 use crate::stats::counted;
 
@@ -309,12 +309,17 @@ impl<'e> Trans<'e> {
     /// # Errors
     /// [`TransError::Busy`], never for a block that nobody else knows.
     pub fn fresh(&mut self, map: &BufMap) -> Result<Handle, TransError> {
-        let handle = match self.held_at(map) {
-            Some(handle) => handle,
-            None => self.join(self.engine.cache().object(map), None)?,
-        };
+        let handle = self.take_unread(map)?;
         self.replace(handle, zeroed(map.byte_len()));
         Ok(handle)
+    }
+
+    /// The block at `map`, whatever stands there.
+    fn take_unread(&mut self, map: &BufMap) -> Result<Handle, TransError> {
+        match self.held_at(map) {
+            Some(handle) => Ok(handle),
+            None => self.join(self.engine.cache().object(map), None),
+        }
     }
 
     /// All of an object is new.
@@ -330,22 +335,21 @@ impl<'e> Trans<'e> {
     /// # Errors
     /// As [`fresh`](Self::fresh).
     pub fn new_cluster(&mut self, map: &BufMap, new: NewCluster) -> Result<(), TransError> {
-        let handle = match self.held_at(map) {
-            Some(handle) => handle,
-            None => self.join(self.engine.cache().object(map), None)?,
-        };
+        let handle = self.take_unread(map)?;
         let held = self.held_mut(handle);
         held.dirty = Chunks::default();
         held.becomes(None, Some(Box::new(new)));
         Ok(())
     }
 
-    /// The bytes of the inode at `home`, where it lies in a cluster that this transaction made.
-    pub fn of_new_cluster(&self, home: &InodeHome) -> Option<Arc<Buf>> {
+    /// The cluster of the inode at `home`, where nothing of it was ever needed but single inodes.
+    pub fn untaken(&self, home: &InodeHome) -> Option<NewCluster> {
         let (daddr, len) = home.cluster;
-        let cluster = self.held_at(&BufMap::single(daddr, len))?;
-        let (new, geo) = (self.held(cluster).content.new.as_ref()?, self.engine.geo());
-        Some(new.image(geo, home.offset, geo.inodesize()))
+        let cluster = BufMap::single(daddr, len);
+        match self.held_at(&cluster) {
+            Some(handle) => self.held(handle).content.new.as_deref().copied(),
+            None => self.engine.cache().untaken(home),
+        }
     }
 
     /// The block at `map`, just allocated, holds `bytes` from now on, which the caller writes to the device
@@ -379,8 +383,7 @@ impl<'e> Trans<'e> {
         self.work.listed.promises.push(Promise::Kept(done));
     }
 
-    /// Inode `ino`, its ILOCK taken; read with `load` where it is not in memory. `newborn` inodes are
-    /// known to nobody else, and may be taken out of order.
+    /// Inode `ino`, its ILOCK taken; read with `load` where it is not in memory.
     ///
     /// # Errors
     /// [`TransError::Busy`], and those of `load`.
@@ -388,19 +391,41 @@ impl<'e> Trans<'e> {
         &mut self,
         ino: Ino,
         home: &InodeHome,
-        newborn: bool,
         load: impl FnOnce() -> Result<Arc<Buf>, E>,
     ) -> Result<Handle, E> {
         if let Some(handle) = self.find(Key::Inode(ino)) {
             return Ok(handle);
         }
         let object = self.engine.inodes().object(ino, home);
-        let handle = self.join(object, (!newborn).then_some(Place::Inode(ino)))?;
+        let handle = self.join(object, Some(Place::Inode(ino)))?;
         if let Err(error) = icache::fill(&mut self.held_mut(handle).content, load) {
             self.release(handle);
             return Err(error);
         }
         Ok(handle)
+    }
+
+    /// Inode `ino`, free so far: known to nobody else, it may be taken out of order. What it held, if that is in memory.
+    ///
+    /// # Errors
+    /// [`TransError::Busy`].
+    pub fn newborn(
+        &mut self,
+        ino: Ino,
+        home: &InodeHome,
+    ) -> Result<(Handle, Option<Arc<Buf>>), TransError> {
+        let handle = match self.find(Key::Inode(ino)) {
+            Some(handle) => handle,
+            None => self.join(self.engine.inodes().object(ino, home), None)?,
+        };
+        Ok((handle, self.held(handle).content.bytes.clone()))
+    }
+
+    /// All of a newborn inode is `bytes`, of which the journal is told `changed`.
+    pub fn bear(&mut self, handle: Handle, bytes: Arc<Buf>, changed: &Range<usize>) {
+        let held = self.held_mut(handle);
+        held.dirty.mark(changed);
+        held.becomes(Some(bytes), None);
     }
 
     /// The chunk of inode `ino` is given back: whatever is in memory of the inode is never written.
@@ -418,6 +443,40 @@ impl<'e> Trans<'e> {
         Ok(())
     }
 
+    /// A block that somebody remembers, where it is still in memory, in use, and what `is_it` says; held then. One without
+    /// a place in the lock order may be anything by now, so it is not waited for.
+    ///
+    /// # Errors
+    /// [`TransError::Busy`], for one with a place.
+    pub fn known(
+        &mut self,
+        object: &Arc<Object>,
+        place: Option<Place>,
+        is_it: impl FnOnce(&[u8]) -> bool,
+    ) -> Result<Option<Handle>, TransError> {
+        let sound = |held: &Joined| {
+            let Content { bytes, verified, stale, .. } = &*held.content;
+            let bytes = bytes.as_deref().filter(|_| *verified && !*stale && !held.stale);
+            bytes.is_some_and(is_it)
+        };
+        if let Some(handle) = self.find(Key::of(object.home())) {
+            return Ok(sound(self.held(handle)).then_some(handle));
+        }
+        let object = Arc::clone(object);
+        let handle = match place {
+            Some(_) => self.join(object, place)?,
+            None => match Locked::try_take(object) {
+                Ok(content) => self.push(content, None),
+                Err(_) => return Ok(None),
+            },
+        };
+        let sound = sound(self.held(handle));
+        if !sound {
+            self.release(handle);
+        }
+        Ok(sound.then_some(handle))
+    }
+
     /// Takes an object's lock: waits for it where the order allows, else tries.
     fn join(&mut self, object: Arc<Object>, place: Option<Place>) -> Result<Handle, TransError> {
         let in_order = place.is_none_or(|place| {
@@ -427,15 +486,18 @@ impl<'e> Trans<'e> {
                 .flatten()
                 .all(|held| held.place.is_none_or(|other| other < place))
         });
-        let key = Key::of(object.home());
         let stats = self.work.listed.tally.of_place(place);
         let content = match Locked::try_take(object) {
             Err(object) if !in_order => return Err(TransError::Busy(Busy(object))),
             attempt => counted(stats, attempt, Locked::take),
         };
+        Ok(self.push(content, place))
+    }
+
+    fn push(&mut self, content: Locked, place: Option<Place>) -> Handle {
         let handle = Handle(u32::try_from(self.work.joined.len()).unwrap_or(u32::MAX));
         self.work.joined.push(Some(Joined {
-            key,
+            key: Key::of(content.object().home()),
             content,
             place,
             dirty: Chunks::default(),
@@ -444,7 +506,7 @@ impl<'e> Trans<'e> {
             stale: false,
             before: None,
         }));
-        Ok(handle)
+        handle
     }
 
     /// True where this transaction holds the block at `map`.
@@ -534,10 +596,7 @@ impl<'e> Trans<'e> {
     /// # Errors
     /// As [`fresh`](Self::fresh).
     pub fn invalidate_at(&mut self, map: &BufMap) -> Result<(), TransError> {
-        let handle = match self.held_at(map) {
-            Some(handle) => handle,
-            None => self.join(self.engine.cache().object(map), None)?,
-        };
+        let handle = self.take_unread(map)?;
         self.invalidate(handle);
         Ok(())
     }
@@ -602,7 +661,7 @@ impl<'e> Trans<'e> {
             }
             changed += 1;
             let content = &mut *held.content;
-            let before = if content.listed { content.bytes_to_log() } else { 0 };
+            added += content.bytes_to_log(&held.dirty, held.unlinked);
             content.dirty.merge(&held.dirty);
             content.unlinked |= held.unlinked;
             if !held.dirty.is_empty() {
@@ -613,7 +672,6 @@ impl<'e> Trans<'e> {
                 content.dirty = Chunks::default();
             }
             let is_new = !std::mem::replace(&mut content.listed, true);
-            added += content.bytes_to_log().saturating_sub(before);
             let object = held.content.object();
             if is_new {
                 object.pins.fetch_add(1, Ordering::AcqRel);

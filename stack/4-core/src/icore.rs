@@ -4,11 +4,14 @@
 //! set here is a field at a time, so that undo and journal see no more than what changed.
 
 use std::mem::offset_of;
+use std::ops::Range;
+use std::sync::Arc;
 
 use xfskit_format::Image;
 use xfskit_format::inode::{Core, CoreV3, FileType, flags, flags2};
 use xfskit_format::timestamp::Timestamp;
-use xfskit_units::{AgIno, ByteLen};
+use xfskit_trans::Buf;
+use xfskit_units::{AgIno, ByteLen, Geometry, Ino};
 use zerocopy::big_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -61,6 +64,50 @@ pub struct NewInode {
     pub cowextsize: u32,
     /// All its times.
     pub now: Timestamp,
+}
+
+impl NewInode {
+    /// The bytes of inode `ino` of a volume like `geo`, of this generation: its core, and empty forks. Answers which of them
+    /// the journal is to be told.
+    pub(crate) fn image(
+        &self,
+        geo: &Geometry,
+        ino: Ino,
+        generation: u32,
+    ) -> (Arc<Buf>, Range<usize>) {
+        let time = encode(self.now, geo.features.bigtime());
+        let mut core: CoreV3 = zerocopy::FromZeros::new_zeroed();
+        core.core.magic = xfskit_format::inode::MAGIC.into();
+        core.core.version = 3;
+        core.core.mode = self.mode.into();
+        core.core.format = first_format(self.mode);
+        core.core.uid = self.uid.into();
+        core.core.gid = self.gid.into();
+        core.core.nlinkv2 = self.nlink.into();
+        let (hi, lo) = halves(self.projid);
+        (core.core.projid_lo, core.core.projid_hi) = (lo.into(), hi.into());
+        (core.core.atime, core.core.mtime, core.core.ctime) = (time, time, time);
+        core.core.extsize = self.extsize.into();
+        core.core.aformat = 2;
+        core.core.flags = self.flags.into();
+        core.core.generation = generation.into();
+        core.core.next_unlinked = U32::new(u32::MAX);
+        core.change_count = 1.into();
+        core.flags2 = (default_flags2(geo.features) | self.flags2).into();
+        core.cowextsize = self.cowextsize.into();
+        core.crtime = time;
+        core.inumber = ino.0.into();
+        core.uuid = *geo.meta_uuid.as_bytes();
+        let rdev = self.rdev.map_or(0, |(major, minor)| (major << 18) | minor);
+        // The core is told whole where any of it is; empty forks need not be.
+        let told = 0..offset_of!(CoreV3, crc);
+        let mut image: Arc<Buf> = std::iter::repeat_n(0, geo.inodesize()).collect();
+        let bytes = Arc::get_mut(&mut image).expect("nobody else has it yet");
+        let (head, forks) = bytes.split_at_mut(size_of::<CoreV3>());
+        head.copy_from_slice(core.as_bytes());
+        forks[..size_of_val(&rdev)].copy_from_slice(&rdev.to_be_bytes());
+        (image, told)
+    }
 }
 
 impl Tx<'_> {
@@ -156,17 +203,14 @@ impl Tx<'_> {
     ) {
         self.become_bigtime(inode);
         let bigtime = self.core(inode).has_bigtime();
-        if let (Some(mtime), Some(ctime)) = (mtime, ctime) {
-            // What changes most often is one edit.
-            let both = [mtime, ctime].map(|time| encode(time, bigtime));
-            self.put_core(inode, offset_of!(Core, mtime), &both);
-        } else if let Some(mtime) = mtime {
-            self.put_core(inode, offset_of!(Core, mtime), &encode(mtime, bigtime));
-        } else if let Some(ctime) = ctime {
-            self.put_core(inode, offset_of!(Core, ctime), &encode(ctime, bigtime));
-        }
-        if let Some(atime) = atime {
-            self.put_core(inode, offset_of!(Core, atime), &encode(atime, bigtime));
+        for (time, at) in [
+            (atime, offset_of!(Core, atime)),
+            (mtime, offset_of!(Core, mtime)),
+            (ctime, offset_of!(Core, ctime)),
+        ] {
+            if let Some(time) = time {
+                self.put_core(inode, at, &encode(time, bigtime));
+            }
         }
     }
 
@@ -187,48 +231,26 @@ impl Tx<'_> {
 
     /// The inode changed: sets times to `now` and counts the change.
     pub fn touch(&mut self, inode: TxInode, what: Touch, now: Timestamp) {
-        let set = |wanted: bool| wanted.then_some(now);
-        self.set_times(inode, set(what.atime), set(what.mtime), set(what.ctime));
-        let count = self.core(inode).change_count().unwrap_or(0);
-        let at = offset_of!(CoreV3, change_count);
-        self.put_core(inode, at, &U64::new(count.wrapping_add(1)));
-    }
-
-    /// Writes all of the core of an inode that was free: what every new inode has, and `new`.
-    pub(crate) fn init_core(&mut self, inode: TxInode, new: &NewInode) {
-        let features = self.volume().geo().features;
-        let old = self.core(inode);
-        let (generation, next) = (old.generation(), U32::new(u32::MAX));
-        let time = encode(new.now, features.bigtime());
-        let mut core: CoreV3 = zerocopy::FromZeros::new_zeroed();
-        core.core.magic = xfskit_format::inode::MAGIC.into();
-        core.core.version = 3;
-        core.core.mode = new.mode.into();
-        core.core.format = first_format(new.mode);
-        core.core.uid = new.uid.into();
-        core.core.gid = new.gid.into();
-        core.core.nlinkv2 = new.nlink.into();
-        let (hi, lo) = halves(new.projid);
-        (core.core.projid_lo, core.core.projid_hi) = (lo.into(), hi.into());
-        (core.core.atime, core.core.mtime, core.core.ctime) = (time, time, time);
-        core.core.extsize = new.extsize.into();
-        core.core.aformat = 2;
-        core.core.flags = new.flags.into();
-        core.core.generation = generation.into();
-        core.core.next_unlinked = next;
-        core.change_count = 1.into();
-        core.flags2 = (default_flags2(features) | new.flags2).into();
-        core.cowextsize = new.cowextsize.into();
-        core.crtime = time;
-        core.inumber = inode.ino.0.into();
-        core.uuid = *self.volume().geo().meta_uuid.as_bytes();
-        let rdev = new.rdev.map_or(0, |(major, minor)| (major << 18) | minor);
-        let len = self.bytes(inode.handle).len();
-        let image = self.edit(inode.handle, 0..len);
-        let (head, forks) = image.split_at_mut(size_of::<CoreV3>());
-        head.copy_from_slice(core.as_bytes());
-        forks.fill(0);
-        forks[..4].copy_from_slice(&rdev.to_be_bytes());
+        self.become_bigtime(inode);
+        let core = self.core(inode);
+        let (time, count) =
+            (encode(now, core.has_bigtime()), core.change_count().unwrap_or(0).wrapping_add(1));
+        // What changes most often is one edit.
+        let (start, last) = (offset_of!(Core, atime), offset_of!(CoreV3, change_count));
+        let fields = self.edit(inode.handle, start..last + size_of::<U64>());
+        let mut put = |at: usize, value: U64| {
+            fields[at - start..][..size_of::<U64>()].copy_from_slice(value.as_bytes());
+        };
+        for (wanted, at) in [
+            (what.atime, start),
+            (what.mtime, offset_of!(Core, mtime)),
+            (what.ctime, offset_of!(Core, ctime)),
+        ] {
+            if wanted {
+                put(at, time);
+            }
+        }
+        put(last, count.into());
     }
 
     /// Writes the core of an inode that is given back: free, of another generation.

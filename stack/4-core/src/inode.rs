@@ -84,9 +84,9 @@ impl Volume {
     /// The same for an inode that is written at `home`.
     pub(crate) fn read_dinode_at(&self, ino: Ino, home: &InodeHome) -> Result<Arc<Buf>> {
         if self.engine.is_some()
-            && let Some(untaken) = self.cache().of_new_cluster(home, self.geo())
+            && let Some(cluster) = self.cache().untaken(home)
         {
-            return Ok(untaken);
+            return Ok(cluster.image(self.geo(), home.offset, self.geo().inodesize()));
         }
         let (agno, agino) = self.locate(ino)?;
         let (buf, offset) = match self.read_cluster(agno, agino) {

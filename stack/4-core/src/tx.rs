@@ -192,28 +192,25 @@ impl<'v> Tx<'v> {
     /// [`Error::NoInode`], [`Error::Device`], [`Error::Corrupt`], and one that makes
     /// [`Volume::transact`] try again.
     pub fn iget(&mut self, ino: Ino) -> Result<TxInode> {
-        let inode = self.iget_any(ino, false)?;
+        let inode = self.iget_any(ino)?;
         if self.core(inode).is_free() {
             return Err(Error::NoInode(ino));
         }
         Ok(inode)
     }
 
-    /// The same for an inode that may be free. `newborn`: nobody else knows it, its lock may be taken out
-    /// of order.
+    /// The same for an inode that may be free.
     ///
     /// # Errors
     /// As [`iget`](Self::iget).
-    pub fn iget_any(&mut self, ino: Ino, newborn: bool) -> Result<TxInode> {
+    pub fn iget_any(&mut self, ino: Ino) -> Result<TxInode> {
         if let Some(handle) = self.trans.held_inode(ino) {
             return Ok(TxInode { ino, handle });
         }
         let volume = self.volume;
         let home = volume.inode_home(ino)?;
-        // A chunk that this transaction made is held by it, and known to nobody else.
-        let made = if newborn { self.trans.of_new_cluster(&home) } else { None };
-        let load = || made.map_or_else(|| volume.read_dinode_at(ino, &home), Ok);
-        let handle = self.trans.inode::<Error>(ino, &home, newborn, load)?;
+        let load = || volume.read_dinode_at(ino, &home);
+        let handle = self.trans.inode::<Error>(ino, &home, load)?;
         Ok(TxInode { ino, handle })
     }
 

@@ -16,7 +16,7 @@ use xfskit_units::{AgNumber, ByteLen, ByteOffset, Geometry, Lsn};
 use crate::dir::room::Rooms;
 use crate::error::{Error, Result};
 use crate::file::Contents;
-use crate::ialloc::Rotor;
+use crate::ialloc::{Remembered, Rotor};
 use crate::options::{JournalOptions, OpenOptions};
 use crate::recovery::{self, Replay};
 use crate::space::Hints;
@@ -48,6 +48,8 @@ pub struct Volume {
     pub(crate) space: Hints,
     /// Where the next directory goes.
     pub(crate) rotor: Rotor,
+    /// Where the records of the newest inodes stand.
+    pub(crate) remembered: Remembered,
     /// Inodes without a name may be on unlinked lists that nobody holds open.
     pub(crate) orphans_left: AtomicBool,
     /// Files that are open for writing.
@@ -100,6 +102,7 @@ impl Volume {
             wsync: false,
             space: Hints::default(),
             rotor: Rotor::default(),
+            remembered: Remembered::default(),
             orphans_left: AtomicBool::new(false),
             contents: Contents::default(),
             log_head,
@@ -154,6 +157,7 @@ impl Volume {
             wsync: options.journal.wsync,
             space,
             rotor: Rotor::default(),
+            remembered: Remembered::default(),
             orphans_left: AtomicBool::new(false),
             contents: Contents::default(),
             log_head,

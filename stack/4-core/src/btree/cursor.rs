@@ -100,6 +100,11 @@ impl<H: Home> Cursor<H> {
         (leaf.index < leaf.shape.count(bytes)).then(|| leaf.shape.entry(bytes, leaf.index))?
     }
 
+    /// The leaf that it is in, held, and the number of its record there.
+    pub fn spot(&self) -> Option<(Handle, usize)> {
+        self.path.last().map(|leaf| (leaf.handle, leaf.index))
+    }
+
     /// Goes on to the next record. At the end it answers `None` and stays where it is.
     ///
     /// # Errors

@@ -10,15 +10,18 @@
 //! | [`chunk`] | chunks made, whole or sparse, and given back |
 //! | [`inactivate`] | inodes without a name given back, piece by piece |
 //! | [`records`] | the records of both trees, kept alike |
+//! | [`remembered`] | where the record of the last inode stands |
 //! | [`unlinked`] | lists of inodes without a name that are still needed |
 
 mod chunk;
 mod group;
 mod inactivate;
 mod records;
+mod remembered;
 mod unlinked;
 
 pub(crate) use group::Rotor;
+pub(crate) use remembered::Remembered;
 
 use std::mem::offset_of;
 
@@ -32,6 +35,7 @@ use zerocopy::big_endian::U32;
 
 use crate::error::{Error, Result};
 use crate::icore::NewInode;
+use crate::inode::Inode;
 use crate::tx::{Tx, TxInode};
 
 /// A group whose inodes a transaction changes: its AGI, held.
@@ -102,6 +106,40 @@ impl Tx<'_> {
         parent: Ino,
         new: &NewInode,
     ) -> Result<Option<TxInode>> {
+        let Some(agino) = self.take_agino(agno, parent, new)? else { return Ok(None) };
+        let ino = self.volume().geo().agino_to_ino(agno, agino);
+        Ok(Some(self.bear_inode(ino, new)?))
+    }
+
+    /// Makes inode `ino`, free so far, what `new` says.
+    fn bear_inode(&mut self, ino: Ino, new: &NewInode) -> Result<TxInode> {
+        let volume = self.volume();
+        let home = volume.inode_home(ino)?;
+        let (handle, bytes) = self.newborn(ino, &home)?;
+        let generation = match (bytes, self.untaken(&home)) {
+            (None, Some(cluster)) => cluster.generation,
+            (bytes, _) => {
+                let bytes = bytes.map_or_else(|| volume.read_dinode_at(ino, &home), Ok)?;
+                let old = Inode::new(ino, bytes, volume.geo());
+                let ctx = volume.ctx(inode::location(volume.geo(), ino));
+                let (free, mode) = (old.core().is_free(), old.core().mode());
+                ctx.require("inode.mode", free, "0: the inode btree says that it is free", mode)?;
+                old.core().generation()
+            }
+        };
+        let (bytes, core) = new.image(volume.geo(), ino, generation);
+        self.bear(handle, bytes, &core);
+        Ok(TxInode { ino, handle })
+    }
+
+    /// A free inode of group `agno`, in use from now on, of a new chunk where there is none; `None` where there can be none.
+    fn take_agino(&mut self, agno: AgNumber, parent: Ino, new: &NewInode) -> Result<Option<AgIno>> {
+        let remembered = &self.volume().remembered;
+        if let Some(known) = remembered.taken(agno, parent)
+            && let Some(agino) = known.take(self)?
+        {
+            return Ok(Some(agino));
+        }
         let group = Group::lock(self, agno)?;
         if group.header(self)?.freecount.get() == 0 {
             let generation = new.now.nsec.rotate_left(7) ^ agno.0;
@@ -109,19 +147,13 @@ impl Tx<'_> {
                 return Ok(None);
             }
         }
-        let Some(agino) = records::take(self, group, near(self, agno, parent))? else {
-            return Ok(None);
-        };
+        let taken = records::take(self, group, near(self, agno, parent))?;
+        let Some((agino, known)) = taken else { return Ok(None) };
         group.count(self, 0, -1)?;
-        let inode = self.iget_any(self.volume().geo().agino_to_ino(agno, agino), true)?;
-        if !self.core(inode).is_free() {
-            let geo = self.volume().geo();
-            let ctx = self.volume().ctx(inode::location(geo, inode.ino));
-            let found = self.core(inode).mode();
-            ctx.require("inode.mode", false, "0: the inode btree says that it is free", found)?;
+        if let Some(known) = known {
+            remembered.take(parent, known);
         }
-        self.init_core(inode, new);
-        Ok(Some(inode))
+        Ok(Some(agino))
     }
 
     /// Whether the volume may have one more chunk of inodes: they take no more of it than `imax_pct` says.
@@ -144,6 +176,13 @@ impl Tx<'_> {
     pub fn ifree(&mut self, inode: TxInode) -> Result<()> {
         let geo = self.volume().geo();
         let (agno, agino) = geo.ino_split(inode.ino).ok_or(Error::NoInode(inode.ino))?;
+        let remembered = &self.volume().remembered;
+        if let Some(known) = remembered.given(agno, agino)
+            && known.give(self, agino)?
+        {
+            self.clear_core(inode);
+            return Ok(());
+        }
         let group = Group::lock(self, agno)?;
         let (chunk, cursor) = records::covering(self, group, agino)?;
         let bit = 1 << agino.0.wrapping_sub(chunk.startino.0);
@@ -156,7 +195,9 @@ impl Tx<'_> {
             cursor.close(self);
             return chunk::give_back(self, group, &chunk);
         }
-        records::update_at(self, group, cursor, &chunk, &freed)?;
+        if let Some(known) = records::update_at(self, group, cursor, &chunk, &freed)? {
+            remembered.give(known);
+        }
         group.count(self, 0, 1)
     }
 

@@ -1,10 +1,14 @@
 //! The records of inobt and finobt, kept alike: the finobt has those with free inodes.
 
+use std::sync::Arc;
+
 use xfskit_format::agi;
 use xfskit_format::inobt::{Chunk, INODES_PER_CHUNK, Rec};
+use xfskit_trans::Handle;
 use xfskit_units::AgIno;
 
 use super::Group;
+use super::remembered::{Known, Spot};
 use crate::btree::{AgTree, Chunks, Cursor, Seek};
 use crate::error::Result;
 use crate::tx::Tx;
@@ -44,21 +48,44 @@ pub(super) fn covering(
     Ok((sound.unwrap_or(none), cursor))
 }
 
-/// Takes the first free inode out of a record with free ones, near `near` if possible. Answers the record as it was;
-/// `None` where there is none.
-pub(super) fn take(tx: &mut Tx<'_>, group: Group, near: Option<AgIno>) -> Result<Option<AgIno>> {
+/// Takes the first free inode out of a record with free ones, near `near` if possible. Answers it, and where the record
+/// stands if it has more; `None` where there is none.
+pub(super) fn take(
+    tx: &mut Tx<'_>,
+    group: Group,
+    near: Option<AgIno>,
+) -> Result<Option<(AgIno, Option<Arc<Known>>)>> {
     let newino = group.header(tx)?.newino.get();
     let near = near.map_or(newino, |agino| agino.0);
     if !tx.volume().geo().features.finobt() {
         let at = first_free(tx, group, near)?;
-        return Ok(take_in(tx, at)?.map(|(_, agino)| agino));
+        return Ok(take_in(tx, at)?.map(|(_, agino)| (agino, None)));
     }
     let at = nearest(tx, group, near)?;
+    let finobt = at.spot();
     let Some((chunk, agino)) = take_in(tx, at)? else { return Ok(None) };
     let mut cursor: Place<false> = place(group);
     seek_known(tx, group, &mut cursor, &chunk)?;
+    let spots = cursor.spot().zip(finobt).filter(|_| chunk.freecount > 1);
+    let known = spots.map(|spots| known(tx, group, &chunk, spots));
     put(tx, cursor, &chunk.without(agino))?;
-    Ok(Some(agino))
+    Ok(Some((agino, known)))
+}
+
+/// Where the record of `chunk` stands in both trees.
+fn known(
+    tx: &Tx<'_>,
+    group: Group,
+    chunk: &Chunk,
+    (inobt, finobt): ((Handle, usize), (Handle, usize)),
+) -> Arc<Known> {
+    Arc::new(Known {
+        agno: group.agno,
+        agi: Arc::clone(tx.object(group.agi)),
+        startino: chunk.startino,
+        inobt: Spot::new(tx, inobt),
+        finobt: Spot::new(tx, finobt),
+    })
 }
 
 /// Takes the first free inode out of the record at the cursor, which is answered as it was; out of the finobt goes a
@@ -135,28 +162,33 @@ pub(super) fn insert(tx: &mut Tx<'_>, group: Group, chunk: &Chunk) -> Result<()>
 pub(super) fn update(tx: &mut Tx<'_>, group: Group, old: &Chunk, new: &Chunk) -> Result<()> {
     let mut cursor = place(group);
     seek_known(tx, group, &mut cursor, old)?;
-    update_at(tx, group, cursor, old, new)
+    update_at(tx, group, cursor, old, new).map(drop)
 }
 
-/// The same where `cursor` is at the record in the inobt.
+/// The same where `cursor` is at the record in the inobt. Answers where the records stand.
 pub(super) fn update_at(
     tx: &mut Tx<'_>,
     group: Group,
     cursor: Place<false>,
     old: &Chunk,
     new: &Chunk,
-) -> Result<()> {
+) -> Result<Option<Arc<Known>>> {
+    let inobt = cursor.spot();
     put(tx, cursor, new)?;
     if !tx.volume().geo().features.finobt() {
-        return Ok(());
+        return Ok(None);
     }
+    let mut cursor: Place<true> = place(group);
     if old.freecount == 0 {
-        insert_in::<true>(tx, group, new)
+        cursor.insert(tx, &new.encode(tx.volume().geo()))?;
     } else {
-        let mut cursor: Place<true> = place(group);
         seek_known(tx, group, &mut cursor, old)?;
-        put(tx, cursor, new)
+        cursor.update(tx, &new.encode(tx.volume().geo()))?;
     }
+    let spots = inobt.zip(cursor.spot());
+    let known = spots.map(|spots| known(tx, group, new, spots));
+    cursor.close(tx);
+    Ok(known)
 }
 
 /// Removes the record `chunk` from both trees.

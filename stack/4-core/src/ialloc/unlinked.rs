@@ -76,7 +76,7 @@ impl Tx<'_> {
         for _ in 0..most {
             let Some(member) = at else { break };
             let ino = self.volume().geo().agino_to_ino(group.agno, member);
-            let inode = self.iget_any(ino, false)?;
+            let inode = self.iget_any(ino)?;
             at = self.core(inode).next_unlinked();
             if at == Some(agino) {
                 return Ok(inode);

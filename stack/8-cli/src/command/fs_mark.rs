@@ -32,9 +32,9 @@ pub(crate) fn run(args: &FsMark, out: &Out) -> Outcome {
     work.iterations(&drivers[0], dirs, &names.unwrap_or_default())
 }
 
-/// What the directory is called by its parent.
+/// What the directory is called where it was named: a symbolic link to it has a name of its own.
 fn own_name(dir: &Path) -> Option<Vec<u8>> {
-    Some(dir.canonicalize().ok()?.file_name()?.as_bytes().to_vec())
+    Some(dir.file_name()?.as_bytes().to_vec())
 }
 
 /// A run, and who is told of it.

@@ -1,0 +1,168 @@
+//! Where the record stands from which a group's last inode was taken, or to which it was given back: mostly the next one
+//! is of the same chunk, and neither tree need be searched.
+//!
+//! 1. It is a guess. Who holds the AGI looks whether both blocks are still leaves of their trees with that record at that
+//!    place, and searches where they are not.
+//! 2. Only what changes neither tree's shape is done here: the record has free inodes before and after, and inodes in use.
+//! 3. Remembered blocks stay in memory, so few groups are remembered, those of late.
+
+use std::sync::Arc;
+
+use xfskit_format::agbtree::Tree;
+use xfskit_format::btree_edit::Shape;
+use xfskit_format::bytes::be32;
+use xfskit_format::inobt::{Chunk, INODES_PER_CHUNK, Rec};
+use xfskit_trans::lock::{LockRank, RankedMutex};
+use xfskit_trans::{Handle, Object, Place};
+use xfskit_units::{AgIno, AgNumber, Ino, index};
+
+use super::Group;
+use crate::error::Result;
+use crate::tx::Tx;
+
+/// Groups that are remembered at once.
+const GROUPS: usize = 64;
+
+/// What is remembered of all groups.
+#[derive(Debug)]
+pub(crate) struct Remembered {
+    /// By group number, modulo their number; rank [`LockRank::Leaf`].
+    slots: Vec<RankedMutex<Slot>>,
+}
+
+impl Default for Remembered {
+    fn default() -> Self {
+        let slot = || RankedMutex::new(LockRank::Leaf, Slot::default());
+        Self { slots: (0..GROUPS).map(|_| slot()).collect() }
+    }
+}
+
+/// What is remembered of one group.
+#[derive(Debug, Default)]
+struct Slot {
+    /// For which directory the last inode was taken, and where.
+    taken: Option<(Ino, Arc<Known>)>,
+    /// Where the last one was given back.
+    given: Option<Arc<Known>>,
+}
+
+impl Remembered {
+    fn slot(&self, agno: AgNumber) -> &RankedMutex<Slot> {
+        &self.slots[index(agno.0.into()) % GROUPS]
+    }
+
+    /// Where the last inode of the group was taken, if that was near `parent`.
+    pub(super) fn taken(&self, agno: AgNumber, parent: Ino) -> Option<Arc<Known>> {
+        let slot = self.slot(agno).lock();
+        let (near, known) = slot.taken.as_ref()?;
+        (*near == parent && known.agno == agno).then(|| Arc::clone(known))
+    }
+
+    /// Where the last inode of the group was given back, if that was in the chunk of `agino`.
+    pub(super) fn given(&self, agno: AgNumber, agino: AgIno) -> Option<Arc<Known>> {
+        let slot = self.slot(agno).lock();
+        let known = slot.given.as_ref()?;
+        (known.agno == agno && known.bit_of(agino).is_some()).then(|| Arc::clone(known))
+    }
+
+    /// An inode near `parent` was taken from `known`.
+    pub(super) fn take(&self, parent: Ino, known: Arc<Known>) {
+        let mut slot = self.slot(known.agno).lock();
+        slot.taken = Some((parent, known));
+    }
+
+    /// An inode was given back to `known`.
+    pub(super) fn give(&self, known: Arc<Known>) {
+        let mut slot = self.slot(known.agno).lock();
+        slot.given = Some(known);
+    }
+}
+
+/// The place of a record in its leaf.
+#[derive(Clone, Debug)]
+pub(super) struct Spot {
+    leaf: Arc<Object>,
+    index: usize,
+}
+
+impl Spot {
+    /// Record `index` of the leaf that the transaction holds as `leaf`.
+    pub(super) fn new(tx: &Tx<'_>, (leaf, index): (Handle, usize)) -> Self {
+        Self { leaf: Arc::clone(tx.object(leaf)), index }
+    }
+
+    /// The leaf, held, and the record of `tree` there; `None` where it holds no such thing any more.
+    fn look(&self, tx: &mut Tx<'_>, tree: Tree) -> Result<Option<(Handle, Chunk)>> {
+        let geo = tx.volume().geo();
+        let shape = Shape::short(tree, geo, 0);
+        let holds_it = |bytes: &[u8]| {
+            let is_leaf = be32(bytes, 0) == Some(tree.magic(geo)) && shape.level(bytes) == 0;
+            is_leaf && self.index < shape.count(bytes)
+        };
+        let Some(leaf) = tx.known(&self.leaf, None, holds_it)? else { return Ok(None) };
+        let rec = shape.entry::<Rec>(tx.bytes(leaf), self.index);
+        Ok(rec.map(|rec| (leaf, rec.decode(geo))))
+    }
+}
+
+/// The record of a chunk, in both trees.
+#[derive(Debug)]
+pub(super) struct Known {
+    pub(super) agno: AgNumber,
+    pub(super) agi: Arc<Object>,
+    pub(super) startino: AgIno,
+    pub(super) inobt: Spot,
+    pub(super) finobt: Spot,
+}
+
+impl Known {
+    fn bit_of(&self, agino: AgIno) -> Option<u64> {
+        let ahead = agino.0.checked_sub(self.startino.0)?;
+        (ahead < INODES_PER_CHUNK).then(|| 1 << ahead)
+    }
+
+    /// Takes the first free inode. `None`, and nothing done, where the trees must be searched.
+    pub(super) fn take(&self, tx: &mut Tx<'_>) -> Result<Option<AgIno>> {
+        let mut taken = None;
+        let done = self.change(tx, -1, |chunk| {
+            taken = chunk.first_free();
+            taken.map(|agino| chunk.without(agino))
+        })?;
+        Ok(taken.filter(|_| done))
+    }
+
+    /// Gives inode `agino` of the chunk back. False, and nothing done, where the trees must be searched.
+    pub(super) fn give(&self, tx: &mut Tx<'_>, agino: AgIno) -> Result<bool> {
+        let bit = self.bit_of(agino).unwrap_or(0);
+        self.change(tx, 1, |chunk| {
+            let freed = Chunk { free: chunk.free | bit, freecount: chunk.freecount + 1, ..*chunk };
+            (chunk.used() & bit != 0).then_some(freed)
+        })
+    }
+
+    /// Makes the record what `change` says, in both trees and the AGI, where that leaves both trees as they are.
+    fn change(
+        &self,
+        tx: &mut Tx<'_>,
+        free: i64,
+        change: impl FnOnce(&Chunk) -> Option<Chunk>,
+    ) -> Result<bool> {
+        let place = Some(Place::Agi(self.agno));
+        let Some(agi) = tx.known(&self.agi, place, |_| true)? else { return Ok(false) };
+        let Some((inobt, chunk)) = self.inobt.look(tx, Tree::Ino)? else { return Ok(false) };
+        let Some((finobt, copy)) = self.finobt.look(tx, Tree::Fino)? else { return Ok(false) };
+        let is_it = chunk.startino == self.startino && chunk == copy;
+        let Some(new) = change(&chunk).filter(|_| is_it) else { return Ok(false) };
+        if chunk.freecount == 0 || new.freecount == 0 || new.freecount >= new.count {
+            return Ok(false);
+        }
+        let geo = tx.volume().geo();
+        let rec = new.encode(geo);
+        for (leaf, spot) in [(inobt, &self.inobt), (finobt, &self.finobt)] {
+            let shape = Shape::short(Tree::Ino, geo, 0);
+            shape.set_entry(&mut tx.image(leaf), spot.index, &rec);
+        }
+        Group { agno: self.agno, agi }.count(tx, 0, free)?;
+        Ok(true)
+    }
+}
