@@ -6,6 +6,7 @@
 //!    unless an unlisted space could now be longer than a listed one.
 
 use xfskit_units::{Geometry, Ino};
+use zerocopy::IntoBytes;
 use zerocopy::big_endian::{U16, U32, U64};
 
 use crate::bytes;
@@ -50,14 +51,18 @@ impl Best {
         best
     }
 
-    fn offer(&mut self, gap: Gap) {
-        let at = self.0.iter().position(|listed| listed.length < gap.length);
-        if let Some(behind) = at.and_then(|at| self.0.get_mut(at..)) {
-            behind.rotate_right(1);
-            if let Some(first) = behind.first_mut() {
-                *first = gap;
-            }
-        }
+    /// With `gap` behind those that are no shorter, if it is one of the three.
+    fn with(self, gap: Gap) -> Self {
+        let [first, second, third] = self.0;
+        Self(if gap.length > first.length {
+            [gap, first, second]
+        } else if gap.length > second.length {
+            [first, gap, second]
+        } else if gap.length > third.length {
+            [first, second, gap]
+        } else {
+            self.0
+        })
     }
 
     fn shortest(&self) -> usize {
@@ -72,7 +77,6 @@ impl Best {
 
 impl From<Gap> for BestFree {
     fn from(gap: Gap) -> Self {
-        let number = |n: usize| U16::new(u16::try_from(n).unwrap_or(u16::MAX));
         Self { offset: number(gap.offset), length: number(gap.length) }
     }
 }
@@ -159,33 +163,49 @@ fn gap_at(block: &[u8], offset: usize) -> Gap {
     Gap { offset, length: length.into() }
 }
 
+fn number(n: usize) -> U16 {
+    U16::new(u16::try_from(n).unwrap_or(u16::MAX))
+}
+
+/// What unused space begins with.
+fn gap_head(gap: Gap) -> [U16; 2] {
+    [U16::new(FREETAG), number(gap.length)]
+}
+
+/// Writes the tag at the end of an unused space.
+fn put_gap_tag(image: &mut impl Image, gap: Gap) {
+    image.put(gap.end().saturating_sub(2), &number(gap.offset));
+}
+
 fn put_gap(image: &mut impl Image, gap: Gap) {
     if gap.length > 0 {
-        let number = |n: usize| U16::new(u16::try_from(n).unwrap_or(u16::MAX));
-        image.put(gap.offset, &[U16::new(FREETAG), number(gap.length)]);
-        image.put(gap.end().saturating_sub(2), &number(gap.offset));
+        image.put(gap.offset, &gap_head(gap));
+        put_gap_tag(image, gap);
     }
 }
 
 /// Brings `bestfree` up to date: the spaces `gone` are no more, the spaces `new` have come.
 fn update_best(image: &mut impl Image, geo: &Geometry, gone: [Gap; 2], new: [Gap; 2]) {
     let old = Best::of(image.bytes());
-    // The usual case: a name took the start of the longest, and what is left of it is the longest still.
-    let ([first, second, _], [none, left]) = (old.0, new);
-    if gone == [first; 2] && none.length == 0 && left.length > second.length {
-        image.put(V5.dir_bestfree, &BestFree::from(left));
+    // The usual cases: a name took the start of the longest, and what is left of it is the longest still; or a
+    // name left, and what was the longest has grown.
+    let ([first, second, third], [one, other]) = (old.0, new);
+    let (now, none) = if one.length > 0 { (one, other) } else { (other, one) };
+    let stay = !gone.contains(&second) && !gone.contains(&third);
+    if gone.contains(&first) && stay && none.length == 0 && now.length > second.length {
+        image.put(V5.dir_bestfree, &BestFree::from(now));
         return;
     }
     let mut best = Best::default();
     for gap in old.0.into_iter().filter(|gap| !gone.contains(gap)).chain(new) {
-        best.offer(gap);
+        best = best.with(gap);
     }
     // What was not listed was no longer than the shortest listed one, if there were three.
     if best.shortest() < old.shortest() {
         best = Best::default();
         for slot in Slots::of(image.bytes(), geo) {
             if let Slot::Unused { offset, length, .. } = slot {
-                best.offer(Gap { offset, length });
+                best = best.with(Gap { offset, length });
             }
         }
     }
@@ -218,21 +238,23 @@ pub(super) fn release(image: &mut impl Image, geo: &Geometry, at: usize, len: us
 /// Writes `entry` at byte `at`; the caller knows that its place is free.
 pub(super) fn put_entry(image: &mut impl Image, geo: &Geometry, at: usize, entry: &Entry<'_>) {
     let len = dir::entry_len(geo, entry.name.len());
-    let place = image.edit(at..at.saturating_add(len));
-    place.fill(0);
-    let namelen = u8::try_from(entry.name.len()).unwrap_or(u8::MAX);
-    let tag = u16::try_from(at).unwrap_or(u16::MAX).to_be_bytes();
+    fill_entry(image.edit(at..at.saturating_add(len)), at, entry);
+}
+
+/// Makes `place`, which begins at byte `at` and is as long as it takes, `entry`.
+fn fill_entry(place: &mut [u8], at: usize, entry: &Entry<'_>) {
     let (head, rest) = place.split_at_mut(9);
     let (inumber, length) = head.split_at_mut(8);
     inumber.copy_from_slice(&entry.inumber.0.to_be_bytes());
-    length.fill(namelen);
+    length.fill(u8::try_from(entry.name.len()).unwrap_or(u8::MAX));
     let (name, rest) = rest.split_at_mut(entry.name.len());
     name.copy_from_slice(entry.name);
+    rest.fill(0);
     if let (Some(filetype), Some(byte)) = (entry.filetype, rest.first_mut()) {
         *byte = filetype;
     }
-    if let Some(last) = rest.last_chunk_mut() {
-        *last = tag;
+    if let Some(tag) = rest.last_chunk_mut() {
+        *tag = number(at).to_bytes();
     }
 }
 
@@ -254,8 +276,19 @@ pub fn add(image: &mut impl Image, geo: &Geometry, entry: &Entry<'_>) -> Option<
         return None;
     }
     let offset = u16::try_from(gap.offset).ok()?;
-    put_entry(image, geo, gap.offset, entry);
-    take(image, geo, gap, gap.offset, len);
+    let left = Gap::between(gap.offset.saturating_add(len), gap.end());
+    if left.length == 0 {
+        put_entry(image, geo, gap.offset, entry);
+    } else {
+        // The head of what is left stands right behind the name.
+        let head = gap_head(left);
+        let place = image.edit(gap.offset..left.offset.saturating_add(size_of_val(&head)));
+        let (name, behind) = place.split_at_mut(len);
+        fill_entry(name, gap.offset, entry);
+        behind.copy_from_slice(head.as_bytes());
+        put_gap_tag(image, left);
+    }
+    update_best(image, geo, [gap; 2], [Gap::default(), left]);
     Some(offset)
 }
 

@@ -35,12 +35,13 @@ fn put_counts(image: &mut impl Image, nvalid: usize, nused: usize) {
 }
 
 /// Sets slot `slot` of the verified block in `image`: the longest unused space of its data block,
-/// in bytes, or [`NULLDATAOFF`] where there is no such block any more.
+/// in bytes, or [`NULLDATAOFF`] where there is no such block any more. Answers how many slots stand
+/// for data blocks that exist; `None`, and nothing done, for a block that cannot be understood.
 ///
 /// # Panics
 /// Where there is no such slot in a block.
-pub fn set_best(image: &mut impl Image, geo: &Geometry, slot: usize, best: u16) {
-    let Some(free) = Free::parse(image.bytes(), geo) else { return };
+pub fn set_best(image: &mut impl Image, geo: &Geometry, slot: usize, best: u16) -> Option<usize> {
+    let free = Free::parse(image.bytes(), geo)?;
     let (old, nused) = (free.fbests.get(slot), xfskit_units::index(free.nused.into()));
     let was = old.is_some_and(|old| old.get() != NULLDATAOFF);
     let is = best != NULLDATAOFF;
@@ -63,6 +64,7 @@ pub fn set_best(image: &mut impl Image, geo: &Geometry, slot: usize, best: u16) 
     if (now, used) != (nvalid, nused) {
         put_counts(image, now, used);
     }
+    Some(used)
 }
 
 #[cfg(test)]

@@ -10,6 +10,8 @@
 //! and keeps that list in the [free index](crate::dir::free). Entries are sorted by hash; those of
 //! removed names stay as *stale* ones with address 0.
 
+use std::ops::Range;
+
 use xfskit_units::Geometry;
 use zerocopy::big_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -172,6 +174,14 @@ impl<'a> Leaf<'a> {
     /// The entries that carry `hash`.
     pub fn run(&self, hash: u32) -> &'a [LeafEntry] {
         run(self.lents, hash)
+    }
+
+    /// Which entries these are.
+    pub fn run_range(&self, hash: u32) -> Range<usize> {
+        let start = self.lents.partition_point(|e| e.hashval.get() < hash);
+        let rest = self.lents.get(start..).unwrap_or(&[]);
+        let len = rest.iter().take_while(|e| e.hashval.get() == hash).count();
+        start..start.saturating_add(len)
     }
 
     /// The last entry's hash, which the parent repeats; `None` for an empty leaf.

@@ -56,11 +56,21 @@ pub(super) fn reuse(
 ) {
     let at = |i: usize| table.saturating_add(i.saturating_mul(ENTRY));
     if stale < index {
-        image.shift(at(stale.saturating_add(1))..at(index), at(stale));
-        image.put(at(index.saturating_sub(1)), &new);
+        let span = image.edit(at(stale)..at(index));
+        span.copy_within(ENTRY.., 0);
+        if let Some(last) = span.last_chunk_mut::<ENTRY>() {
+            *last = zerocopy::transmute!(new);
+        }
     } else {
-        image.shift(at(index)..at(stale), at(index.saturating_add(1)));
-        image.put(at(index), &new);
+        push_in(image.edit(at(index)..at(stale.saturating_add(1))), new);
+    }
+}
+
+/// Puts `new` at the start of `span`, whose entries move by one. What stands in the last goes.
+fn push_in(span: &mut [u8], new: LeafEntry) {
+    span.copy_within(..span.len().saturating_sub(ENTRY), ENTRY);
+    if let Some(first) = span.first_chunk_mut::<ENTRY>() {
+        *first = zerocopy::transmute!(new);
     }
 }
 
@@ -161,9 +171,9 @@ pub fn insert(image: &mut impl Image, geo: &Geometry, new: LeafEntry) -> bool {
     if room(&leaf, geo) < ENTRY {
         return false;
     }
-    image.shift(entry_at(index)..entry_at(count), entry_at(index.saturating_add(1)));
-    image.put(entry_at(index), &new);
-    put_counts(image, count.saturating_add(1), stale);
+    let more = count.saturating_add(1);
+    push_in(image.edit(entry_at(index)..entry_at(more)), new);
+    put_counts(image, more, stale);
     true
 }
 
