@@ -314,14 +314,14 @@ impl<'a> AttrBlocks<'a> {
 /// The tree over attributes of these hashes and lengths, in hash order.
 fn levels(geo: &Geometry, items: impl Iterator<Item = (u32, usize)> + Clone) -> Vec<Level> {
     let room = leaf_edit::room(geo);
-    let cuts = share::cuts(items.clone(), Cut::default(), room, true);
+    let cuts = share::between_runs(items.clone(), Cut::default(), room);
     let hashes: Vec<u32> = items.map(|(hash, _)| hash).collect();
     let mut levels = vec![level(1, &share_all(&cuts, room), &hashes)];
     // The root stands at block 0, everything else behind it.
     while let Some(below) = levels.last().filter(|level| level.ends.len() > 1) {
         let (first, hashes) = (below.first, below.hashes.clone());
         let room = da::node_max(geo, Fork::Attr);
-        let cuts = share::cuts(hashes.iter().map(|hash| (*hash, 1)), Cut::default(), room, true);
+        let cuts = share::between_runs(hashes.iter().map(|hash| (*hash, 1)), Cut::default(), room);
         let next = first.saturating_add(u32::try_from(hashes.len()).unwrap_or(u32::MAX));
         let ends = share_all(&cuts, room);
         levels.push(level(next, &ends, &hashes));

@@ -71,8 +71,7 @@ impl<'s> Shares<'s> {
         room: usize,
         whole_runs: bool,
     ) -> Self {
-        let cuts = || share::cuts(entries.iter().copied(), Cut::default(), room, false);
-        let anywhere = if whole_runs { Vec::new() } else { cuts() };
+        let anywhere = if whole_runs { Vec::new() } else { share::anywhere(entries) };
         Self { entries, ends, own, room, whole_runs, anywhere }
     }
 
@@ -98,7 +97,7 @@ impl<'s> Shares<'s> {
         let before = self.entries[..first].iter().map(|(_, len)| len).sum();
         let start = Cut { entries: first, bytes: before };
         let entries = self.entries[first..end].iter().copied();
-        (start, Cow::Owned(share::cuts(entries, start, self.room, true)))
+        (start, Cow::Owned(share::between_runs(entries, start, self.room)))
     }
 
     fn plan(&self, blocks: Range<usize>, cuts: &[Cut]) -> Plan {

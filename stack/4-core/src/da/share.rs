@@ -14,13 +14,29 @@ pub(crate) struct Cut {
     pub(crate) bytes: usize,
 }
 
-/// Where blocks of `room` bytes may be cut; `entries` are hash and length of each behind `start`, in order.
-/// With `whole_runs`, runs of one hash stay together where they fit a block.
-pub(crate) fn cuts(
+impl Cut {
+    /// The place behind an entry of `len` bytes more.
+    fn behind(self, len: usize) -> Self {
+        Self { entries: self.entries + 1, bytes: self.bytes + len }
+    }
+}
+
+/// The places behind each of `entries` (hash and length).
+pub(crate) fn anywhere(entries: &[(u32, usize)]) -> Vec<Cut> {
+    let mut now = Cut::default();
+    let mut behind = |len| {
+        now = now.behind(len);
+        now
+    };
+    entries.iter().map(|(_, len)| behind(*len)).collect()
+}
+
+/// Where blocks of `room` bytes may be cut so that runs of one hash stay together where they fit a block;
+/// `entries` are hash and length of each behind `start`, in order.
+pub(crate) fn between_runs(
     entries: impl IntoIterator<Item = (u32, usize)>,
     start: Cut,
     room: usize,
-    whole_runs: bool,
 ) -> Vec<Cut> {
     let mut cuts: Vec<Cut> = Vec::new();
     let mut now = start;
@@ -31,9 +47,9 @@ pub(crate) fn cuts(
         if !same {
             run = Some((hash, now.bytes));
         }
-        now = Cut { entries: now.entries + 1, bytes: now.bytes + len };
+        now = now.behind(len);
         let start = run.map_or(0, |(_, start)| start);
-        if same && whole_runs && now.bytes - start <= room {
+        if same && now.bytes - start <= room {
             cuts.pop();
         }
         cuts.push(now);
@@ -90,14 +106,14 @@ mod tests {
     #[test]
     fn runs_stay_together_where_they_fit() {
         let entries = [(1, 10), (2, 10), (2, 10), (3, 10), (3, 50), (3, 50), (4, 10)];
-        assert_eq!(bytes(&cuts(entries, ZERO, 100, true)), [10, 30, 90, 140, 150]);
-        assert_eq!(bytes(&cuts(entries, ZERO, 100, false)), [10, 20, 30, 40, 90, 140, 150]);
+        assert_eq!(bytes(&between_runs(entries, ZERO, 100)), [10, 30, 90, 140, 150]);
+        assert_eq!(bytes(&anywhere(&entries)), [10, 20, 30, 40, 90, 140, 150]);
     }
 
     #[test]
     fn shares_are_even_and_fit() {
         let entries = (0..100).map(|i| (i, 10));
-        let cuts = cuts(entries, ZERO, 400, true);
+        let cuts = between_runs(entries, ZERO, 400);
         assert_eq!(bytes(&evenly(ZERO, &cuts, 3, 400).unwrap()), [330, 660, 1000]);
         assert_eq!(evenly(ZERO, &cuts, 2, 400), None, "more than two blocks hold");
         assert_eq!(evenly(ZERO, &cuts[..2], 3, 400), None, "fewer entries than blocks");

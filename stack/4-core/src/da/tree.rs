@@ -16,7 +16,7 @@ use std::ops::Range;
 
 use xfskit_format::da::{self, BlkInfo, Node, NodeEntry};
 use xfskit_format::da_edit::{self, Identity};
-use xfskit_format::{Ctx, Fork, Image, Layout, Location};
+use xfskit_format::{Ctx, Fork, Image, Layout, Location, Verdict};
 use xfskit_units::{DaBlock, Daddr, FileOff, Geometry, Ino};
 use zerocopy::FromBytes;
 
@@ -136,23 +136,45 @@ impl Level for Nodes {
 }
 
 /// One block on the way from the root to a leaf.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Step {
     dablk: DaBlock,
     /// Which child of it the way goes on to; 0 in the leaf.
     index: usize,
 }
 
+/// Blocks from the root to a leaf, at most.
+const STEPS_MAX: usize = da::MAX_LEVEL as usize + 1;
+
 /// The way from the root to a leaf. Good until the tree is changed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Path {
-    steps: Vec<Step>,
+    steps: [Step; STEPS_MAX],
+    len: usize,
 }
 
 impl Path {
+    fn steps(&self) -> &[Step] {
+        &self.steps[..self.len]
+    }
+
+    /// Goes on to `step`. Levels descend on every way, so there are never too many.
+    fn push(&mut self, step: Step) {
+        self.steps[self.len] = step;
+        self.len += 1;
+    }
+
+    /// A new root stands above all of it; what was the root has moved to `dablk`.
+    fn push_down(&mut self, root: DaBlock, dablk: DaBlock) {
+        self.steps[0].dablk = dablk;
+        self.steps.copy_within(..self.len, 1);
+        self.steps[0] = Step { dablk: root, index: 0 };
+        self.len += 1;
+    }
+
     /// The leaf at its end.
     pub(crate) fn leaf(&self) -> DaBlock {
-        self.steps.last().map_or(DaBlock(0), |step| step.dablk)
+        self.steps().last().map_or(DaBlock(0), |step| step.dablk)
     }
 }
 
@@ -187,17 +209,29 @@ impl<'t, B: DaBlocks> Tree<'t, B> {
     }
 
     /// Level and children of block `dablk`; 0 and none for a leaf.
-    fn children(&mut self, dablk: DaBlock) -> Result<(u16, Vec<NodeEntry>)> {
+    fn children(&mut self, dablk: DaBlock) -> Result<(u16, &[NodeEntry])> {
         let geo = self.geo;
         let bytes = self.blocks.bytes(dablk)?;
-        Ok(node(bytes, geo).map_or((0, Vec::new()), |node| (node.level, node.btree.to_vec())))
+        Ok(node(bytes, geo).map_or((0, &[]), |node| (node.level, node.btree)))
+    }
+
+    /// Fails where block `dablk`, which must stand on level `wanted` where that is known, stands elsewhere, or on
+    /// a level that there is not.
+    fn judge_level(&self, dablk: DaBlock, wanted: Option<u16>, found: u16) -> Verdict {
+        let wanted = wanted.unwrap_or(found);
+        if wanted == found && found <= da::MAX_LEVEL {
+            return Ok(());
+        }
+        let ctx = self.ctx(dablk);
+        ctx.eq("da.node.level", wanted, found)?;
+        ctx.at_most("da.node.level", da::MAX_LEVEL, found)
     }
 
     // ---- ways through the tree ---------------------------------------------------------------
 
     /// The way to the first leaf that may hold `hash`, or to the last one where all are smaller.
     pub(crate) fn find(&mut self, hash: u32) -> Result<Path> {
-        let mut path = Path { steps: Vec::with_capacity(3) };
+        let mut path = Path::default();
         self.descend(&mut path, self.root(), None, |kids| {
             kids.partition_point(|child| child.hashval.get() < hash)
         })?;
@@ -213,32 +247,24 @@ impl<'t, B: DaBlocks> Tree<'t, B> {
         choose: impl Fn(&[NodeEntry]) -> usize,
     ) -> Result<()> {
         loop {
-            let geo = self.geo;
-            let ctx = self.ctx(dablk);
-            let bytes = self.blocks.bytes(dablk)?;
-            let found = node(bytes, geo);
-            let own = found.map_or(0, |node| node.level);
-            ctx.eq("da.node.level", level.unwrap_or(own), own)?;
-            ctx.at_most("da.node.level", da::MAX_LEVEL, own)?;
-            let Some(node) = found else {
-                path.steps.push(Step { dablk, index: 0 });
-                return Ok(());
-            };
-            let index = choose(node.btree).min(node.btree.len().saturating_sub(1));
-            path.steps.push(Step { dablk, index });
-            dablk = DaBlock(node.btree.get(index).map_or(0, |child| child.before.get()));
-            level = own.checked_sub(1);
+            let (own, kids) = self.children(dablk)?;
+            let index = choose(kids).min(kids.len().saturating_sub(1));
+            let child = kids.get(index).map(|child| DaBlock(child.before.get()));
+            self.judge_level(dablk, level, own)?;
+            path.push(Step { dablk, index });
+            let (Some(child), Some(below)) = (child, own.checked_sub(1)) else { return Ok(()) };
+            (dablk, level) = (child, Some(below));
         }
     }
 
     /// Moves `path` to the next leaf in hash order; false, and `path` as it was, at the last one.
     pub(crate) fn advance(&mut self, path: &mut Path) -> Result<bool> {
-        for depth in (0..path.steps.len().saturating_sub(1)).rev() {
+        for depth in (0..path.len.saturating_sub(1)).rev() {
             let Step { dablk, index } = path.steps[depth];
             let (level, kids) = self.children(dablk)?;
-            let Some(child) = kids.get(index + 1) else { continue };
-            path.steps.truncate(depth);
-            path.steps.push(Step { dablk, index: index + 1 });
+            let Some(child) = kids.get(index + 1).copied() else { continue };
+            path.len = depth;
+            path.push(Step { dablk, index: index + 1 });
             let below = level.checked_sub(1);
             self.descend(path, DaBlock(child.before.get()), below, |_| 0)?;
             return Ok(true);
@@ -250,13 +276,13 @@ impl<'t, B: DaBlocks> Tree<'t, B> {
 
     /// Puts `item` into the leaf at the end of `path`, which [`find`](Self::find) gave for its hash.
     pub(crate) fn insert<L: Level>(&mut self, mut path: Path, item: L::Item<'_>) -> Result<()> {
-        let depth = path.steps.len() - 1;
+        let depth = path.len - 1;
         self.put::<L>(&mut path, depth, None, &[item])
     }
 
     /// An entry was taken out of the leaf at the end of `path`: the tree is put in shape again.
     pub(crate) fn removed<L: Level>(&mut self, mut path: Path) -> Result<()> {
-        let depth = path.steps.len() - 1;
+        let depth = path.len - 1;
         self.taken_out::<L>(&mut path, depth)
     }
 
@@ -271,9 +297,13 @@ impl<'t, B: DaBlocks> Tree<'t, B> {
     ) -> Result<()> {
         let (geo, fork) = (self.geo, self.fork);
         let dablk = path.steps[depth].dablk;
-        if L::insert(&mut self.blocks.image(dablk)?, geo, fork, at.unwrap_or(0), items) {
-            return self.mend_hashes::<L>(path, depth);
+        let mut image = self.blocks.image(dablk)?;
+        if L::insert(&mut image, geo, fork, at.unwrap_or(0), items) {
+            let last = L::last_hash(image.bytes(), geo);
+            drop(image);
+            return self.carry_up(path, depth, last);
         }
+        drop(image);
         let depth = if depth == 0 { self.push_down(path)? } else { depth };
         let window = self.window(path, depth)?;
         let mut all: Vec<L::Item<'_>> = Vec::new();
@@ -304,9 +334,8 @@ impl<'t, B: DaBlocks> Tree<'t, B> {
         let dablk = path.steps[depth].dablk;
         let used = L::used(self.blocks.bytes(dablk)?, geo);
         let room = L::room(geo, fork);
-        let (_, kids) = self.children(path.steps[depth - 1].dablk)?;
-        let alone = kids.len() == 1;
-        if plan::is_full_enough(used, room) || (!alone && plan::may_stay(used, room, kids.len())) {
+        let kids = self.children(path.steps[depth - 1].dablk)?.1.len();
+        if plan::is_full_enough(used, room) || (kids > 1 && plan::may_stay(used, room, kids)) {
             return self.mend_hashes::<L>(path, depth);
         }
         let window = self.window(path, depth)?;
@@ -328,10 +357,14 @@ impl<'t, B: DaBlocks> Tree<'t, B> {
 
     /// Carries the last hash of the block at `depth` of `path` up to where it is known already.
     fn mend_hashes<L: Level>(&mut self, path: &Path, depth: usize) -> Result<()> {
+        let last = L::last_hash(self.blocks.bytes(path.steps[depth].dablk)?, self.geo);
+        self.carry_up(path, depth, last)
+    }
+
+    /// The same where `hash` is the last hash of that block.
+    fn carry_up(&mut self, path: &Path, depth: usize, hash: Option<u32>) -> Result<()> {
         let geo = self.geo;
-        let Some(hash) = L::last_hash(self.blocks.bytes(path.steps[depth].dablk)?, geo) else {
-            return Ok(());
-        };
+        let Some(hash) = hash else { return Ok(()) };
         for &Step { dablk, index } in path.steps[..depth].iter().rev() {
             let kids = node(self.blocks.bytes(dablk)?, geo).map_or(&[][..], |node| node.btree);
             let last = index + 1 >= kids.len();
@@ -354,12 +387,13 @@ impl<'t, B: DaBlocks> Tree<'t, B> {
         let (level, kids) = self.children(parent.dablk)?;
         let len = kids.len().min(plan::WINDOW);
         let start = parent.index.saturating_sub(1).min(kids.len() - len);
+        let near = kids[start..start + len].to_vec();
         let mut blocks = Vec::with_capacity(len);
-        for child in &kids[start..start + len] {
+        for child in near {
             let dablk = DaBlock(child.before.get());
             let bytes = self.blocks.bytes(dablk)?.to_vec();
             let found = level_of(&bytes, self.geo);
-            self.ctx(dablk).eq("da.node.level", level.saturating_sub(1), found)?;
+            self.judge_level(dablk, Some(level.saturating_sub(1)), found)?;
             blocks.push(Neighbour { dablk, bytes });
         }
         Ok(Window { start, own: parent.index - start, blocks })
@@ -485,8 +519,7 @@ impl<'t, B: DaBlocks> Tree<'t, B> {
         let mut image = self.blocks.image(root)?;
         da_edit::init_node(&mut image, geo, id, level + 1);
         da_edit::splice_children(&mut image, geo, fork, 0, 0, &[da_edit::child(0, dablk)]);
-        path.steps[0].dablk = dablk;
-        path.steps.insert(0, Step { dablk: root, index: 0 });
+        path.push_down(root, dablk);
         Ok(1)
     }
 
