@@ -31,7 +31,10 @@ pub(crate) trait DirFork {
     /// The verified bytes of the block at `at`.
     fn bytes(&mut self, at: FileOff) -> Result<&[u8]>;
 
-    /// The same block, to be changed.
+    /// The same where there is a block at `at`.
+    fn bytes_if_mapped(&mut self, at: FileOff) -> Result<Option<&[u8]>>;
+
+    /// The block at `at`, to be changed.
     fn image(&mut self, at: FileOff) -> Result<impl Image + '_>;
 
     /// True where there is a block at `at`.

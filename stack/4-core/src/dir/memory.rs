@@ -79,6 +79,11 @@ impl DirFork for MemoryFork {
         self.touched.insert(at);
         self.blocks.get(&at).map(Vec::as_slice).ok_or(Error::Missing("such block"))
     }
+    fn bytes_if_mapped(&mut self, at: FileOff) -> Result<Option<&[u8]>> {
+        let bytes = self.blocks.get(&at).map(Vec::as_slice);
+        self.touched.extend(bytes.map(|_| at));
+        Ok(bytes)
+    }
     fn image(&mut self, at: FileOff) -> Result<impl Image + '_> {
         self.touched.insert(at);
         self.blocks.get_mut(&at).map(Vec::as_mut_slice).ok_or(Error::Missing("such block"))

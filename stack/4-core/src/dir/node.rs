@@ -38,20 +38,19 @@ impl<F: DirFork> Names<'_, F> {
         work(&mut Tree::new(self.geo, Fork::Data, self.ino, &mut blocks))
     }
 
-    /// The way to the leaf where `name` would go, and `name` itself where it exists.
-    pub(crate) fn node_find(&mut self, name: &[u8]) -> Result<(Path, Option<NodeSpot>)> {
-        let (geo, hash) = (self.geo, self.hash(name));
+    /// The way to the leaf where `name` with its `hash` would go, and `name` itself where it exists.
+    pub(crate) fn node_find(&mut self, hash: u32, name: &[u8]) -> Result<(Path, Option<NodeSpot>)> {
+        let geo = self.geo;
         let mut path = self.tree(|tree| tree.find(hash))?;
         // The way to the first leaf, once the search goes on to the next.
         let mut first = None;
         loop {
             let leaf = parse_leaf(self.fork.bytes(at(path.leaf()))?, geo)?;
-            let start = leaf.lents.partition_point(|e| e.hashval.get() < hash);
             let goes_on = leaf.last_hash().is_none_or(|last| last <= hash);
-            let run = leaf.run(hash).to_vec();
-            if let Some((index, spot)) = self.first_match(&run, name)? {
+            let run = leaf.run_range(hash);
+            if let Some((index, spot)) = self.first_match(at(path.leaf()), run, name)? {
                 let first = first.unwrap_or_else(|| path.clone());
-                return Ok((first, Some(NodeSpot { path, index: start + index, spot })));
+                return Ok((first, Some(NodeSpot { path, index, spot })));
             }
             if !goes_on {
                 return Ok((first.unwrap_or(path), None));
@@ -65,19 +64,19 @@ impl<F: DirFork> Names<'_, F> {
         }
     }
 
-    /// Puts `entry` in; its hash goes to the leaf at the end of `path`.
-    pub(crate) fn node_create(&mut self, entry: &Entry<'_>, path: Path) -> Result<()> {
+    /// Puts `entry` in; its `hash` goes to the leaf at the end of `path`.
+    pub(crate) fn node_create(&mut self, entry: &Entry<'_>, hash: u32, path: Path) -> Result<()> {
         let db = self.block_with_room(self.len_of(entry))?;
         let (ptr, best) = self.add_to(db, entry)?;
         self.set_free(db, best)?;
-        let lent = leaf_edit::entry(self.hash(entry.name), ptr);
+        let lent = leaf_edit::entry(hash, ptr);
         self.tree(|tree| tree.insert::<DirLeaves>(path, lent))
     }
 
     /// Takes `name` out.
     pub(crate) fn node_remove(&mut self, name: &[u8]) -> Result<What> {
         let geo = self.geo;
-        let found = self.node_find(name)?.1.ok_or(Error::NoEntry)?;
+        let found = self.node_find(self.hash(name), name)?.1.ok_or(Error::NoEntry)?;
         let best = self.take_from(&found.spot, name)?;
         let db = DataPtr::new(geo, found.spot.at, 0).map_or(0, |ptr| ptr.db(geo));
         self.set_free(db, best)?;
@@ -114,13 +113,16 @@ impl<F: DirFork> Names<'_, F> {
 
     /// What the free index says of data block `db`; `None` where it does not exist.
     fn free(&mut self, db: u32) -> Result<Option<u16>> {
-        let (geo, (at, slot)) = (self.geo, self.free_place(db));
-        if !self.fork.is_mapped(at)? {
-            return Ok(None);
-        }
-        let free = Free::parse(self.fork.bytes(at)?, geo);
-        let best = free.and_then(|free| free.fbests.get(slot).map(|best| best.get()));
+        let (at, slot) = self.free_place(db);
+        let best = self.bests(at)?.get(slot).map(|best| best.get());
         Ok(best.filter(|best| *best != NULLDATAOFF))
+    }
+
+    /// What the block of the free index at `at` says; nothing where there is none.
+    fn bests(&mut self, at: FileOff) -> Result<&[U16]> {
+        let geo = self.geo;
+        let free = self.fork.bytes_if_mapped(at)?.and_then(|bytes| Free::parse(bytes, geo));
+        Ok(free.map_or(&[], |free| free.fbests))
     }
 
     /// Says in the free index what is the longest unused space of data block `db`.
@@ -132,9 +134,8 @@ impl<F: DirFork> Names<'_, F> {
             let firstdb = db - u32::try_from(slot).unwrap_or(0);
             free_edit::init(&mut self.fork.image(at)?, geo, id, firstdb, &[]);
         }
-        free_edit::set_best(&mut self.fork.image(at)?, geo, slot, best);
-        let used = Free::parse(self.fork.bytes(at)?, geo).map_or(1, |free| free.nused);
-        if used == 0 {
+        let used = free_edit::set_best(&mut self.fork.image(at)?, geo, slot, best);
+        if used == Some(0) {
             self.fork.unmap(at)?;
         }
         Ok(())
@@ -143,10 +144,8 @@ impl<F: DirFork> Names<'_, F> {
     /// Reads the free index into [`Room`](crate::dir::room::Room).
     fn learn_room(&mut self) -> Result<()> {
         for db in (0..self.data_blocks()).step_by(free_max(self.geo)) {
-            let (geo, (at, _)) = (self.geo, self.free_place(db));
-            let mapped = self.fork.is_mapped(at)?;
-            let bytes = if mapped { self.fork.bytes(at)? } else { &[] };
-            let bests = Free::parse(bytes, geo).map_or(&[][..], |free| free.fbests);
+            let (at, _) = self.free_place(db);
+            let bests = self.bests(at)?.to_vec();
             for (db, best) in (db..).zip(bests) {
                 self.room.set(db, Some(best.get()).filter(|best| *best != NULLDATAOFF));
             }
@@ -185,11 +184,9 @@ impl<F: DirFork> Names<'_, F> {
     fn trim_size(&mut self) -> Result<()> {
         let mut end = self.data_blocks();
         while end > 0 {
-            let (geo, (at, slot)) = (self.geo, self.free_place(end - 1));
+            let (at, slot) = self.free_place(end - 1);
             let start = end - 1 - u32::try_from(slot).unwrap_or(0);
-            let mapped = self.fork.is_mapped(at)?;
-            let bytes = if mapped { self.fork.bytes(at)? } else { &[] };
-            let bests = Free::parse(bytes, geo).map_or(&[][..], |free| free.fbests);
+            let bests = self.bests(at)?;
             let below = bests.get(..slot + 1).unwrap_or(bests);
             let last = below.iter().rposition(|best| best.get() != NULLDATAOFF);
             if let Some(last) = last {

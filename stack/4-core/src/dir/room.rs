@@ -31,18 +31,9 @@ pub(crate) struct Room {
     holes: BTreeSet<u32>,
     /// Every block of the hash tree's space before this one is in use.
     pub(crate) tree_from: DaBlock,
-    /// Where its blocks lie.
-    pub(crate) places: Places,
-    /// Empty between operations: memory for the blocks that the next one meets.
-    pub(crate) held: Vec<(FileOff, Handle)>,
 }
 
 impl Room {
-    /// True where it took work to learn what it knows.
-    fn is_worth_keeping(&self) -> bool {
-        self.known || self.tree_from != DaBlock(0) || self.places.are_known()
-    }
-
     /// Data block `db` has `best` bytes in one piece, or does not exist.
     pub(crate) fn set(&mut self, db: u32, best: Option<u16>) {
         match best {
@@ -144,15 +135,36 @@ impl Places {
     }
 }
 
-/// The [`Room`] of the directories that changed last.
+/// What is remembered of one directory.
+#[derive(Debug, Default)]
+pub(crate) struct Known {
+    /// Where it has room.
+    pub(crate) room: Room,
+    /// Where its blocks lie.
+    pub(crate) places: Places,
+    /// Empty between operations: memory for the blocks that the next one meets.
+    pub(crate) held: Vec<(FileOff, Handle)>,
+}
+
+impl Known {
+    /// True where it took work to learn.
+    fn is_worth_keeping(&self) -> bool {
+        self.room.known || self.room.tree_from != DaBlock(0) || self.places.are_known()
+    }
+}
+
+/// What is [`Known`] of the directories that changed last.
 #[derive(Debug)]
 pub(crate) struct Rooms {
-    shards: [RankedMutex<FxHashMap<Ino, Box<Room>>>; 16],
+    shards: [RankedMutex<Shard>; 16],
 }
+
+/// `None` for a directory that is being changed.
+type Shard = FxHashMap<Ino, Option<Box<Known>>>;
 
 impl Default for Rooms {
     fn default() -> Self {
-        let shard = |_| RankedMutex::new(LockRank::Leaf, FxHashMap::default());
+        let shard = |_| RankedMutex::new(LockRank::Leaf, Shard::default());
         Self { shards: std::array::from_fn(shard) }
     }
 }
@@ -161,41 +173,44 @@ impl Default for Rooms {
 const SHARD_MAX: usize = 64;
 
 impl Rooms {
-    fn shard(&self, ino: Ino) -> &RankedMutex<FxHashMap<Ino, Box<Room>>> {
+    fn shard(&self, ino: Ino) -> &RankedMutex<Shard> {
         // Directories of one group have neighbouring numbers.
         &self.shards[index(ino.0 ^ (ino.0 >> 8)) % self.shards.len()]
     }
 
     /// Where the block at `at` of the directory `ino` lies, as far as known. Nobody changes the directory meanwhile.
     pub(crate) fn place(&self, geo: &Geometry, ino: Ino, at: FileOff) -> Option<Daddr> {
-        self.shard(ino).lock().get(&ino)?.places.get(geo, at)
+        self.shard(ino).lock().get(&ino)?.as_ref()?.places.get(geo, at)
     }
 
     /// Remembers that. Nobody has changed the directory since it was looked up.
     pub(crate) fn set_place(&self, geo: &Geometry, ino: Ino, at: FileOff, daddr: Daddr) {
         let mut shard = self.shard(ino).lock();
         make_room(&mut shard, ino);
-        shard.entry(ino).or_default().places.set(geo, at, daddr);
+        shard.entry(ino).or_default().get_or_insert_default().places.set(geo, at, daddr);
     }
 
     /// What is known of the directory `ino`, whose lock the caller holds.
-    pub(crate) fn take(&self, ino: Ino) -> Box<Room> {
-        self.shard(ino).lock().remove(&ino).unwrap_or_default()
+    pub(crate) fn take(&self, ino: Ino) -> Box<Known> {
+        self.shard(ino).lock().get_mut(&ino).and_then(Option::take).unwrap_or_default()
     }
 
     /// Remembers what is known.
-    pub(crate) fn put(&self, ino: Ino, room: Box<Room>) {
-        if !room.is_worth_keeping() {
-            return;
-        }
+    pub(crate) fn put(&self, ino: Ino, known: Box<Known>) {
         let mut shard = self.shard(ino).lock();
-        make_room(&mut shard, ino);
-        shard.insert(ino, room);
+        if !known.is_worth_keeping() {
+            shard.remove(&ino);
+        } else if let Some(place) = shard.get_mut(&ino) {
+            *place = Some(known);
+        } else {
+            make_room(&mut shard, ino);
+            shard.insert(ino, Some(known));
+        }
     }
 }
 
 /// Forgets all others where `ino` would be one too many.
-fn make_room(shard: &mut FxHashMap<Ino, Box<Room>>, ino: Ino) {
+fn make_room(shard: &mut Shard, ino: Ino) {
     if shard.len() >= SHARD_MAX && !shard.contains_key(&ino) {
         shard.clear();
     }

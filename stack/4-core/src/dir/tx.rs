@@ -9,13 +9,13 @@ use xfskit_format::dir::free::Free;
 use xfskit_format::inode::{FileType, Format};
 use xfskit_format::{Ctx, Expected, Fork, Image, Layout, Location, Value, Verdict};
 use xfskit_trans::{BufMap, Handle, Home};
-use xfskit_units::{ByteLen, Daddr, FileOff, Geometry, Ino, Sectors};
+use xfskit_units::{ByteLen, Daddr, FileOff, Geometry, Ino};
 
 use crate::da;
 use crate::dir::fork::DirFork;
 use crate::dir::names::Names;
-use crate::dir::room::Places;
-use crate::error::Result;
+use crate::dir::room::{Known, Places};
+use crate::error::{Error, Result};
 use crate::tx::{Tx, TxInode};
 
 #[expect(
@@ -30,13 +30,12 @@ impl<'v> Tx<'v> {
     ) -> Result<T> {
         let volume = self.volume();
         let (geo, ino) = (volume.geo(), dir.ino);
-        let mut room = volume.rooms.take(ino);
-        let (places, held) = (std::mem::take(&mut room.places), std::mem::take(&mut room.held));
+        let mut known = volume.rooms.take(ino);
+        let Known { room, places, held } = &mut *known;
         let mut fork = TxFork { tx: self, dir, held, places };
-        let answer = work(&mut Names { geo, ino, fork: &mut fork, room: &mut room });
-        fork.held.clear();
-        (room.places, room.held) = (fork.places, fork.held);
-        volume.rooms.put(ino, room);
+        let answer = work(&mut Names { geo, ino, fork: &mut fork, room });
+        known.held.clear();
+        volume.rooms.put(ino, known);
         answer
     }
 
@@ -121,8 +120,8 @@ struct TxFork<'t, 'v> {
     tx: &'t mut Tx<'v>,
     dir: TxInode,
     /// Blocks that this operation has met.
-    held: Vec<(FileOff, Handle)>,
-    places: Places,
+    held: &'t mut Vec<(FileOff, Handle)>,
+    places: &'t mut Places,
 }
 
 /// Judges the directory block at `ctx.at.fileoff`.
@@ -147,11 +146,21 @@ impl<'v> TxFork<'_, 'v> {
     }
 
     /// Where the block at `at` lies; `None` where there is none.
+    #[inline]
     fn lookup(&mut self, at: FileOff) -> Result<Option<BufMap>> {
         let geo = self.geo();
-        if let Some(daddr) = self.places.get(geo, at) {
-            return Ok(Some(BufMap::single(daddr, ByteLen(geo.dirblksize() as u64).sectors())));
+        match self.places.get(geo, at) {
+            Some(daddr) => {
+                let len = ByteLen(geo.dirblksize() as u64).sectors();
+                Ok(Some(BufMap::single(daddr, len)))
+            }
+            None => self.lookup_new(at),
         }
+    }
+
+    /// The same for a block whose place is not remembered.
+    fn lookup_new(&mut self, at: FileOff) -> Result<Option<BufMap>> {
+        let geo = self.geo();
         let map = self.tx.bmap_buf(self.dir, Fork::Data, at, geo.dirblkfsbs())?;
         let single = map.as_ref().and_then(BufMap::as_single);
         if let Some((daddr, _)) = single.filter(|_| !self.tx.remapped.contains(&self.dir.ino)) {
@@ -162,12 +171,13 @@ impl<'v> TxFork<'_, 'v> {
 
     /// The same for a block that must be there.
     fn mapped(&mut self, at: FileOff) -> Result<BufMap> {
-        let Some(map) = self.lookup(at)? else {
-            let want = Expected::Described("a mapped block".into());
-            let ctx = self.tx.volume().ctx(self.at(at));
-            return Err(ctx.fault("da.map", want, Value::Missing).into());
-        };
-        Ok(map)
+        self.lookup(at)?.ok_or_else(|| self.missing(at))
+    }
+
+    #[cold]
+    fn missing(&self, at: FileOff) -> Error {
+        let want = Expected::Described("a mapped block".into());
+        self.tx.volume().ctx(self.at(at)).fault("da.map", want, Value::Missing).into()
     }
 
     /// The map of the fork changes, and may be changed back.
@@ -184,16 +194,20 @@ impl<'v> TxFork<'_, 'v> {
 
     /// The block at `at`, held to the end of the transaction.
     fn hold(&mut self, at: FileOff) -> Result<Handle> {
-        if let Some(handle) = self.held(at) {
-            return Ok(handle);
+        match self.held(at) {
+            Some(handle) => Ok(handle),
+            None => self.meet(at)?.ok_or_else(|| self.missing(at)),
         }
-        let map = self.mapped(at)?;
-        let (daddr, _) = map.first();
-        let place = self.at(at).daddr(daddr, Sectors(map.byte_len() as u64 / 512));
+    }
+
+    /// The block at `at`, which this operation has not met, held; `None` where there is none.
+    fn meet(&mut self, at: FileOff) -> Result<Option<Handle>> {
+        let Some(map) = self.lookup(at)? else { return Ok(None) };
+        let place = self.at(at).daddr(map.first().0, map.sectors());
         let ctx = self.tx.volume().ctx(place);
         let handle = self.tx.read(&map, None, &ctx, &verify)?;
         self.held.push((at, handle));
-        Ok(handle)
+        Ok(Some(handle))
     }
 }
 
@@ -240,6 +254,14 @@ impl DirFork for TxFork<'_, '_> {
     fn bytes(&mut self, at: FileOff) -> Result<&[u8]> {
         let handle = self.hold(at)?;
         Ok(self.tx.bytes(handle))
+    }
+
+    fn bytes_if_mapped(&mut self, at: FileOff) -> Result<Option<&[u8]>> {
+        let handle = match self.held(at) {
+            Some(handle) => Some(handle),
+            None => self.meet(at)?,
+        };
+        Ok(handle.map(|handle| self.tx.bytes(handle)))
     }
 
     fn image(&mut self, at: FileOff) -> Result<impl Image + '_> {
