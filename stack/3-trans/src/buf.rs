@@ -21,6 +21,7 @@ use xfskit_block::{BlockDevice, IoRead};
 use xfskit_format::{Ctx, Fault, Verdict};
 use xfskit_units::{ByteLen, ByteOffset, Daddr, Sectors, index};
 
+use crate::bytes::Bytes;
 use crate::heal::{self, Heals};
 use crate::icache::InodeHome;
 use crate::lock::{LockRank, LockStats, RankedMutex};
@@ -271,8 +272,8 @@ impl BufCache {
         let object = self.object(map);
         {
             let content = object.lock.read();
-            if let Some(bytes) = content.bytes.as_ref().filter(|_| content.verified) {
-                return Ok(Arc::clone(bytes));
+            if let Some(bytes) = content.bytes.share().filter(|_| content.verified) {
+                return Ok(bytes);
             }
         }
         self.load(map, &mut object.lock.write(), ctx, verify)
@@ -286,7 +287,7 @@ impl BufCache {
         if let Some(found) = shard.get(key) {
             return found;
         }
-        let new = Object::new(Home::Block(map.clone()), Content::new(None, false));
+        let new = Object::new(Home::Block(map.clone()), Content::new(Bytes::default(), false));
         shard.insert(key, Arc::new(new), self.shard_limit)
     }
 
@@ -299,16 +300,16 @@ impl BufCache {
         verify: &dyn Fn(&[u8], &Ctx<'_>) -> Verdict,
     ) -> Result<Arc<Buf>, BufError> {
         content.made(ctx.geo, map.byte_len());
-        if let Some(bytes) = &content.bytes
-            && (content.verified || verify(bytes, ctx).is_ok())
+        if let Some(bytes) = content.bytes.share()
+            && (content.verified || verify(&bytes, ctx).is_ok())
         {
             content.verified = true;
-            return Ok(Arc::clone(bytes));
+            return Ok(bytes);
         }
-        content.bytes = None;
+        content.bytes = Bytes::default();
         self.counters.misses.fetch_add(1, Ordering::Relaxed);
         let bytes = self.read_verified(map, ctx, verify)?;
-        content.bytes = Some(Arc::clone(&bytes));
+        content.bytes = Arc::clone(&bytes).into();
         content.verified = true;
         Ok(bytes)
     }
@@ -318,7 +319,7 @@ impl BufCache {
         let (daddr, len) = home.cluster;
         let object = self.object(&BufMap::single(daddr, len));
         let content = object.lock.read();
-        content.new.as_deref().filter(|_| content.bytes.is_none()).copied()
+        content.new.as_deref().filter(|_| content.bytes.get().is_none()).copied()
     }
 
     /// From now on blocks change: what is read ahead goes to the system's cache only.
@@ -444,17 +445,27 @@ impl BufCache {
                 let bytes: Arc<Buf> = buf[from..from + index(len.byte_len().0)].into();
                 let key = (*daddr, bytes.len());
                 let home = Home::Block(BufMap::single(*daddr, *len));
-                let content = Content::new(Some(bytes), false);
+                let content = Content::new(bytes.into(), false);
                 let new = Arc::new(Object::new(home, content));
                 self.shard(key).lock().insert(key, new, self.shard_limit);
             }
         }
     }
 
-    /// Forgets everything: for a device whose content changed underneath.
+    /// Forgets everything that is in place: for a device whose content changed underneath. Waits for transactions
+    /// that hold a block.
     pub fn clear(&self) {
         for shard in &self.shards {
-            *shard.lock() = Shard::default();
+            let all = std::mem::take(&mut *shard.lock());
+            for Slot { key, object } in all.ring {
+                let mut content = object.lock.write();
+                if object.is_dirty() {
+                    shard.lock().insert(key, Arc::clone(&object), self.shard_limit);
+                } else {
+                    // Somebody may remember it, and must not take it for what stands there from now on.
+                    (content.bytes, content.verified) = Default::default();
+                }
+            }
         }
     }
 }

@@ -170,14 +170,16 @@ impl Snapshot {
         content.listed = false;
         if std::mem::take(&mut content.stale) {
             // Whoever needs what comes to stand there reads it anew.
-            (content.bytes, content.verified, content.new) = (None, false, None);
+            (content.bytes, content.verified, content.new) = Default::default();
             (content.logged, content.writing) = Default::default();
             return Self::Gone;
         }
-        match &content.bytes {
-            _ if content.new.is_some() => Self::Ordered,
+        if content.new.is_some() {
+            return Self::Ordered;
+        }
+        match content.bytes.share() {
             None => Self::Gone,
-            Some(bytes) => Self::Changed(Arc::clone(bytes), content.unplaced()),
+            Some(bytes) => Self::Changed(bytes, content.unplaced()),
         }
     }
 }

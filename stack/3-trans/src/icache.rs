@@ -8,6 +8,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use xfskit_units::{Daddr, Ino, Sectors, index};
 
+use crate::bytes::Bytes;
 use crate::guard::Shared;
 use crate::lock::{LockRank, LockStats, RankedMutex};
 use crate::object::{Buf, Content, Home, Object};
@@ -134,7 +135,7 @@ impl InodeCache {
             shard.sweep(self.shard_limit);
         }
         let home = Home::Inode { ino, cluster: home.cluster, offset: home.offset };
-        let new = Arc::new(Object::new(home, Content::new(None, false)));
+        let new = Arc::new(Object::new(home, Content::new(Bytes::default(), false)));
         shard.insert(ino, &new);
         new
     }
@@ -162,11 +163,11 @@ pub(crate) fn fill<E>(
     content: &mut Content,
     load: impl FnOnce() -> Result<Arc<Buf>, E>,
 ) -> Result<Arc<Buf>, E> {
-    if let Some(bytes) = &content.bytes {
-        return Ok(Arc::clone(bytes));
+    if let Some(bytes) = content.bytes.share() {
+        return Ok(bytes);
     }
     let bytes = load()?;
-    content.bytes = Some(Arc::clone(&bytes));
+    content.bytes = Arc::clone(&bytes).into();
     content.verified = true;
     Ok(bytes)
 }

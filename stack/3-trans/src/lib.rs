@@ -26,6 +26,7 @@
 mod ail;
 pub mod buf;
 pub mod busy;
+mod bytes;
 pub mod checkpoint;
 pub mod engine;
 mod force;

@@ -26,6 +26,7 @@ use xfskit_format::log::item::buf::CHUNK;
 use xfskit_units::{Daddr, Geometry, Ino, Lsn, Sectors};
 
 use crate::buf::BufMap;
+use crate::bytes::Bytes;
 use crate::guard::Shared;
 
 /// The bytes of an object as they were at one moment. Snapshots are `Arc<Buf>`s.
@@ -217,8 +218,8 @@ impl Unplaced {
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Content {
-    /// `None` until it is read, and again where reading failed or a fresh block was undone.
-    pub bytes: Option<Arc<Buf>>,
+    /// None until it is read, and again where reading failed or a fresh block was undone.
+    pub bytes: Bytes,
     /// False for bytes that were read ahead and not judged.
     pub verified: bool,
     /// On the committed-item list.
@@ -282,12 +283,12 @@ impl Content {
     }
 
     /// The bytes: of a new cluster they are made here.
-    pub(crate) fn made(&mut self, geo: &Geometry, len: usize) -> Option<&mut Arc<Buf>> {
-        if let (None, Some(new)) = (&self.bytes, &self.new) {
-            self.bytes = Some(new.image(geo, 0, len));
+    pub(crate) fn made(&mut self, geo: &Geometry, len: usize) -> Option<&mut Buf> {
+        if let (None, Some(new)) = (self.bytes.get(), &self.new) {
+            self.bytes = new.image(geo, 0, len).into();
             self.verified = true;
         }
-        self.bytes.as_mut()
+        self.bytes.edit()
     }
 
     /// What is logged is copied now, to be written in place.
@@ -296,7 +297,7 @@ impl Content {
         self.writing.merge(&logged);
     }
 
-    pub(crate) fn new(bytes: Option<Arc<Buf>>, verified: bool) -> Self {
+    pub(crate) fn new(bytes: Bytes, verified: bool) -> Self {
         let dirty = Chunks::default();
         Self {
             bytes,
@@ -371,7 +372,7 @@ impl Object {
     /// The bytes as of the last commit; waits for a transaction that holds the object. `None` where
     /// they were never read.
     pub fn snapshot(&self) -> Option<Arc<Buf>> {
-        self.lock.read_recursive().bytes.clone()
+        self.lock.read_recursive().bytes.share()
     }
 
     /// Keeps the object as it is: no transaction changes it while the answer lives. The caller is in no

@@ -304,7 +304,7 @@ fn make_cluster(engine: &Engine) {
 }
 
 fn is_in_memory(engine: &Engine) -> bool {
-    engine.cache().object(&cluster()).lock.read().bytes.is_some()
+    engine.cache().object(&cluster()).lock.read().bytes.get().is_some()
 }
 
 #[test]

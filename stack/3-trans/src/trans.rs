@@ -21,6 +21,7 @@ use xfskit_format::{Ctx, Image, Verdict};
 use xfskit_units::{AgBlock, AgNumber, Daddr, ExtLen, FsBlock, Ino};
 
 use crate::buf::{BufError, BufMap};
+use crate::bytes::Bytes;
 use crate::engine::{DataTicket, Engine, GateGuard, Listed, ShutDown};
 use crate::guard::Locked;
 use crate::icache::{self, InodeHome};
@@ -109,7 +110,7 @@ struct Joined {
 
 impl Joined {
     /// All of it is new.
-    fn becomes(&mut self, bytes: Option<Arc<Buf>>, new: Option<Box<NewCluster>>) {
+    fn becomes(&mut self, bytes: Bytes, new: Option<Box<NewCluster>>) {
         self.new = new.is_some();
         let content = &mut *self.content;
         let before = Before {
@@ -124,8 +125,8 @@ impl Joined {
 
 /// What stood in a block before it was taken over as fresh.
 struct Before {
-    /// `None` where it had not been read.
-    bytes: Option<Arc<Buf>>,
+    /// None where it had not been read.
+    bytes: Bytes,
     new: Option<Box<NewCluster>>,
 }
 
@@ -266,7 +267,7 @@ impl<'e> Trans<'e> {
         }
         let handle = self.join(self.engine.cache().object(map), place)?;
         let content = &mut self.held_mut(handle).content;
-        if !(content.verified && content.bytes.is_some()) {
+        if !(content.verified && content.bytes.get().is_some()) {
             let loaded =
                 self.engine.cache().load(map, &mut self.held_mut(handle).content, ctx, verify);
             if let Err(error) = loaded {
@@ -298,7 +299,7 @@ impl<'e> Trans<'e> {
         ctx: &Ctx<'_>,
         verify: &dyn Fn(&[u8], &Ctx<'_>) -> Verdict,
     ) -> Result<Arc<Buf>, TransError> {
-        match self.held_at(map).and_then(|handle| self.held(handle).content.bytes.clone()) {
+        match self.held_at(map).and_then(|handle| self.held(handle).content.bytes.share()) {
             Some(bytes) => Ok(bytes),
             None => Ok(self.engine.cache().read(map, ctx, verify)?),
         }
@@ -326,7 +327,7 @@ impl<'e> Trans<'e> {
     fn replace(&mut self, handle: Handle, bytes: Arc<Buf>) {
         let held = self.held_mut(handle);
         held.dirty.mark(&(0..bytes.len()));
-        held.becomes(Some(bytes), None);
+        held.becomes(bytes.into(), None);
     }
 
     /// The cluster of inodes at `map`, just allocated: written back but never logged.
@@ -338,7 +339,7 @@ impl<'e> Trans<'e> {
         let handle = self.take_unread(map)?;
         let held = self.held_mut(handle);
         held.dirty = Chunks::default();
-        held.becomes(None, Some(Box::new(new)));
+        held.becomes(Bytes::default(), Some(Box::new(new)));
         Ok(())
     }
 
@@ -418,14 +419,14 @@ impl<'e> Trans<'e> {
             Some(handle) => handle,
             None => self.join(self.engine.inodes().object(ino, home), None)?,
         };
-        Ok((handle, self.held(handle).content.bytes.clone()))
+        Ok((handle, self.held(handle).content.bytes.share()))
     }
 
     /// All of a newborn inode is `bytes`, of which the journal is told `changed`.
     pub fn bear(&mut self, handle: Handle, bytes: Arc<Buf>, changed: &Range<usize>) {
         let held = self.held_mut(handle);
         held.dirty.mark(changed);
-        held.becomes(Some(bytes), None);
+        held.becomes(bytes.into(), None);
     }
 
     /// The chunk of inode `ino` is given back: whatever is in memory of the inode is never written.
@@ -456,7 +457,7 @@ impl<'e> Trans<'e> {
     ) -> Result<Option<Handle>, TransError> {
         let sound = |held: &Joined| {
             let Content { bytes, verified, stale, .. } = &*held.content;
-            let bytes = bytes.as_deref().filter(|_| *verified && !*stale && !held.stale);
+            let bytes = bytes.get().filter(|_| *verified && !*stale && !held.stale);
             bytes.is_some_and(is_it)
         };
         if let Some(handle) = self.find(Key::of(object.home())) {
@@ -540,13 +541,12 @@ impl<'e> Trans<'e> {
 
     /// Its bytes, with this transaction's changes.
     pub fn bytes(&self, handle: Handle) -> &[u8] {
-        self.held(handle).content.bytes.as_deref().unwrap_or(&[])
+        self.held(handle).content.bytes.get().unwrap_or(&[])
     }
 
     /// Its bytes as a snapshot: it stays as it is, whatever this transaction does next.
     pub fn snapshot(&self, handle: Handle) -> Arc<Buf> {
-        let bytes = self.held(handle).content.bytes.as_ref();
-        Arc::clone(bytes.expect("a joined object has been read"))
+        self.held(handle).content.bytes.share().expect("a joined object has been read")
     }
 
     /// Its bytes, to be edited.
@@ -561,14 +561,14 @@ impl<'e> Trans<'e> {
     pub fn edit(&mut self, handle: Handle, range: Range<usize>) -> &mut [u8] {
         let Work { joined, undo, undo_bytes, .. } = &mut *self.work;
         let held = joined[handle.0 as usize].as_mut().expect("a handle of an object that is held");
-        let buf = held.content.bytes.as_mut().expect("a joined object has been read");
+        held.dirty.mark(&range);
+        let part =
+            &mut held.content.bytes.edit().expect("a joined object has been read")[range.clone()];
         if held.before.is_none() {
             undo.push(Undo { handle, start: range.start, len: range.len() });
-            undo_bytes.extend_from_slice(&buf[range.clone()]);
+            undo_bytes.extend_from_slice(part);
         }
-        held.dirty.mark(&range);
-        // A snapshot that somebody still reads stays as it is: the bytes are copied once.
-        &mut Arc::make_mut(buf)[range]
+        part
     }
 
     /// Says that an inode's unlinked pointer changes: inode items do not carry it.
@@ -626,7 +626,7 @@ impl<'e> Trans<'e> {
             .map(|held| match held.content.object().home() {
                 Home::Block(map) => held.dirty.runs(map.byte_len()).map(|run| run.len()).sum(),
                 Home::Inode { .. } if held.dirty.is_empty() => 0,
-                Home::Inode { .. } => held.content.bytes.as_ref().map_or(0, |buf| buf.len()),
+                Home::Inode { .. } => held.content.bytes.get().map_or(0, <[u8]>::len),
             })
             .sum()
     }
@@ -654,7 +654,7 @@ impl<'e> Trans<'e> {
         let Work { joined, listed, .. } = &mut *self.work;
         let tally = &mut listed.tally.transactions;
         let mut changed = 0;
-        for mut held in joined.drain(..).flatten() {
+        for held in joined.iter_mut().flatten() {
             let touched = !held.dirty.is_empty() || held.stale || held.unlinked || held.new;
             if !touched {
                 continue;
@@ -679,6 +679,7 @@ impl<'e> Trans<'e> {
             }
             object.listed_in.store(seq, Ordering::Release);
         }
+        joined.clear();
         let fresh = listed.objects.len() as u64;
         tally.items += fresh;
         tally.relogged += changed - fresh;
@@ -703,7 +704,7 @@ impl Drop for Trans<'_> {
         for held in self.work.joined.iter_mut().flatten() {
             if let Some(Before { bytes, new }) = held.before.take() {
                 let content = &mut *held.content;
-                content.verified = content.verified && (bytes.is_some() || new.is_some());
+                content.verified = content.verified && (bytes.get().is_some() || new.is_some());
                 (content.bytes, content.new) = (bytes, new);
             }
         }
@@ -711,8 +712,8 @@ impl Drop for Trans<'_> {
         while let Some(Undo { handle, start, len }) = undo.pop() {
             let from = undo_bytes.len() - len;
             let held = joined.get_mut(handle.0 as usize).and_then(Option::as_mut);
-            if let Some(buf) = held.and_then(|held| held.content.bytes.as_mut()) {
-                Arc::make_mut(buf)[start..start + len].copy_from_slice(&undo_bytes[from..]);
+            if let Some(buf) = held.and_then(|held| held.content.bytes.edit()) {
+                buf[start..start + len].copy_from_slice(&undo_bytes[from..]);
             }
             undo_bytes.truncate(from);
         }

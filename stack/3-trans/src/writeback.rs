@@ -26,6 +26,7 @@ use xfskit_format::{Ctx, Location, Verdict, judge};
 use xfskit_units::{ByteOffset, Daddr, Geometry, Ino, Lsn, Sectors, index};
 
 use crate::buf::{BufError, BufMap};
+use crate::bytes::Bytes;
 use crate::engine::Engine;
 use crate::lock::{LockRank, LockStats, RankedMutex};
 use crate::object::{Buf, Home, Object, Unplaced};
@@ -155,7 +156,7 @@ impl Due {
     fn copy(&self) -> Option<(Arc<Buf>, Lsn)> {
         let mut content = self.object.lock.write();
         let pinned = self.object.pins.load(Ordering::Acquire) > 0;
-        let bytes = Arc::clone(content.bytes.as_ref().filter(|_| !pinned && !content.stale)?);
+        let bytes = content.bytes.share().filter(|_| !pinned && !content.stale)?;
         // Behind the pins: the last checkpoint set it before it let go of the object.
         let lsn = self.object.lsn()?;
         content.is_being_written();
@@ -223,16 +224,15 @@ impl<'t> Staging<'t> {
         }
         let new = cluster.lsn();
         // Where all of its inodes are written, what stood there does not matter, nor need it be in memory.
-        let whole = content.bytes.is_none() && inodes.len() << geo.inodelog == map.byte_len();
+        let whole = content.bytes.get().is_none() && inodes.len() << geo.inodelog == map.byte_len();
         if whole {
             let staged = self.place(&map);
             put_inodes(geo, &mut self.bytes[staged], &inodes)?;
         } else {
-            if content.bytes.is_none() && content.new.is_none() {
-                content.bytes = Some(engine.cache().read_raw(&map)?);
+            if content.bytes.get().is_none() && content.new.is_none() {
+                content.bytes = engine.cache().read_raw(&map)?.into();
             }
-            let Some(buf) = content.made(geo, map.byte_len()) else { return Ok(()) };
-            let bytes = Arc::make_mut(buf);
+            let Some(bytes) = content.made(geo, map.byte_len()) else { return Ok(()) };
             if new.is_some() {
                 stamp_others(bytes, geo.inodesize(), &inodes);
             }
@@ -300,7 +300,7 @@ impl<'t> Staging<'t> {
             content.new = None;
             // It may have been asked for meanwhile, as it was before.
             if whole && !content.listed && content.unplaced().chunks.is_empty() {
-                content.bytes = None;
+                content.bytes = Bytes::default();
             }
         }
         self.bytes.clear();
