@@ -247,28 +247,26 @@ impl Content {
     #[inline]
     pub(crate) fn bytes_to_log(&self, dirty: &Chunks, unlinked: bool) -> usize {
         let (logged, writing) = (&self.logged.chunks, &self.writing.chunks);
-        let chunks = match (&self.dirty, logged, writing, dirty) {
-            (
-                Chunks::Word(listed),
-                Chunks::Word(logged),
-                Chunks::Word(writing),
-                Chunks::Word(dirty),
-            ) => {
-                let again = logged | writing;
-                let before = if self.listed { listed | again } else { 0 };
-                match (dirty | again) & !before {
-                    // Mostly it is listed with all of that.
-                    0 => 0,
-                    more => more.count_ones() as usize,
-                }
+        let chunks = if let (
+            Chunks::Word(listed),
+            Chunks::Word(logged),
+            Chunks::Word(writing),
+            Chunks::Word(dirty),
+        ) = (&self.dirty, logged, writing, dirty)
+        {
+            let again = logged | writing;
+            let before = if self.listed { listed | again } else { 0 };
+            match (dirty | again) & !before {
+                // Mostly it is listed with all of that.
+                0 => 0,
+                more => more.count_ones() as usize,
             }
-            _ => {
-                let mut all = self.unplaced().chunks;
-                all.merge(&self.dirty);
-                let before = if self.listed { all.count() } else { 0 };
-                all.merge(dirty);
-                all.count() - before
-            }
+        } else {
+            let mut all = self.unplaced().chunks;
+            all.merge(&self.dirty);
+            let before = if self.listed { all.count() } else { 0 };
+            all.merge(dirty);
+            all.count() - before
         };
         let item = if self.listed { 0 } else { ITEM };
         let pointer = if unlinked && !self.unlinked { ITEM + CHUNK } else { 0 };

@@ -54,7 +54,7 @@ impl<'v> Tx<'v> {
     /// What `name`, which may be "." or "..", is in the directory `dir`, with this transaction's changes.
     ///
     /// # Errors
-    /// [`Error::Device`](crate::Error::Device), [`Error::Corrupt`](crate::Error::Corrupt).
+    /// [`Error::Device`], [`Error::Corrupt`].
     pub fn dir_lookup(&mut self, dir: TxInode, name: &[u8]) -> Result<Option<(Ino, FileType)>> {
         self.names(dir, |names| names.lookup(name))
     }
@@ -62,8 +62,8 @@ impl<'v> Tx<'v> {
     /// Puts `name` into the directory `dir`.
     ///
     /// # Errors
-    /// [`Error::Exists`](crate::Error::Exists), [`Error::NoSpace`](crate::Error::NoSpace),
-    /// [`Error::Limit`](crate::Error::Limit) for a name that no directory can hold, and those of
+    /// [`Error::Exists`], [`Error::NoSpace`],
+    /// [`Error::Limit`] for a name that no directory can hold, and those of
     /// [`dir_lookup`](Self::dir_lookup).
     pub fn dir_create(
         &mut self,
@@ -78,7 +78,7 @@ impl<'v> Tx<'v> {
     /// Takes `name` out of the directory `dir`, and answers what it was.
     ///
     /// # Errors
-    /// [`Error::NoEntry`](crate::Error::NoEntry), and those of [`dir_lookup`](Self::dir_lookup).
+    /// [`Error::NoEntry`], and those of [`dir_lookup`](Self::dir_lookup).
     pub fn dir_remove(&mut self, dir: TxInode, name: &[u8]) -> Result<(Ino, FileType)> {
         self.names(dir, |names| names.remove(name))
     }
@@ -86,7 +86,7 @@ impl<'v> Tx<'v> {
     /// Makes `name` of the directory `dir`, which may be "..", something else, and answers what it was.
     ///
     /// # Errors
-    /// [`Error::NoEntry`](crate::Error::NoEntry), and those of [`dir_create`](Self::dir_create).
+    /// [`Error::NoEntry`], and those of [`dir_create`](Self::dir_create).
     pub fn dir_replace(
         &mut self,
         dir: TxInode,
