@@ -33,8 +33,9 @@ fn place(ino: Ino) -> (u64, usize) {
     (ino.0 >> 4, index(ino.0 & 15))
 }
 
-/// A part of the cache.
+/// A part of the cache, on cache lines of its own.
 #[derive(Debug)]
+#[repr(align(128))]
 struct Shard {
     rows: FxHashMap<u64, Box<Row>>,
     /// Inodes in all rows.

@@ -341,10 +341,10 @@ pub struct Object {
     pub(crate) used: Used,
     /// Checkpoints that hold a change of this object and are not durable yet.
     pub(crate) pins: AtomicU32,
-    /// The object's lock: for an inode its ILOCK, for AG headers the group's AGI or AGF lock.
-    pub(crate) lock: RwLock<Content>,
     /// Number of the checkpoint that this object was last listed in; 0 is none.
     pub(crate) listed_in: AtomicU64,
+    /// The object's lock: for an inode its ILOCK, for AG headers the group's AGI or AGF lock.
+    pub(crate) lock: RwLock<Content>,
     /// Start LSN of the newest durable checkpoint whose change is not in place; 0 is none.
     pub(crate) ail_lsn: AtomicU64,
     home: Home,
@@ -355,8 +355,8 @@ impl Object {
         Self {
             used: Used::default(),
             pins: AtomicU32::new(0),
-            lock: RwLock::new(content),
             listed_in: AtomicU64::new(0),
+            lock: RwLock::new(content),
             ail_lsn: AtomicU64::new(0),
             home,
         }

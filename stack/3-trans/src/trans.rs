@@ -262,10 +262,11 @@ impl<'e> Trans<'e> {
         ctx: &Ctx<'_>,
         verify: &dyn Fn(&[u8], &Ctx<'_>) -> Verdict,
     ) -> Result<Handle, TransError> {
-        if let Some(handle) = self.held_at(map) {
+        let key = Key::of_block(map);
+        if let Some(handle) = self.find(key) {
             return Ok(handle);
         }
-        let handle = self.join(self.engine.cache().object(map), place)?;
+        let handle = self.join(self.engine.cache().object(map), key, place)?;
         let content = &mut self.held_mut(handle).content;
         if !(content.verified && content.bytes.get().is_some()) {
             let loaded =
@@ -317,9 +318,10 @@ impl<'e> Trans<'e> {
 
     /// The block at `map`, whatever stands there.
     fn take_unread(&mut self, map: &BufMap) -> Result<Handle, TransError> {
-        match self.held_at(map) {
+        let key = Key::of_block(map);
+        match self.find(key) {
             Some(handle) => Ok(handle),
-            None => self.join(self.engine.cache().object(map), None),
+            None => self.join(self.engine.cache().object(map), key, None),
         }
     }
 
@@ -398,7 +400,7 @@ impl<'e> Trans<'e> {
             return Ok(handle);
         }
         let object = self.engine.inodes().object(ino, home);
-        let handle = self.join(object, Some(Place::Inode(ino)))?;
+        let handle = self.join(object, Key::Inode(ino), Some(Place::Inode(ino)))?;
         if let Err(error) = icache::fill(&mut self.held_mut(handle).content, load) {
             self.release(handle);
             return Err(error);
@@ -417,7 +419,7 @@ impl<'e> Trans<'e> {
     ) -> Result<(Handle, Option<Arc<Buf>>), TransError> {
         let handle = match self.find(Key::Inode(ino)) {
             Some(handle) => handle,
-            None => self.join(self.engine.inodes().object(ino, home), None)?,
+            None => self.join(self.engine.inodes().object(ino, home), Key::Inode(ino), None)?,
         };
         Ok((handle, self.held(handle).content.bytes.share()))
     }
@@ -437,7 +439,7 @@ impl<'e> Trans<'e> {
         if let Some(object) = self.engine.inodes().get(ino) {
             let handle = match self.find(Key::Inode(ino)) {
                 Some(handle) => handle,
-                None => self.join(object, None)?,
+                None => self.join(object, Key::Inode(ino), None)?,
             };
             self.invalidate(handle);
         }
@@ -460,14 +462,15 @@ impl<'e> Trans<'e> {
             let bytes = bytes.get().filter(|_| *verified && !*stale && !held.stale);
             bytes.is_some_and(is_it)
         };
-        if let Some(handle) = self.find(Key::of(object.home())) {
+        let key = Key::of(object.home());
+        if let Some(handle) = self.find(key) {
             return Ok(sound(self.held(handle)).then_some(handle));
         }
         let object = Arc::clone(object);
         let handle = match place {
-            Some(_) => self.join(object, place)?,
+            Some(_) => self.join(object, key, place)?,
             None => match Locked::try_take(object) {
-                Ok(content) => self.push(content, None),
+                Ok(content) => self.push(content, key, None),
                 Err(_) => return Ok(None),
             },
         };
@@ -479,7 +482,12 @@ impl<'e> Trans<'e> {
     }
 
     /// Takes an object's lock: waits for it where the order allows, else tries.
-    fn join(&mut self, object: Arc<Object>, place: Option<Place>) -> Result<Handle, TransError> {
+    fn join(
+        &mut self,
+        object: Arc<Object>,
+        key: Key,
+        place: Option<Place>,
+    ) -> Result<Handle, TransError> {
         let in_order = place.is_none_or(|place| {
             self.work
                 .joined
@@ -492,13 +500,13 @@ impl<'e> Trans<'e> {
             Err(object) if !in_order => return Err(TransError::Busy(Busy(object))),
             attempt => counted(stats, attempt, Locked::take),
         };
-        Ok(self.push(content, place))
+        Ok(self.push(content, key, place))
     }
 
-    fn push(&mut self, content: Locked, place: Option<Place>) -> Handle {
+    fn push(&mut self, content: Locked, key: Key, place: Option<Place>) -> Handle {
         let handle = Handle(u32::try_from(self.work.joined.len()).unwrap_or(u32::MAX));
         self.work.joined.push(Some(Joined {
-            key: Key::of(content.object().home()),
+            key,
             content,
             place,
             dirty: Chunks::default(),

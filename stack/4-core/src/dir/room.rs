@@ -156,15 +156,20 @@ impl Known {
 /// What is [`Known`] of the directories that changed last.
 #[derive(Debug)]
 pub(crate) struct Rooms {
-    shards: [RankedMutex<Shard>; 16],
+    shards: [OwnLines; 16],
 }
+
+/// A part of them, on cache lines of its own.
+#[derive(Debug)]
+#[repr(align(128))]
+struct OwnLines(RankedMutex<Shard>);
 
 /// `None` for a directory that is being changed.
 type Shard = FxHashMap<Ino, Option<Box<Known>>>;
 
 impl Default for Rooms {
     fn default() -> Self {
-        let shard = |_| RankedMutex::new(LockRank::Leaf, Shard::default());
+        let shard = |_| OwnLines(RankedMutex::new(LockRank::Leaf, Shard::default()));
         Self { shards: std::array::from_fn(shard) }
     }
 }
@@ -175,7 +180,7 @@ const SHARD_MAX: usize = 64;
 impl Rooms {
     fn shard(&self, ino: Ino) -> &RankedMutex<Shard> {
         // Directories of one group have neighbouring numbers.
-        &self.shards[index(ino.0 ^ (ino.0 >> 8)) % self.shards.len()]
+        &self.shards[index(ino.0 ^ (ino.0 >> 8)) % self.shards.len()].0
     }
 
     /// Where the block at `at` of the directory `ino` lies, as far as known. Nobody changes the directory meanwhile.

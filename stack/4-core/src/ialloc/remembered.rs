@@ -37,8 +37,9 @@ impl Default for Remembered {
     }
 }
 
-/// What is remembered of one group.
+/// What is remembered of one group, on cache lines of its own.
 #[derive(Debug, Default)]
+#[repr(align(128))]
 struct Slot {
     /// For which directory the last inode was taken, and where.
     taken: Option<(Ino, Arc<Known>)>,
