@@ -20,16 +20,22 @@ use xfskit_units::{ByteOffset, Ino};
 /// What arrived of the block, in bytes.
 const SECTOR: usize = 512;
 
+/// A new volume, mounted.
+fn fresh<'s>(scratch: &'s Scratch, options: &[&str]) -> (Xfsprogs, Image<'s>, Mount) {
+    let image = Image::sparse(scratch, "image", 160 << 20);
+    let tools = Xfsprogs::installed().expect("xfsprogs");
+    tools.mkfs(&image, &[&["-d", "agcount=2"], options].concat()).expect("mkfs");
+    let mount = Mount::read_write_with(&image, scratch, "noatime").expect("mount");
+    (tools, image, mount)
+}
+
 #[test]
 fn a_directory_block_torn_in_place_is_recovered_where_linux_refuses_the_volume() {
     if !needs(&[Need::Mount, Need::Xfsprogs]) {
         return;
     }
     let scratch = Scratch::new("torn");
-    let image = Image::sparse(&scratch, "image", 160 << 20);
-    let tools = Xfsprogs::installed().expect("xfsprogs");
-    tools.mkfs(&image, &["-b", "size=1024", "-d", "agcount=2"]).expect("mkfs");
-    let mount = Mount::read_write_with(&image, &scratch, "noatime").expect("mount");
+    let (tools, image, mount) = fresh(&scratch, &["-b", "size=1024"]);
     let path = mount.path().join("dir");
     fs::create_dir(&path).expect("a directory");
     let dir = Ino(fs::metadata(&path).expect("a directory").ino());
@@ -82,10 +88,7 @@ fn an_inode_torn_within_its_lsn_is_recovered_where_linux_passes_its_change_over(
         return;
     }
     let scratch = Scratch::new("torn-inode");
-    let image = Image::sparse(&scratch, "image", 160 << 20);
-    let tools = Xfsprogs::installed().expect("xfsprogs");
-    tools.mkfs(&image, &["-d", "agcount=2"]).expect("mkfs");
-    let mount = Mount::read_write_with(&image, &scratch, "noatime").expect("mount");
+    let (tools, image, mount) = fresh(&scratch, &[]);
     fs::write(mount.path().join("file"), b"one").expect("a file");
     let ino = Ino(fs::metadata(mount.path().join("file")).expect("a file").ino());
     mount.unmount().expect("unmount");
@@ -124,10 +127,7 @@ fn a_superblock_torn_within_its_sector_is_refused_by_linux_and_by_us_and_stays()
         return;
     }
     let scratch = Scratch::new("torn-sb");
-    let image = Image::sparse(&scratch, "image", 160 << 20);
-    let tools = Xfsprogs::installed().expect("xfsprogs");
-    tools.mkfs(&image, &["-d", "agcount=2"]).expect("mkfs");
-    let mount = Mount::read_write_with(&image, &scratch, "noatime").expect("mount");
+    let (_, image, mount) = fresh(&scratch, &[]);
     File::create(mount.path().join("file")).expect("a file");
     let expected = kernel::manifest(mount.path());
     mount.shutdown(true).expect("shutdown");
