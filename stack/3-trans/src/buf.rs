@@ -13,8 +13,8 @@
 //! Where a block fails its verifier, the device is asked for its alternatives (mirrors, parity): see
 //! [`heal`].
 
-use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::Arc;
+use crate::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use rustc_hash::FxHashMap;
 use xfskit_block::{BlockDevice, IoRead};
@@ -24,6 +24,7 @@ use xfskit_units::{ByteLen, ByteOffset, Daddr, Sectors, index};
 use crate::bytes::Bytes;
 use crate::heal::{self, Heals};
 use crate::icache::InodeHome;
+use crate::list::Lists;
 use crate::lock::{LockRank, LockStats, RankedMutex};
 use crate::object::{Buf, Content, Home, NewCluster, Object, zeroed};
 
@@ -205,8 +206,8 @@ pub struct BufCache {
     /// Each covers its table and ring; rank [`LockRank::Leaf`].
     shards: Vec<RankedMutex<Shard>>,
     shard_limit: usize,
-    /// Blocks may change under the cache's own eyes, so that what is read beside it may be old.
-    writable: AtomicBool,
+    /// Where blocks change, by whom: then what is read beside the cache may be old.
+    lists: OnceLock<Arc<Lists>>,
     counters: Counters,
     heals: Arc<Heals>,
 }
@@ -219,7 +220,7 @@ impl BufCache {
             dev,
             shards: (0..SHARDS).map(|_| shard()).collect(),
             shard_limit: limit / SHARDS,
-            writable: AtomicBool::new(false),
+            lists: OnceLock::new(),
             counters: Counters::default(),
             heals: Arc::default(),
         }
@@ -272,12 +273,12 @@ impl BufCache {
     ) -> Result<Arc<Buf>, BufError> {
         let object = self.object(map);
         {
-            let content = object.lock.read();
+            let content = object.read(self.lists());
             if let Some(bytes) = content.bytes.share().filter(|_| content.verified) {
                 return Ok(bytes);
             }
         }
-        self.load(map, &mut object.lock.write(), ctx, verify)
+        self.load(map, &mut object.write(self.lists()), ctx, verify)
     }
 
     /// The object at `map`, read or not.
@@ -319,13 +320,18 @@ impl BufCache {
     pub fn untaken(&self, home: &InodeHome) -> Option<NewCluster> {
         let (daddr, len) = home.cluster;
         let object = self.object(&BufMap::single(daddr, len));
-        let content = object.lock.read();
+        let content = object.read(self.lists());
         content.new.as_deref().filter(|_| content.bytes.get().is_none()).copied()
     }
 
-    /// From now on blocks change: what is read ahead goes to the system's cache only.
-    pub(crate) fn becomes_writable(&self) {
-        self.writable.store(true, Ordering::Release);
+    /// From now on transactions of `lists` change blocks: what is read ahead goes to the system's cache only.
+    pub(crate) fn becomes_writable(&self, lists: Arc<Lists>) {
+        // Once: a cache has one engine.
+        let _first = self.lists.set(lists);
+    }
+
+    fn lists(&self) -> Option<&Lists> {
+        self.lists.get().map(|lists| &**lists)
     }
 
     /// The bytes at `map` as they stand on the device, unjudged and uncached: for a look at a
@@ -368,7 +374,7 @@ impl BufCache {
         let Some(way) = heal::newest(ways, Arc::make_mut(&mut bytes), ctx, verify, read) else {
             return Err(BufError::Corrupt(fault));
         };
-        let rewritten = self.writable.load(Ordering::Acquire) && self.rewrite(map, &bytes, way);
+        let rewritten = self.lists().is_some() && self.rewrite(map, &bytes, way);
         self.heals.note(fault, rewritten);
         Ok(bytes)
     }
@@ -423,7 +429,7 @@ impl BufCache {
         missing.sort_unstable();
         missing.dedup();
         let runs = join_near(&missing);
-        if self.writable.load(Ordering::Acquire) {
+        if self.lists().is_some() {
             for run in &runs {
                 self.dev.will_need(ByteOffset(run.start), ByteLen(run.len));
             }
@@ -459,7 +465,7 @@ impl BufCache {
         for shard in &self.shards {
             let all = std::mem::take(&mut *shard.lock());
             for Slot { key, object } in all.ring {
-                let mut content = object.lock.write();
+                let mut content = object.write(self.lists());
                 if object.is_dirty() {
                     shard.lock().insert(key, Arc::clone(&object), self.shard_limit);
                 } else {

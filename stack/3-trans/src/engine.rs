@@ -25,19 +25,18 @@ use crate::busy::BusyExtents;
 use crate::checkpoint::Journal;
 use crate::force::Forcing;
 use crate::icache::InodeCache;
-use crate::lock::{LockRank, LockStats, Ranked, RankedMutex};
+use crate::list::{Counters, Listed, Lists};
+use crate::lock::{LockRank, LockStats, RankedMutex};
 use crate::moved::Moved;
 use crate::object::Object;
-use crate::promises::{Ids, Promise};
+use crate::promises::Ids;
 use crate::running::Bell;
-use crate::stats::{Tally, counted};
-use crate::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
-use crate::sync::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, thread_number};
+use crate::stats::Tally;
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::{Condvar, Mutex, RwLock};
 use crate::trans::{Delta, Trans, TransError};
 use crate::writeback::WriteBack;
 
-/// Shards of gate and list: threads take one each, more threads share.
-const SHARDS: usize = 16;
 /// A list is due at the latest when it reaches this many bytes.
 const CIL_MAX: usize = 32 << 20;
 /// However little memory there is, so many objects may wait to be written in place.
@@ -49,59 +48,6 @@ const SMALL_LOG: u64 = 32 << 20;
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("the volume was shut down: {0}")]
 pub struct ShutDown(pub Arc<str>);
-
-/// One shard of the gate and the committed-item list, on cache lines of its own.
-#[derive(Debug)]
-#[repr(align(128))]
-pub(crate) struct Shard {
-    gate: RwLock<()>,
-    /// Rank [`LockRank::Cil`].
-    list: RankedMutex<Listed>,
-}
-
-impl Default for Shard {
-    fn default() -> Self {
-        Self { gate: RwLock::default(), list: RankedMutex::new(LockRank::Cil, Listed::default()) }
-    }
-}
-
-/// What was committed since the last checkpoint, on one shard.
-#[derive(Debug, Default)]
-pub(crate) struct Listed {
-    pub objects: Vec<Arc<Object>>,
-    pub icreates: Vec<Icreate>,
-    pub promises: Vec<Promise>,
-    /// Bytes, roughly, that are not in [`Engine::listed_bytes`] yet.
-    pub bytes: usize,
-    pub tally: Tally,
-}
-
-impl Listed {
-    /// Takes over all of `other`.
-    fn append(&mut self, other: &mut Self) {
-        self.objects.append(&mut other.objects);
-        self.icreates.append(&mut other.icreates);
-        self.promises.append(&mut other.promises);
-        self.bytes += std::mem::take(&mut other.bytes);
-        self.tally.take(&mut other.tally);
-    }
-
-    /// Forgets everything that was changed, and keeps the memory.
-    pub(crate) fn clear(&mut self) {
-        self.objects.clear();
-        self.icreates.clear();
-        self.promises.clear();
-        self.bytes = 0;
-    }
-}
-
-/// The gate, held by a transaction.
-#[derive(Debug)]
-pub(crate) struct GateGuard<'e> {
-    _rank: Ranked,
-    _shard: RwLockReadGuard<'e, ()>,
-    _alone: Option<MutexGuard<'e, ()>>,
-}
 
 /// Data that a committed change refers to is still to be written; dropped when it is.
 #[derive(Debug)]
@@ -134,44 +80,6 @@ impl DataInFlight {
     }
 }
 
-/// The superblock's counters, as of all commits so far. On cache lines of their own: every thread reads what stands beside.
-#[derive(Debug, Default)]
-#[repr(align(128))]
-pub struct Counters {
-    icount: AtomicI64,
-    fdblocks: AtomicI64,
-    /// What each shard of threads took and gave back: it changes with every file, and is seldom asked for.
-    ifree: [OwnLine; SHARDS],
-}
-
-/// A number on cache lines of its own.
-#[derive(Debug, Default)]
-#[repr(align(128))]
-struct OwnLine(AtomicI64);
-
-impl Counters {
-    /// Inodes that exist, inodes that are free, blocks that are free.
-    pub fn get(&self) -> Delta {
-        Delta {
-            icount: self.icount.load(Ordering::Relaxed),
-            ifree: self.ifree.iter().map(|shard| shard.0.load(Ordering::Relaxed)).sum(),
-            fdblocks: self.fdblocks.load(Ordering::Relaxed),
-        }
-    }
-
-    fn add(&self, delta: Delta) {
-        for (counter, change) in [
-            (&self.icount, delta.icount),
-            (&self.ifree[shard_of_thread()].0, delta.ifree),
-            (&self.fdblocks, delta.fdblocks),
-        ] {
-            if change != 0 {
-                counter.fetch_add(change, Ordering::Relaxed);
-            }
-        }
-    }
-}
-
 /// What makes a volume writable. Shared by all threads.
 #[derive(Debug)]
 pub struct Engine {
@@ -180,23 +88,9 @@ pub struct Engine {
     inodes: InodeCache,
     busy: BusyExtents,
     moved: Moved,
-    counters: Counters,
-    shards: Vec<Shard>,
-    /// True from when somebody wants to close the gate until it is open again.
-    closing: AtomicBool,
-    /// Held meanwhile: who is to begin waits here, apart from those who are to end.
-    door: RwLock<()>,
-    /// In small journals: held by the one transaction that runs.
-    alone: Option<Mutex<()>>,
-    listed_bytes: AtomicUsize,
+    pub(crate) lists: Arc<Lists>,
     /// Objects that may wait to be written in place: they stay in memory.
     objects_max: usize,
-    /// At this many bytes nobody adds to the list any more.
-    list_limit: usize,
-    /// Wakes the thread that writes checkpoints.
-    bell: Bell,
-    /// Number of the checkpoint that commits go into.
-    number: AtomicU64,
     data: RwLock<Arc<DataInFlight>>,
     pub(crate) promise_ids: Ids,
     /// Rank [`LockRank::Journal`].
@@ -223,26 +117,21 @@ impl Engine {
         counters: Delta,
         inodes: usize,
     ) -> Self {
-        cache.becomes_writable();
         let log_bytes = u64::from(geo.logblocks) << geo.blocklog;
         let objects_max = inodes.max(OBJECTS_MIN);
         let list_max = CIL_MAX.min(objects_max.saturating_mul(CHUNK));
-        let engine = Self {
+        let limit = usize::try_from(log_bytes / 8).unwrap_or(CIL_MAX).min(list_max);
+        let lists = Arc::new(Lists::new(limit, log_bytes < SMALL_LOG));
+        lists.counters.add(counters);
+        cache.becomes_writable(Arc::clone(&lists));
+        Self {
             busy: BusyExtents::new(geo.agcount),
             moved: Moved::new(geo.agcount),
             geo,
             cache,
-            inodes: InodeCache::new(inodes),
-            counters: Counters::default(),
-            shards: (0..SHARDS).map(|_| Shard::default()).collect(),
-            closing: AtomicBool::new(false),
-            door: RwLock::default(),
-            alone: (log_bytes < SMALL_LOG).then(|| Mutex::new(())),
-            listed_bytes: AtomicUsize::new(0),
-            bell: Bell::default(),
+            inodes: InodeCache::new(inodes, Arc::clone(&lists)),
+            lists,
             objects_max,
-            list_limit: usize::try_from(log_bytes / 8).unwrap_or(CIL_MAX).min(list_max),
-            number: AtomicU64::new(1),
             data: RwLock::default(),
             promise_ids: Ids::default(),
             ail: Ail::new(),
@@ -252,9 +141,7 @@ impl Engine {
             tally: RankedMutex::new(LockRank::Leaf, Tally::default()),
             durable: AtomicU64::new(0),
             shut: OnceLock::new(),
-        };
-        engine.counters.add(counters);
-        engine
+        }
     }
 
     /// Sizes and conversions.
@@ -292,9 +179,14 @@ impl Engine {
         (last > self.durable.load(Ordering::Acquire)).then_some(last)
     }
 
-    /// The superblock's counters.
+    /// The superblock's counters. Of transactions at rest, the free inodes are not in them ([`settle`](Self::settle)).
     pub fn counters(&self) -> &Counters {
-        &self.counters
+        &self.lists.counters
+    }
+
+    /// Commits all transactions at rest.
+    pub fn settle(&self) {
+        self.lists.settle();
     }
 
     /// The data device.
@@ -307,22 +199,27 @@ impl Engine {
     /// # Errors
     /// [`TransError::ShutDown`].
     pub fn begin(&self) -> Result<Trans<'_>, TransError> {
-        if self.listed_bytes.load(Ordering::Relaxed) >= self.list_limit {
-            self.checkpoint_if(|engine| {
-                engine.listed_bytes.load(Ordering::Relaxed) >= engine.list_limit
-            })?;
+        if self.lists.is_full() {
+            self.checkpoint_if(|engine| engine.lists.is_full())?;
         }
         self.is_up()?;
-        let rank = Ranked::take(LockRank::Gate);
-        let alone = self.alone.as_ref().map(Mutex::lock);
-        let gate = &self.shards[shard_of_thread()].gate;
-        let mut waited = LockStats::default();
-        let open = if self.closing.load(Ordering::Relaxed) { None } else { gate.try_read() };
-        let shard = counted(&mut waited, open.ok_or(()), |()| {
-            drop(self.door.read());
-            gate.read()
-        });
-        Ok(Trans::new(self, GateGuard { _rank: rank, _shard: shard, _alone: alone }, waited))
+        let (gate, waited) = self.lists.enter();
+        Ok(Trans::new(self, gate, waited))
+    }
+
+    /// Goes on in the transaction in which the thread's last change [rests](Trans::rest), else starts one.
+    ///
+    /// # Errors
+    /// As [`begin`](Self::begin).
+    pub fn go_on(&self) -> Result<Trans<'_>, TransError> {
+        match self.lists.go_on() {
+            Some((work, gate)) => {
+                let trans = Trans::again(self, work, gate);
+                self.is_up()?;
+                Ok(trans)
+            }
+            None => self.begin(),
+        }
     }
 
     pub(crate) fn objects_max(&self) -> usize {
@@ -337,16 +234,14 @@ impl Engine {
 
     /// What transactions did, and the locks of the list.
     pub(crate) fn tally(&self) -> (Tally, LockStats) {
-        let mut sum = *self.tally.lock();
-        for shard in &self.shards {
-            let mut of_shard = shard.list.lock().tally;
-            sum.take(&mut of_shard);
-        }
-        (sum, self.shards.iter().map(|shard| shard.list.stats()).sum())
+        self.settle();
+        let (mut sum, locks) = self.lists.tally();
+        sum.take(&mut self.tally.lock().clone());
+        (sum, locks)
     }
 
     pub(crate) fn checkpoint_number(&self) -> u64 {
-        self.number.load(Ordering::Relaxed)
+        self.lists.checkpoint_number()
     }
 
     pub(crate) fn data_ticket(&self) -> DataTicket {
@@ -361,38 +256,18 @@ impl Engine {
         self.data.read().unflushed.store(true, Ordering::Release);
     }
 
-    /// Takes over what a transaction committed; its vectors stay with the caller. The caller holds the gate.
-    pub(crate) fn list(&self, listed: &mut Listed) {
-        let mut list = self.shards[shard_of_thread()].list.lock();
-        list.append(listed);
-        // The sum is shared by all threads: add to it seldom.
-        if list.bytes >= self.list_limit / (4 * SHARDS) {
-            let more = std::mem::take(&mut list.bytes);
-            let before = self.listed_bytes.fetch_add(more, Ordering::Relaxed);
-            if before + more >= self.list_limit / 2 {
-                self.bell.ring();
-            }
-        }
-    }
-
-    pub(crate) fn apply(&self, delta: Delta) {
-        self.counters.add(delta);
-    }
-
     /// True where transactions run beside each other, and so may threads that write the journal and in place.
     pub(crate) fn is_concurrent(&self) -> bool {
-        self.alone.is_none()
+        self.lists.is_concurrent()
     }
 
     pub(crate) fn bell(&self) -> &Bell {
-        &self.bell
+        &self.lists.bell
     }
 
     /// A checkpoint, where the list is half full.
     pub(crate) fn checkpoint_if_due(&self) -> Result<(), TransError> {
-        self.checkpoint_if(|engine| {
-            engine.listed_bytes.load(Ordering::Relaxed) >= engine.list_limit / 2
-        })
+        self.checkpoint_if(|engine| engine.lists.is_due())
     }
 
     /// All that is committed becomes durable.
@@ -420,6 +295,15 @@ impl Engine {
         self.forcing.run(is_done, || self.checkpoint_if(|_| !is_durable()))
     }
 
+    /// All that is committed of `object` becomes durable.
+    ///
+    /// # Errors
+    /// As [`checkpoint`](Self::checkpoint).
+    pub fn force_object(&self, object: &Object) -> Result<(), TransError> {
+        self.settle();
+        self.force(object.listed_in())
+    }
+
     /// One checkpoint, if `due` still says so when its turn comes.
     fn checkpoint_if(&self, due: impl Fn(&Self) -> bool) -> Result<(), TransError> {
         let mut journal = self.journal.lock();
@@ -431,27 +315,12 @@ impl Engine {
         answer.map_err(|error| TransError::ShutDown(self.shut_down(&error.to_string())))
     }
 
-    /// Closes the gate, takes over the list, lets `take` look at what is on it, and opens the gate: what
-    /// is committed from then on belongs to the next checkpoint.
+    /// Takes over the list, and lets `take` look at what is on it while the gate is closed ([`Lists::take_over`]).
     pub(crate) fn take_list<T>(&self, take: impl FnOnce(&Listed) -> T) -> TakenList<T> {
-        let _rank = Ranked::take(LockRank::Gate);
-        // Those who are to begin wait at the door, at once and all of them: what runs meanwhile is what is to end. There may
-        // be many more of them than processors.
-        let door = self.door.write();
-        self.closing.store(true, Ordering::Relaxed);
-        let gates: Vec<_> = self.shards.iter().map(|shard| shard.gate.write()).collect();
-        let mut all = Listed::default();
-        for shard in &self.shards {
-            all.append(&mut shard.list.lock());
-        }
-        self.tally.lock().take(&mut all.tally);
-        self.listed_bytes.store(0, Ordering::Relaxed);
-        let snapshots = take(&all);
-        let number = self.number.fetch_add(1, Ordering::AcqRel);
-        let data = std::mem::take(&mut *self.data.write());
-        drop(gates);
-        self.closing.store(false, Ordering::Relaxed);
-        drop(door);
+        let (all, number, (snapshots, data)) = self.lists.take_over(|all| {
+            self.tally.lock().take(&mut all.tally);
+            (take(all), std::mem::take(&mut *self.data.write()))
+        });
         let Listed { objects, icreates, .. } = all;
         TakenList { number, objects, icreates, snapshots, data }
     }
@@ -533,9 +402,4 @@ pub(crate) struct TakenList<T> {
     pub icreates: Vec<Icreate>,
     pub snapshots: T,
     pub data: Arc<DataInFlight>,
-}
-
-/// Threads take the shards in turn.
-fn shard_of_thread() -> usize {
-    thread_number() % SHARDS
 }

@@ -10,15 +10,28 @@ use std::mem;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
+use crate::list::Lists;
 use crate::object::{Content, Object};
+use crate::sync::{RwLock, RwLockReadGuard};
+
+/// Leaves a gate held: [`again`] is who holds it next, maybe in another thread.
+pub(crate) fn leave(gate: RwLockReadGuard<'_, ()>) {
+    mem::forget(gate);
+}
+
+/// Takes over a gate that was left held, once for each time.
+pub(crate) fn again(gate: &RwLock<()>) -> RwLockReadGuard<'_, ()> {
+    // SAFETY: it is held: who left it forgot the guard, and said so to nobody but the caller (`rest`).
+    unsafe { gate.make_read_guard_unchecked() }
+}
 
 /// An object, held alone.
 pub(crate) struct Locked(Arc<Object>);
 
 impl Locked {
     /// Waits for it.
-    pub(crate) fn take(object: Arc<Object>) -> Self {
-        mem::forget(object.lock.write());
+    pub(crate) fn take(object: Arc<Object>, lists: &Lists) -> Self {
+        mem::forget(object.write(Some(lists)));
         Self(object)
     }
 
@@ -62,8 +75,8 @@ impl Drop for Locked {
 pub struct Shared(Arc<Object>);
 
 impl Shared {
-    pub(crate) fn take(object: Arc<Object>) -> Self {
-        mem::forget(object.lock.read_recursive());
+    pub(crate) fn take(object: Arc<Object>, lists: &Lists) -> Self {
+        mem::forget(object.read(Some(lists)));
         Self(object)
     }
 }

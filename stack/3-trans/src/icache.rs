@@ -10,6 +10,7 @@ use xfskit_units::{Daddr, Ino, Sectors, index};
 
 use crate::bytes::Bytes;
 use crate::guard::Shared;
+use crate::list::Lists;
 use crate::lock::{LockRank, LockStats, RankedMutex};
 use crate::object::{Buf, Content, Home, Object};
 
@@ -78,15 +79,17 @@ pub struct InodeCache {
     /// Rank [`LockRank::Leaf`].
     shards: Vec<RankedMutex<Shard>>,
     shard_limit: usize,
+    /// Those who hold inodes and rest.
+    lists: Arc<Lists>,
 }
 
 impl InodeCache {
-    /// A cache that keeps about `limit` inodes, and all that are changed or in use.
-    pub(crate) fn new(limit: usize) -> Self {
+    /// A cache that keeps about `limit` inodes, and all that are changed or in use by transactions of `lists`.
+    pub(crate) fn new(limit: usize, lists: Arc<Lists>) -> Self {
         let shard_limit = limit.div_ceil(SHARDS).max(16);
         let empty = || Shard { rows: FxHashMap::default(), count: 0, sweep_at: shard_limit };
         let shard = || RankedMutex::new(LockRank::Leaf, empty());
-        Self { shards: (0..SHARDS).map(|_| shard()).collect(), shard_limit }
+        Self { shards: (0..SHARDS).map(|_| shard()).collect(), shard_limit, lists }
     }
 
     fn shard(&self, ino: Ino) -> &RankedMutex<Shard> {
@@ -116,12 +119,12 @@ impl InodeCache {
     ) -> Result<Shared, E> {
         let object = self.object(ino, home);
         loop {
-            let shared = Arc::clone(&object).share();
-            if object.snapshot().is_some() {
+            let shared = Shared::take(Arc::clone(&object), &self.lists);
+            if object.read(Some(&self.lists)).bytes.get().is_some() {
                 return Ok(shared);
             }
             drop(shared);
-            fill(&mut object.lock.write(), &load)?;
+            fill(&mut object.write(Some(&self.lists)), &load)?;
         }
     }
 
@@ -152,10 +155,10 @@ impl InodeCache {
         load: impl FnOnce() -> Result<Arc<Buf>, E>,
     ) -> Result<Arc<Buf>, E> {
         let object = self.object(ino, home);
-        if let Some(bytes) = object.snapshot() {
+        if let Some(bytes) = object.read(Some(&self.lists)).bytes.share() {
             return Ok(bytes);
         }
-        fill(&mut object.lock.write(), load)
+        fill(&mut object.write(Some(&self.lists)), load)
     }
 }
 
@@ -180,7 +183,7 @@ mod tests {
 
     #[test]
     fn an_inode_that_is_shared_has_been_read() {
-        let cache = InodeCache::new(1);
+        let cache = InodeCache::new(1, Arc::new(Lists::new(1 << 20, false)));
         let home = InodeHome { cluster: (Daddr(64), Sectors(32)), offset: 512 };
         let load = || Ok::<_, ()>(zeroed(512));
         // Whoever read it before may have seen it dropped since.
@@ -195,7 +198,7 @@ mod tests {
 
     #[test]
     fn what_nobody_needs_is_dropped_row_by_row() {
-        let cache = InodeCache::new(1);
+        let cache = InodeCache::new(1, Arc::new(Lists::new(1 << 20, false)));
         let home = InodeHome { cluster: (Daddr(64), Sectors(32)), offset: 0 };
         let held: Vec<_> = (0..4096).step_by(17).map(|n| cache.object(Ino(n), &home)).collect();
         (0..4096).for_each(|n| drop(cache.object(Ino(n), &home)));

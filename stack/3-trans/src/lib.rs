@@ -11,7 +11,10 @@
 //! | [`heal`] | [`Heals`]: blocks that were bad in one way and good in another |
 //! | [`icache`] | [`InodeCache`]: inodes that change, one by one |
 //! | [`trans`] | [`Trans`]: lock, edit, then commit or undo |
-//! | [`engine`] | [`Engine`]: the gate, the committed-item list, when a checkpoint is due, shutdown |
+//! | `work` | what a transaction gathers: held objects, undo, what it lists |
+//! | `rest` | transactions at rest between two changes of their thread |
+//! | `list` | the committed-item list, and the gate before it |
+//! | [`engine`] | [`Engine`]: when a checkpoint is due, what it takes, shutdown |
 //! | `force` | group commit: many threads in fsync share one checkpoint |
 //! | [`running`] | [`Running`]: an engine with a thread that writes checkpoints beside the transactions |
 //! | [`checkpoint`] | [`Journal`]: what is listed becomes a checkpoint in the journal |
@@ -33,12 +36,14 @@ mod force;
 mod guard;
 pub mod heal;
 pub mod icache;
+mod list;
 pub mod lock;
 mod moved;
 pub mod object;
 mod promises;
 #[cfg(all(test, shuttle))]
 mod protocols;
+mod rest;
 pub mod running;
 pub mod stats;
 mod sync;
@@ -47,6 +52,7 @@ mod testing;
 #[cfg(test)]
 mod tests;
 pub mod trans;
+mod work;
 mod writeback;
 
 pub use buf::{BufCache, BufError, BufMap};

@@ -9,7 +9,7 @@
 //!                        └───────────commit────────────┘
 //! ```
 //!
-//! 1. Readers take a snapshot ([`Object::snapshot`]) and never see what is not committed.
+//! 1. Readers share the bytes as they are after the last commit, and never see what is not committed.
 //! 2. An object is *pinned* while a checkpoint that holds a change of it is not durable: from the commit
 //!    that lists it to the end of the checkpoint. Pinned objects are not written in place.
 //! 3. A listed, pinned or AIL object stays in memory: the lists hold references, and the caches keep
@@ -17,7 +17,7 @@
 
 use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::fmt;
-use std::ops::Range;
+use std::ops::{Deref, DerefMut, Range};
 use std::sync::Arc;
 
 use crate::sync::RwLock;
@@ -27,7 +27,7 @@ use xfskit_units::{Daddr, Geometry, Ino, Lsn, Sectors};
 
 use crate::buf::BufMap;
 use crate::bytes::Bytes;
-use crate::guard::Shared;
+use crate::list::Lists;
 
 /// The bytes of an object as they were at one moment. Snapshots are `Arc<Buf>`s.
 pub type Buf = [u8];
@@ -367,16 +367,29 @@ impl Object {
         &self.home
     }
 
-    /// The bytes as of the last commit; waits for a transaction that holds the object. `None` where
-    /// they were never read.
-    pub fn snapshot(&self) -> Option<Arc<Buf>> {
-        self.lock.read_recursive().bytes.share()
+    /// Its content, shared; waits for a transaction that holds it, and settles one that rests. Without `lists` there
+    /// are no transactions.
+    pub(crate) fn read<'o>(
+        &'o self,
+        lists: Option<&Lists>,
+    ) -> impl Deref<Target = Content> + use<'o> {
+        match (self.lock.try_read_recursive(), lists) {
+            (Some(content), _) => content,
+            (None, Some(lists)) => lists.wait(|| self.lock.read_recursive()),
+            (None, None) => self.lock.read_recursive(),
+        }
     }
 
-    /// Keeps the object as it is: no transaction changes it while the answer lives. The caller is in no
-    /// transaction. The same thread may ask for [`snapshot`](Self::snapshot)s meanwhile.
-    pub fn share(self: Arc<Self>) -> Shared {
-        Shared::take(self)
+    /// The same, alone.
+    pub(crate) fn write<'o>(
+        &'o self,
+        lists: Option<&Lists>,
+    ) -> impl DerefMut<Target = Content> + use<'o> {
+        match (self.lock.try_write(), lists) {
+            (Some(content), _) => content,
+            (None, Some(lists)) => lists.wait(|| self.lock.write()),
+            (None, None) => self.lock.write(),
+        }
     }
 
     /// True while a change of it is in memory only, or in the journal only.
@@ -396,11 +409,6 @@ impl Object {
 
     pub(crate) fn lsn(&self) -> Option<Lsn> {
         Some(self.ail_lsn.load(Ordering::Acquire)).filter(|&lsn| lsn != 0).map(Lsn)
-    }
-
-    /// Waits until nobody holds the object.
-    pub(crate) fn wait(&self) {
-        drop(self.lock.write());
     }
 }
 

@@ -14,13 +14,15 @@ use xfskit_units::{AgBlock, AgNumber, ByteLen, ByteOffset, ExtLen, FsBlock};
 
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Mutex, thread};
-use crate::testing::{SIZE, engine_and_log, engine_on, map, read, recovered, recovered_on};
+use crate::testing::{SIZE, engine_and_log, engine_of, map, read, recovered, recovered_on};
 use crate::{Engine, Freed, Running};
 
 /// Orders of each kind.
 const ORDERS: usize = 1000;
 /// Where a thread is interrupted against the scheduler's preference, at most.
 const CHANGES: usize = 4;
+/// Inodes that there is memory for: so many that transactions rest.
+const INODES: usize = 1 << 16;
 /// A block that is nobody's.
 const BLOCK: u64 = 3000;
 
@@ -76,7 +78,7 @@ impl Volume {
     fn new() -> Self {
         let [now, durable] = [SIZE; 2].map(MemDevice::new);
         let dev = Arc::new(Caching { now, durable, unflushed: Mutex::default() });
-        let (engine, log_dev) = engine_on(dev.clone());
+        let (engine, log_dev) = engine_of(dev.clone(), INODES);
         Self { engine: Arc::new(engine), dev, log_dev }
     }
 
@@ -90,6 +92,17 @@ impl Volume {
             tx.image(handle).put(0, &[value]);
         }
         tx.commit()
+    }
+
+    /// The same in a transaction that rests then.
+    fn change_and_rest(&self, blocks: &[u64], value: u8) {
+        let mut tx = self.engine.go_on().unwrap();
+        for &block in blocks {
+            let handle = read(&mut tx, block, None).unwrap();
+            let so_far = tx.bytes(handle)[0];
+            tx.image(handle).put(0, &[so_far + value]);
+        }
+        tx.rest();
     }
 
     /// What a crash now would leave of a block.
@@ -130,6 +143,39 @@ fn who_forces_returns_with_his_change_durable_whoever_led() {
             })
         };
         join((0..3).map(one).collect());
+    });
+}
+
+#[test]
+fn nobody_waits_for_a_transaction_at_rest() {
+    explore(|| {
+        let volume = Volume::new();
+        let writer = |blocks: [u64; 2]| {
+            volume.spawn(move |volume| {
+                (0..3).for_each(|_| volume.change_and_rest(&blocks, 1));
+            })
+        };
+        let checkpoints = volume.spawn(|volume| {
+            for _ in 0..2 {
+                volume.engine.checkpoint().unwrap();
+                let [one, both, other] =
+                    [BLOCK, BLOCK + 1, BLOCK + 2].map(|block| volume.after_crash(block)[0]);
+                assert_eq!(one + other, both, "a change in part");
+                volume.engine.write_back().unwrap();
+            }
+        });
+        let reader = volume.spawn(|volume| {
+            let mut tx = volume.engine.begin().unwrap();
+            let [one, both, other] = [BLOCK, BLOCK + 1, BLOCK + 2].map(|block| {
+                let handle = read(&mut tx, block, None).unwrap();
+                tx.bytes(handle)[0]
+            });
+            assert_eq!(one + other, both, "a change in part");
+        });
+        let writers = [writer([BLOCK, BLOCK + 1]), writer([BLOCK + 1, BLOCK + 2])];
+        join(writers.into_iter().chain([checkpoints, reader]).collect());
+        volume.engine.unmount().unwrap();
+        assert_eq!([BLOCK, BLOCK + 1, BLOCK + 2].map(|block| volume.in_place(block)), [3, 6, 3]);
     });
 }
 

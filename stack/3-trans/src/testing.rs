@@ -40,6 +40,14 @@ pub(crate) fn engine_and_log() -> (Engine, Arc<dyn BlockDevice>) {
 
 /// The same on `dev`.
 pub(crate) fn engine_on(dev: Arc<dyn BlockDevice>) -> (Engine, Arc<dyn BlockDevice>) {
+    engine_of(dev, 100)
+}
+
+/// The same with memory for so many inodes: with few, transactions do not rest.
+pub(crate) fn engine_of(
+    dev: Arc<dyn BlockDevice>,
+    inodes: usize,
+) -> (Engine, Arc<dyn BlockDevice>) {
     let geo = geo();
     let log_dev: Arc<dyn BlockDevice> = Arc::new(MemDevice::new(ByteLen(64 << 20)));
     log_dev.write_at(ByteOffset(0), &seed_record(geo.uuid, 512, true)).unwrap();
@@ -47,7 +55,7 @@ pub(crate) fn engine_on(dev: Arc<dyn BlockDevice>) -> (Engine, Arc<dyn BlockDevi
     let writer = LogWriter::new(&log, Arc::clone(&log_dev), Arc::clone(&dev), 32768).unwrap();
     let cache = Arc::new(BufCache::new(dev, 1 << 20));
     let counters = Delta { fdblocks: 1000, ..Delta::default() };
-    (Engine::new(geo, cache, Journal::new(writer), counters, 100), log_dev)
+    (Engine::new(geo, cache, Journal::new(writer), counters, inodes), log_dev)
 }
 
 /// Block `block` of 4 KiB.

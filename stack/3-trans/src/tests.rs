@@ -1,15 +1,18 @@
 //! Transactions on a device in memory: undo, visibility, locks, lists.
 
 use crate::sync::atomic::Ordering;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use xfskit_block::BlockDevice;
+use xfskit_block::{BlockDevice, MemDevice};
 use xfskit_format::inode::Dinode;
 use xfskit_format::{Ctx, Image, Location};
 use xfskit_units::{AgBlock, AgNumber, ByteOffset, Daddr, ExtLen, Ino, Sectors};
 
-use crate::testing::{engine, engine_and_log, geo, map, read, recovered};
-use crate::{BufMap, Engine, Freed, InodeHome, NewCluster, Place, Running, TransError};
+use crate::testing::{SIZE, engine, engine_and_log, engine_of, geo, map, read, recovered};
+use crate::{
+    BufMap, Engine, Freed, Handle, InodeHome, NewCluster, Place, Running, Trans, TransError,
+};
 
 fn seen(engine: &Engine, block: u64) -> Vec<u8> {
     let geo = geo();
@@ -151,8 +154,107 @@ fn locks_out_of_order_are_tried_and_answer_busy() {
         });
         let busy = busy.join().unwrap();
         drop(first);
-        busy.wait();
+        busy.wait(&engine);
     });
+}
+
+/// An engine whose transactions rest.
+fn restful() -> (Engine, Arc<dyn BlockDevice>) {
+    engine_of(Arc::new(MemDevice::new(SIZE)), 1 << 16)
+}
+
+/// Puts `text` into a block, in a transaction that rests then.
+fn put_and_rest(engine: &Engine, block: u64, text: &[u8; 4]) -> u64 {
+    let mut tx = engine.go_on().unwrap();
+    let handle = read(&mut tx, block, None).unwrap();
+    tx.image(handle).put(0, text);
+    tx.delta.ifree += 1;
+    tx.rest()
+}
+
+fn rests(engine: &Engine) -> bool {
+    engine.cache().object(&map(3000)).lock.is_locked()
+}
+
+#[test]
+fn a_change_that_fails_undoes_itself_alone() {
+    let (engine, _) = restful();
+    put_and_rest(&engine, 3000, b"aaaa");
+    put_and_rest(&engine, 3001, b"bbbb");
+    assert!(rests(&engine));
+    {
+        let mut tx = engine.go_on().unwrap();
+        let [a, c] = [3000, 3002].map(|block| read(&mut tx, block, None).unwrap());
+        assert_eq!(tx.bytes(a)[..4], *b"aaaa", "as the last change left it");
+        tx.image(a).put(2, b"xx");
+        let b = tx.fresh(&map(3001)).unwrap();
+        tx.image(b).put(0, b"new!");
+        tx.image(c).put(0, b"also");
+        tx.invalidate(c);
+        tx.delta.ifree += 5;
+        tx.freed(Freed { agno: AgNumber(0), agbno: AgBlock(9), len: ExtLen(1) });
+    }
+    assert!(!rests(&engine), "what was complete is committed");
+    assert_eq!([3000, 3001].map(|block| seen(&engine, block)), [b"aaaa", b"bbbb"]);
+    assert_eq!(seen(&engine, 3002), [0; 4]);
+    assert_eq!(engine.counters().get().ifree, 2);
+    assert!(!engine.busy().any(AgNumber(0)));
+    let counted = engine.stats().transactions;
+    assert_eq!((counted.committed, counted.undone, counted.items), (2, 1, 2));
+}
+
+#[test]
+fn nobody_waits_for_what_rests() {
+    let (engine, log_dev) = restful();
+    let number = put_and_rest(&engine, 3000, b"aaaa");
+    assert!(rests(&engine));
+    assert_eq!(seen(&engine, 3000), b"aaaa", "to a reader in the same thread");
+    assert!(!rests(&engine));
+
+    put_and_rest(&engine, 3000, b"bbbb");
+    std::thread::scope(|scope| {
+        scope.spawn(|| assert!(seen(&engine, 3000) == b"bbbb")).join().unwrap();
+        put_and_rest(&engine, 3000, b"cccc");
+        scope.spawn(|| put_and_rest(&engine, 3000, b"dddd")).join().unwrap();
+    });
+    assert!(rests(&engine), "in a thread that is gone");
+    assert_eq!(put_and_rest(&engine, 3000, b"eeee"), number);
+    engine.force(number).unwrap();
+    assert_eq!(recovered(&engine, &*log_dev, 3000)[..4], *b"eeee");
+
+    let later = put_and_rest(&engine, 3000, b"ffff");
+    assert_eq!(later, number + 1);
+    engine.force_object(&engine.cache().object(&map(3000))).unwrap();
+    assert_eq!(recovered(&engine, &*log_dev, 3000)[..4], *b"ffff");
+    put_and_rest(&engine, 3000, b"gggg");
+    engine.unmount().unwrap();
+    let mut block = [0; 4];
+    engine.device().read_at(ByteOffset(3000 * 4096), &mut block).unwrap();
+    assert_eq!(&block, b"gggg");
+}
+
+#[test]
+fn what_does_more_than_edit_does_not_rest() {
+    type Change = fn(&mut Trans<'_>, Handle);
+    let changes: [Change; 5] = [
+        |tx, block| tx.invalidate(block),
+        |tx, _| tx.freed(Freed { agno: AgNumber(0), agbno: AgBlock(9), len: ExtLen(1) }),
+        |tx, _| drop(tx.data_to_come()),
+        |tx, _| tx.delta.fdblocks -= 1,
+        |tx, _| drop(tx.fresh(&map(3001)).unwrap()),
+    ];
+    for (number, change) in changes.into_iter().enumerate() {
+        let (engine, _) = restful();
+        put_and_rest(&engine, 3000, b"aaaa");
+        let mut tx = engine.go_on().unwrap();
+        let block = read(&mut tx, 3000, None).unwrap();
+        change(&mut tx, block);
+        tx.rest();
+        assert!(!rests(&engine), "{number}");
+    }
+    let small = engine();
+    put_and_rest(&small, 3000, b"aaaa");
+    assert!(!rests(&small), "there is no room for it");
 }
 
 #[test]

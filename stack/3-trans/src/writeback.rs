@@ -28,6 +28,7 @@ use xfskit_units::{ByteOffset, Daddr, Geometry, Ino, Lsn, Sectors, index};
 use crate::buf::{BufError, BufMap};
 use crate::bytes::Bytes;
 use crate::engine::Engine;
+use crate::list::Lists;
 use crate::lock::{LockRank, LockStats, RankedMutex};
 use crate::object::{Buf, Home, Object, Unplaced};
 use crate::running::Bell;
@@ -127,7 +128,7 @@ impl WriteBack {
         stats.flushes += 1;
         stats.items += written.len() as u64;
         for (object, _) in &written {
-            object.lock.write().writing = Unplaced::default();
+            object.write(Some(&engine.lists)).writing = Unplaced::default();
         }
         engine.ail.remove(written.iter().map(|(object, lsn)| (&**object, *lsn)));
         Ok(())
@@ -153,8 +154,8 @@ impl Due {
 
     /// Its bytes and the LSN that they are written as; `None` where they are not to be written, for now or ever. What
     /// was logged of them is being written from here on.
-    fn copy(&self) -> Option<(Arc<Buf>, Lsn)> {
-        let mut content = self.object.lock.write();
+    fn copy(&self, lists: &Lists) -> Option<(Arc<Buf>, Lsn)> {
+        let mut content = self.object.write(Some(lists));
         let pinned = self.object.pins.load(Ordering::Acquire) > 0;
         let bytes = content.bytes.share().filter(|_| !pinned && !content.stale)?;
         // Behind the pins: the last checkpoint set it before it let go of the object.
@@ -164,8 +165,9 @@ impl Due {
     }
 
     /// True for an inode, and for a new cluster of them.
-    fn is_of_cluster(&self) -> bool {
-        matches!(self.object.home(), Home::Inode { .. }) || self.object.lock.read().new.is_some()
+    fn is_of_cluster(&self, lists: &Lists) -> bool {
+        matches!(self.object.home(), Home::Inode { .. })
+            || self.object.read(Some(lists)).new.is_some()
     }
 }
 
@@ -197,12 +199,12 @@ impl<'t> Staging<'t> {
 
     /// Copies one block, or one cluster with those of its inodes that are due.
     fn add(&mut self, engine: &Engine, unit: &[Due]) -> Result<(), BufError> {
-        if unit.iter().any(Due::is_of_cluster) {
+        if unit.iter().any(|due| due.is_of_cluster(&engine.lists)) {
             return self.add_cluster(engine, unit);
         }
         for due in unit {
             let Home::Block(map) = due.object.home() else { continue };
-            let Some((buf, lsn)) = due.copy() else { continue };
+            let Some((buf, lsn)) = due.copy(&engine.lists) else { continue };
             let at = Location::of("block to be written").daddr(map.first().0, map.sectors());
             judge::before_write(&buf, &Ctx::new(engine.geo(), at))?;
             self.push(map, &buf, Stamp::of(&buf, engine.geo()).map(|stamp| (stamp, lsn)));
@@ -217,8 +219,9 @@ impl<'t> Staging<'t> {
         let (daddr, len) = unit[0].address;
         let (geo, map) = (engine.geo(), BufMap::single(daddr, len));
         let cluster = engine.cache().object(&map);
-        let inodes: Vec<_> = unit.iter().filter_map(InodeCopy::of).collect();
-        let mut content = cluster.lock.write();
+        let inodes: Vec<_> =
+            unit.iter().filter_map(|due| InodeCopy::of(due, &engine.lists)).collect();
+        let mut content = cluster.write(Some(&engine.lists));
         if content.stale || cluster.pins.load(Ordering::Acquire) > 0 {
             return Ok(());
         }
@@ -296,7 +299,7 @@ impl<'t> Staging<'t> {
         answers.into_iter().collect::<Result<Vec<()>, DeviceError>>()?;
         let bytes = self.bytes.len() as u64;
         for (cluster, whole) in self.clusters.drain(..) {
-            let mut content = cluster.lock.write();
+            let mut content = cluster.write(Some(&engine.lists));
             content.new = None;
             // It may have been asked for meanwhile, as it was before.
             if whole && !content.listed && content.unplaced().chunks.is_empty() {
@@ -318,9 +321,9 @@ struct InodeCopy {
 }
 
 impl InodeCopy {
-    fn of(due: &Due) -> Option<Self> {
+    fn of(due: &Due, lists: &Lists) -> Option<Self> {
         let Home::Inode { ino, offset, .. } = due.object.home() else { return None };
-        let (bytes, lsn) = due.copy()?;
+        let (bytes, lsn) = due.copy(lists)?;
         Some(Self { object: Arc::clone(&due.object), ino: *ino, offset: *offset, lsn, bytes })
     }
 }

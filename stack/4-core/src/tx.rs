@@ -78,7 +78,7 @@ impl Volume {
         loop {
             let mut tx = Tx {
                 volume: self,
-                trans: engine.begin()?,
+                trans: engine.go_on()?,
                 deferred: Vec::new(),
                 remapped: Vec::new(),
                 met_busy: false,
@@ -89,16 +89,16 @@ impl Volume {
             match answer {
                 Ok(answer) => {
                     // The data is written by who holds its ticket: by the caller, after this.
-                    let at_once = self.wsync && !tx.trans.waits_for_data();
-                    let checkpoint = tx.trans.commit();
-                    if at_once {
-                        engine.force(checkpoint)?;
+                    if self.wsync && !tx.trans.waits_for_data() {
+                        engine.force(tx.trans.commit())?;
+                    } else {
+                        tx.trans.rest();
                     }
                     return Ok(answer);
                 }
                 Err(Error::Trans(TransError::Busy(busy))) => {
                     drop(tx);
-                    busy.wait();
+                    busy.wait(engine);
                 }
                 // Others may take what one checkpoint made usable, and free more.
                 Err(Error::Settle) if settled < SETTLE_MAX => {

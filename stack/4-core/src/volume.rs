@@ -252,6 +252,7 @@ impl Volume {
             let (icount, ifree) = (sb.icount.get(), sb.ifree.get());
             return Counts { icount, ifree, fdblocks: sb.fdblocks.get() };
         };
+        engine.settle();
         let now = engine.counters().get();
         let count = |count: i64| u64::try_from(count).unwrap_or(0);
         let (icount, ifree) = (count(now.icount), count(now.ifree));

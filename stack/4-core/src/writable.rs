@@ -111,7 +111,9 @@ pub(crate) fn reset_quota(volume: &Volume) -> Result<()> {
 /// # Errors
 /// As [`Volume::transact`].
 pub(crate) fn log_counters(volume: &Volume) -> Result<()> {
-    let now = volume.engine()?.counters().get();
+    let engine = volume.engine()?;
+    engine.settle();
+    let now = engine.counters().get();
     let counter = |value: i64| U64::new(u64::try_from(value).unwrap_or(0));
     edit_superblock(volume, |image| {
         image.put(offset_of!(Superblock, icount), &counter(now.icount));

@@ -207,7 +207,7 @@ impl Volume {
     pub(super) fn force(&self, ino: Ino) -> Result<()> {
         let engine = self.engine()?;
         match engine.inodes().get(ino) {
-            Some(object) => Ok(engine.force(object.listed_in())?),
+            Some(object) => Ok(engine.force_object(&object)?),
             None => Ok(()),
         }
     }

@@ -1,0 +1,369 @@
+//! What a transaction gathers: the objects it holds and what it changed of them, how to undo that, and what its commit lists.
+//!
+//! A transaction has one change or, where it [rested](crate::rest) in between, several: those that are complete, and one
+//! that runs and may be undone.
+
+use std::cell::Cell;
+use std::ops::{Deref, DerefMut, Range};
+use std::sync::Arc;
+
+use xfskit_units::{Daddr, Ino};
+
+use crate::buf::BufMap;
+use crate::bytes::Bytes;
+use crate::guard::Locked;
+use crate::list::{Listed, Lists};
+use crate::object::{Chunks, Home, NewCluster};
+use crate::sync::atomic::Ordering;
+use crate::trans::{Delta, Freed, Handle, Place};
+
+/// What an object of a transaction is found by, without a look into the caches.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Key {
+    /// A block: the address of its first piece, its length in bytes.
+    Block(Daddr, usize),
+    /// An inode.
+    Inode(Ino),
+}
+
+impl Key {
+    pub(crate) fn of_block(map: &BufMap) -> Self {
+        Self::Block(map.first().0, map.byte_len())
+    }
+
+    pub(crate) fn of(home: &Home) -> Self {
+        match home {
+            Home::Block(map) => Self::of_block(map),
+            Home::Inode { ino, .. } => Self::Inode(*ino),
+        }
+    }
+}
+
+/// One object, held.
+pub(crate) struct Joined {
+    pub content: Locked,
+    pub place: Option<Place>,
+    /// What this transaction changed.
+    pub dirty: Chunks,
+    pub unlinked: bool,
+    /// It is a new cluster.
+    pub new: bool,
+    pub stale: bool,
+    /// Undo for all of it, where all of it became new.
+    pub before: Option<Before>,
+}
+
+impl Joined {
+    pub(crate) fn new(content: Locked, place: Option<Place>) -> Self {
+        let dirty = Chunks::default();
+        Self { content, place, dirty, unlinked: false, new: false, stale: false, before: None }
+    }
+
+    /// All of it is new.
+    pub(crate) fn becomes(&mut self, bytes: Bytes, new: Option<Box<NewCluster>>) {
+        self.new = new.is_some();
+        let content = &mut *self.content;
+        let before = Before {
+            bytes: std::mem::replace(&mut content.bytes, bytes),
+            new: std::mem::replace(&mut content.new, new),
+        };
+        self.before.get_or_insert(before);
+        content.verified = true;
+        self.stale = false;
+    }
+
+    /// True where the commit has something to say of it.
+    pub(crate) fn is_changed(&self) -> bool {
+        !self.dirty.is_empty() || self.stale || self.unlinked || self.new
+    }
+
+    /// Gives it back what stood there before all of it became new.
+    fn undo(&mut self) {
+        if let Some(Before { bytes, new }) = self.before.take() {
+            let content = &mut *self.content;
+            content.verified = content.verified && (bytes.get().is_some() || new.is_some());
+            (content.bytes, content.new) = (bytes, new);
+        }
+        // Changes that are complete, and not committed, have freed nothing.
+        self.stale = false;
+    }
+
+    /// The change that took it is complete. A new inode is one among others from now on. Answers its bytes.
+    fn is_complete(&mut self, key: Key) -> usize {
+        self.before = None;
+        if let (Key::Inode(ino), None) = (key, self.place) {
+            self.place = Some(Place::Inode(ino));
+        }
+        self.content.bytes.get().map_or(0, <[u8]>::len)
+    }
+
+    /// Adds to the object what was changed of it. Answers the bytes that it takes more on the list, and whether it is new
+    /// there.
+    fn commit(&mut self, seq: u64) -> (usize, bool) {
+        let content = &mut *self.content;
+        let added = content.bytes_to_log(&self.dirty, self.unlinked);
+        content.dirty.merge(&self.dirty);
+        content.unlinked |= self.unlinked;
+        if !self.dirty.is_empty() {
+            content.new = None;
+        }
+        content.stale = self.stale;
+        if self.stale {
+            content.dirty = Chunks::default();
+        }
+        let is_new = !std::mem::replace(&mut content.listed, true);
+        let object = self.content.object();
+        if is_new {
+            object.pins.fetch_add(1, Ordering::AcqRel);
+        }
+        object.listed_in.store(seq, Ordering::Release);
+        (added, is_new)
+    }
+}
+
+/// What stood in a block before it was taken over as fresh.
+pub(crate) struct Before {
+    /// None where it had not been read.
+    bytes: Bytes,
+    new: Option<Box<NewCluster>>,
+}
+
+/// Bytes that stood in an object before an edit.
+struct Undo {
+    handle: Handle,
+    start: usize,
+    len: usize,
+}
+
+/// What a transaction gathers.
+#[derive(Default)]
+pub(crate) struct Work {
+    joined: Vec<Option<Joined>>,
+    /// What each of `joined` is found by, apart: they are searched often.
+    keys: Vec<Key>,
+    undo: Vec<Undo>,
+    undo_bytes: Vec<u8>,
+    pub freed: Vec<Freed>,
+    /// What the commit lists.
+    pub listed: Listed,
+    /// The change that runs does more than edit, and make inodes where inodes were free.
+    pub is_structural: bool,
+    complete: Complete,
+    is_committed: bool,
+}
+
+/// The changes of a transaction that are complete: they happen, whatever becomes of the next.
+#[derive(Clone, Copy, Debug, Default)]
+struct Complete {
+    changes: u64,
+    /// Of the objects, those that were joined by then.
+    joined: usize,
+    /// Bytes of these objects.
+    bytes: usize,
+    delta: Delta,
+}
+
+impl Work {
+    // ---- objects -----------------------------------------------------------------------------
+
+    pub(crate) fn join(&mut self, key: Key, joined: Joined) -> Handle {
+        let handle = Handle(u32::try_from(self.joined.len()).unwrap_or(u32::MAX));
+        self.joined.push(Some(joined));
+        self.keys.push(key);
+        handle
+    }
+
+    pub(crate) fn find(&self, key: Key) -> Option<Handle> {
+        let mut found = (0..).zip(&self.keys).filter(|(_, held)| **held == key);
+        found
+            .find(|(at, _)| self.joined[*at].is_some())
+            .and_then(|(at, _)| u32::try_from(at).ok().map(Handle))
+    }
+
+    /// All that is held.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Joined> {
+        self.joined.iter().flatten()
+    }
+
+    pub(crate) fn held(&self, handle: Handle) -> &Joined {
+        self.joined[handle.0 as usize].as_ref().expect("a handle of an object that is held")
+    }
+
+    pub(crate) fn held_mut(&mut self, handle: Handle) -> &mut Joined {
+        self.joined[handle.0 as usize].as_mut().expect("a handle of an object that is held")
+    }
+
+    /// Lets go of an object that nothing was changed of.
+    pub(crate) fn release(&mut self, handle: Handle) {
+        let slot = &mut self.joined[handle.0 as usize];
+        slot.take_if(|held| !held.is_changed() && held.before.is_none());
+    }
+
+    /// The part `range` of an object, to be changed: saved for undo, marked for the journal.
+    pub(crate) fn edit(&mut self, handle: Handle, range: Range<usize>) -> &mut [u8] {
+        let Self { joined, undo, undo_bytes, .. } = self;
+        let held = joined[handle.0 as usize].as_mut().expect("a handle of an object that is held");
+        held.dirty.mark(&range);
+        let part =
+            &mut held.content.bytes.edit().expect("a joined object has been read")[range.clone()];
+        if held.before.is_none() {
+            undo.push(Undo { handle, start: range.start, len: range.len() });
+            undo_bytes.extend_from_slice(part);
+        }
+        part
+    }
+
+    /// All of an object becomes new. Of one that an earlier change has, that could not be told apart when it is undone.
+    pub(crate) fn becomes(
+        &mut self,
+        handle: Handle,
+        bytes: Bytes,
+        new: Option<Box<NewCluster>>,
+    ) -> &mut Joined {
+        self.is_structural |= (handle.0 as usize) < self.complete.joined;
+        let held = self.held_mut(handle);
+        held.becomes(bytes, new);
+        held
+    }
+
+    // ---- changes -----------------------------------------------------------------------------
+
+    /// Bytes, roughly and at most, that the complete changes add to the list.
+    pub(crate) fn bytes(&self) -> usize {
+        self.complete.bytes
+    }
+
+    /// What the complete changes do to the superblock's counters.
+    pub(crate) fn delta(&self) -> Delta {
+        self.complete.delta
+    }
+
+    /// The change that ran is complete, and cannot be undone any more.
+    pub(crate) fn is_complete(&mut self, delta: Delta) {
+        let Complete { changes, joined, mut bytes, .. } = self.complete;
+        for (held, key) in self.joined[joined..].iter_mut().zip(&self.keys[joined..]) {
+            bytes += held.as_mut().map_or(0, |held| held.is_complete(*key));
+        }
+        self.complete = Complete { changes: changes + 1, joined: self.joined.len(), bytes, delta };
+        self.undo.clear();
+        self.undo_bytes.clear();
+    }
+
+    /// Undoes the change that runs, the newest edit first: blocks taken over as fresh get back what stood there, then every
+    /// edit before that is taken back.
+    fn undo(&mut self) {
+        self.joined.iter_mut().flatten().for_each(Joined::undo);
+        while let Some(Undo { handle, start, len }) = self.undo.pop() {
+            let from = self.undo_bytes.len() - len;
+            let held = self.joined.get_mut(handle.0 as usize).and_then(Option::as_mut);
+            if let Some(buf) = held.and_then(|held| held.content.bytes.edit()) {
+                buf[start..start + len].copy_from_slice(&self.undo_bytes[from..]);
+            }
+            self.undo_bytes.truncate(from);
+        }
+        self.joined.truncate(self.complete.joined);
+        self.keys.truncate(self.complete.joined);
+        self.freed.clear();
+        self.listed.clear();
+        self.listed.tally.transactions.undone += 1;
+    }
+
+    /// The transaction ends: the change that runs is undone, those before it are committed.
+    pub(crate) fn end(&mut self, lists: &Lists) {
+        if self.is_committed {
+            return;
+        }
+        self.undo();
+        if self.complete.changes > 0 {
+            self.commit(lists);
+        }
+    }
+
+    /// Makes the complete changes visible, and lists them for the next checkpoint; answers its number. The caller holds
+    /// the gate.
+    pub(crate) fn commit(&mut self, lists: &Lists) -> u64 {
+        let seq = lists.checkpoint_number();
+        let Self { joined, listed, complete, .. } = self;
+        let mut relogged = 0;
+        for held in joined.iter_mut().flatten().filter(|held| held.is_changed()) {
+            let (added, is_new) = held.commit(seq);
+            listed.bytes += added;
+            if is_new {
+                listed.objects.push(Arc::clone(held.content.object()));
+            }
+            relogged += u64::from(!is_new);
+        }
+        joined.clear();
+        let (tally, fresh) = (&mut listed.tally.transactions, listed.objects.len() as u64);
+        tally.items += fresh;
+        tally.relogged += relogged;
+        let count = if fresh + relogged > 0 { &mut tally.committed } else { &mut tally.empty };
+        *count += complete.changes;
+        lists.list(listed);
+        lists.counters.add(complete.delta);
+        self.is_committed = true;
+        seq
+    }
+
+    /// Forgets everything, and keeps the memory.
+    fn clear(&mut self) {
+        self.joined.clear();
+        self.keys.clear();
+        self.undo.clear();
+        self.undo_bytes.clear();
+        self.freed.clear();
+        self.listed.clear();
+        self.complete = Complete::default();
+        (self.is_structural, self.is_committed) = (false, false);
+    }
+}
+
+/// Undo of more bytes than this is not kept for the next transaction.
+const UNDO_KEPT: usize = 1 << 20;
+
+thread_local! {
+    static KEPT: Cell<Option<Box<Work>>> = const { Cell::new(None) };
+}
+
+/// A [`Work`] that its thread keeps for the next transaction, so that the vectors need not grow again.
+pub(crate) struct Kept(Option<Box<Work>>);
+
+impl Kept {
+    pub(crate) fn new() -> Self {
+        Self(Some(KEPT.take().unwrap_or_default()))
+    }
+
+    /// Takes it away from a transaction, which has none then; `None` where it has none.
+    pub(crate) fn leave(&mut self) -> Option<Self> {
+        self.0.take().map(|work| Self(Some(work)))
+    }
+
+    /// It, unless it was taken away.
+    pub(crate) fn get(&mut self) -> Option<&mut Work> {
+        self.0.as_deref_mut()
+    }
+}
+
+impl Deref for Kept {
+    type Target = Work;
+    fn deref(&self) -> &Work {
+        self.0.as_ref().expect("it is there until it is dropped, or taken away at the end")
+    }
+}
+
+impl DerefMut for Kept {
+    fn deref_mut(&mut self) -> &mut Work {
+        self.0.as_mut().expect("it is there until it is dropped, or taken away at the end")
+    }
+}
+
+impl Drop for Kept {
+    /// Empties it, and leaves it for the thread's next transaction.
+    fn drop(&mut self) {
+        let Some(mut work) = self.0.take() else { return };
+        work.clear();
+        if work.undo_bytes.capacity() <= UNDO_KEPT {
+            KEPT.set(Some(work));
+        }
+    }
+}
