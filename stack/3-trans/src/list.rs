@@ -93,8 +93,8 @@ impl<'l> GateGuard<'l> {
 
     /// Takes it over from a transaction at rest in `shard`.
     pub(crate) fn again(shard: &'l Shard) -> Self {
-        let _rank = Ranked::take(LockRank::Gate);
-        Self { _rank, shard: guard::again(&shard.gate), alone: None }
+        let rank = Ranked::take(LockRank::Gate);
+        Self { _rank: rank, shard: guard::again(&shard.gate), alone: None }
     }
 }
 
@@ -171,7 +171,7 @@ impl Lists {
 
     /// Enters the gate, and says in the second what that took.
     pub(crate) fn enter(&self) -> (GateGuard<'_>, LockStats) {
-        let _rank = Ranked::take(LockRank::Gate);
+        let rank = Ranked::take(LockRank::Gate);
         let alone = self.alone.as_ref().map(Mutex::lock);
         let gate = &self.shard().gate;
         let mut waited = LockStats::default();
@@ -180,7 +180,7 @@ impl Lists {
             drop(self.door.read());
             gate.read()
         });
-        (GateGuard { _rank, shard, alone }, waited)
+        (GateGuard { _rank: rank, shard, alone }, waited)
     }
 
     /// Takes over what a transaction committed; its vectors stay with the caller. The caller holds the gate.

@@ -84,16 +84,16 @@ impl Lists {
             return Err((work, gate));
         }
         let shard = self.shard();
-        match shard.at_rest.put(AtRest { work, thread: thread_number() }) {
-            Err(AtRest { work, .. }) => Err((work, gate)),
-            Ok(()) => {
-                gate.leave();
-                if self.wants_peace() {
-                    self.settle_in(shard);
-                }
-                Ok(())
-            }
+        if let Err(AtRest { work, .. }) =
+            shard.at_rest.put(AtRest { work, thread: thread_number() })
+        {
+            return Err((work, gate));
         }
+        gate.leave();
+        if self.wants_peace() {
+            self.settle_in(shard);
+        }
+        Ok(())
     }
 
     /// The thread's transaction at rest, which goes on.

@@ -164,10 +164,10 @@ fn restful() -> (Engine, Arc<dyn BlockDevice>) {
 }
 
 /// Puts `text` into a block, in a transaction that rests then.
-fn put_and_rest(engine: &Engine, block: u64, text: &[u8; 4]) -> u64 {
+fn put_and_rest(engine: &Engine, block: u64, text: &str) -> u64 {
     let mut tx = engine.go_on().unwrap();
     let handle = read(&mut tx, block, None).unwrap();
-    tx.image(handle).put(0, text);
+    tx.image(handle).put(0, text.as_bytes());
     tx.delta.ifree += 1;
     tx.rest()
 }
@@ -179,8 +179,8 @@ fn rests(engine: &Engine) -> bool {
 #[test]
 fn a_change_that_fails_undoes_itself_alone() {
     let (engine, _) = restful();
-    put_and_rest(&engine, 3000, b"aaaa");
-    put_and_rest(&engine, 3001, b"bbbb");
+    put_and_rest(&engine, 3000, "aaaa");
+    put_and_rest(&engine, 3001, "bbbb");
     assert!(rests(&engine));
     {
         let mut tx = engine.go_on().unwrap();
@@ -206,27 +206,27 @@ fn a_change_that_fails_undoes_itself_alone() {
 #[test]
 fn nobody_waits_for_what_rests() {
     let (engine, log_dev) = restful();
-    let number = put_and_rest(&engine, 3000, b"aaaa");
+    let number = put_and_rest(&engine, 3000, "aaaa");
     assert!(rests(&engine));
     assert_eq!(seen(&engine, 3000), b"aaaa", "to a reader in the same thread");
     assert!(!rests(&engine));
 
-    put_and_rest(&engine, 3000, b"bbbb");
+    put_and_rest(&engine, 3000, "bbbb");
     std::thread::scope(|scope| {
         scope.spawn(|| assert!(seen(&engine, 3000) == b"bbbb")).join().unwrap();
-        put_and_rest(&engine, 3000, b"cccc");
-        scope.spawn(|| put_and_rest(&engine, 3000, b"dddd")).join().unwrap();
+        put_and_rest(&engine, 3000, "cccc");
+        scope.spawn(|| put_and_rest(&engine, 3000, "dddd")).join().unwrap();
     });
     assert!(rests(&engine), "in a thread that is gone");
-    assert_eq!(put_and_rest(&engine, 3000, b"eeee"), number);
+    assert_eq!(put_and_rest(&engine, 3000, "eeee"), number);
     engine.force(number).unwrap();
     assert_eq!(recovered(&engine, &*log_dev, 3000)[..4], *b"eeee");
 
-    let later = put_and_rest(&engine, 3000, b"ffff");
+    let later = put_and_rest(&engine, 3000, "ffff");
     assert_eq!(later, number + 1);
     engine.force_object(&engine.cache().object(&map(3000))).unwrap();
     assert_eq!(recovered(&engine, &*log_dev, 3000)[..4], *b"ffff");
-    put_and_rest(&engine, 3000, b"gggg");
+    put_and_rest(&engine, 3000, "gggg");
     engine.unmount().unwrap();
     let mut block = [0; 4];
     engine.device().read_at(ByteOffset(3000 * 4096), &mut block).unwrap();
@@ -241,11 +241,11 @@ fn what_does_more_than_edit_does_not_rest() {
         |tx, _| tx.freed(Freed { agno: AgNumber(0), agbno: AgBlock(9), len: ExtLen(1) }),
         |tx, _| drop(tx.data_to_come()),
         |tx, _| tx.delta.fdblocks -= 1,
-        |tx, _| drop(tx.fresh(&map(3001)).unwrap()),
+        |tx, _| assert_ne!(tx.fresh(&map(3001)).unwrap(), Handle(0)),
     ];
     for (number, change) in changes.into_iter().enumerate() {
         let (engine, _) = restful();
-        put_and_rest(&engine, 3000, b"aaaa");
+        put_and_rest(&engine, 3000, "aaaa");
         let mut tx = engine.go_on().unwrap();
         let block = read(&mut tx, 3000, None).unwrap();
         change(&mut tx, block);
@@ -253,7 +253,7 @@ fn what_does_more_than_edit_does_not_rest() {
         assert!(!rests(&engine), "{number}");
     }
     let small = engine();
-    put_and_rest(&small, 3000, b"aaaa");
+    put_and_rest(&small, 3000, "aaaa");
     assert!(!rests(&small), "there is no room for it");
 }
 
