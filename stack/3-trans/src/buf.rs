@@ -319,9 +319,7 @@ impl BufCache {
     /// The cluster of the inode at `home`, where nothing of it was ever needed but single inodes.
     pub fn untaken(&self, home: &InodeHome) -> Option<NewCluster> {
         let (daddr, len) = home.cluster;
-        let object = self.object(&BufMap::single(daddr, len));
-        let content = object.read(self.lists());
-        content.new.as_deref().filter(|_| content.bytes.get().is_none()).copied()
+        self.object(&BufMap::single(daddr, len)).read(self.lists()).untaken()
     }
 
     /// From now on transactions of `lists` change blocks: what is read ahead goes to the system's cache only.

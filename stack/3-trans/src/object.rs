@@ -273,6 +273,11 @@ impl Content {
         item + chunks * (CHUNK + REGION) + pointer
     }
 
+    /// A new cluster, where nothing of it was ever needed but single inodes.
+    pub(crate) fn untaken(&self) -> Option<NewCluster> {
+        self.new.as_deref().filter(|_| self.bytes.get().is_none()).copied()
+    }
+
     /// All that is in the journal and not known to be in place.
     pub(crate) fn unplaced(&self) -> Unplaced {
         let mut all = self.logged.clone();

@@ -235,9 +235,14 @@ impl<'e> Trans<'e> {
     pub fn untaken(&self, home: &InodeHome) -> Option<NewCluster> {
         let (daddr, len) = home.cluster;
         let cluster = BufMap::single(daddr, len);
+        let object = self.engine.cache().object(&cluster);
+        // Mostly nobody holds it, then neither does this transaction.
+        if let Some(content) = object.lock.try_read() {
+            return content.untaken();
+        }
         match self.held_at(&cluster) {
             Some(handle) => self.work.held(handle).content.new.as_deref().copied(),
-            None => self.engine.cache().untaken(home),
+            None => object.read(Some(&self.engine.lists)).untaken(),
         }
     }
 
@@ -306,9 +311,17 @@ impl<'e> Trans<'e> {
         ino: Ino,
         home: &InodeHome,
     ) -> Result<(Handle, Option<Arc<Buf>>), TransError> {
-        let handle = match self.work.find(Key::Inode(ino)) {
-            Some(handle) => handle,
-            None => self.join(self.engine.inodes().object(ino, home), Key::Inode(ino), None)?,
+        let key = Key::Inode(ino);
+        // Mostly nobody holds it, then neither does this transaction.
+        let handle = match Locked::try_take(self.engine.inodes().object(ino, home)) {
+            Ok(content) => {
+                self.work.listed.tally.of_place(None).taken += 1;
+                self.work.join(key, Joined::new(content, None))
+            }
+            Err(object) => match self.work.find(key) {
+                Some(handle) => handle,
+                None => self.join(object, key, None)?,
+            },
         };
         Ok((handle, self.work.held(handle).content.bytes.share()))
     }

@@ -133,6 +133,39 @@ struct Undo {
     handle: Handle,
     start: usize,
     len: usize,
+    /// What stood there where that is short; else it is in [`Work::undo_bytes`].
+    short: [u8; SHORT],
+}
+
+/// Most edits are of one field.
+const SHORT: usize = 16;
+
+impl Undo {
+    /// Undo for the part `range` of `bytes`.
+    #[inline]
+    fn of(handle: Handle, bytes: &[u8], range: &Range<usize>, long: &mut Vec<u8>) -> Self {
+        let Range { start, end } = *range;
+        let (len, mut short) = (end - start, [0; SHORT]);
+        if len > SHORT {
+            long.extend_from_slice(&bytes[start..end]);
+        } else if let Some(around) = bytes.get(start..start + SHORT) {
+            // More than is asked for is one step, where as much would be a call.
+            short.copy_from_slice(around);
+        } else {
+            short[..len].copy_from_slice(&bytes[start..end]);
+        }
+        Self { handle, start, len, short }
+    }
+
+    /// Puts back into `bytes` what stood there, the last of `long` where it was long.
+    fn put_back(&self, bytes: Option<&mut [u8]>, long: &mut Vec<u8>) {
+        let from = if self.len > SHORT { long.len() - self.len } else { long.len() };
+        let old = if self.len > SHORT { &long[from..] } else { &self.short[..self.len] };
+        if let Some(bytes) = bytes {
+            bytes[self.start..self.start + self.len].copy_from_slice(old);
+        }
+        long.truncate(from);
+    }
 }
 
 /// What a transaction gathers.
@@ -204,13 +237,11 @@ impl Work {
         let Self { joined, undo, undo_bytes, .. } = self;
         let held = joined[handle.0 as usize].as_mut().expect("a handle of an object that is held");
         held.dirty.mark(&range);
-        let part =
-            &mut held.content.bytes.edit().expect("a joined object has been read")[range.clone()];
+        let bytes = held.content.bytes.edit().expect("a joined object has been read");
         if held.before.is_none() {
-            undo.push(Undo { handle, start: range.start, len: range.len() });
-            undo_bytes.extend_from_slice(part);
+            undo.push(Undo::of(handle, bytes, &range, undo_bytes));
         }
-        part
+        &mut bytes[range]
     }
 
     /// All of an object becomes new. Of one that an earlier change has, that could not be told apart when it is undone.
@@ -253,13 +284,10 @@ impl Work {
     /// edit before that is taken back.
     fn undo(&mut self) {
         self.joined.iter_mut().flatten().for_each(Joined::undo);
-        while let Some(Undo { handle, start, len }) = self.undo.pop() {
-            let from = self.undo_bytes.len() - len;
-            let held = self.joined.get_mut(handle.0 as usize).and_then(Option::as_mut);
-            if let Some(buf) = held.and_then(|held| held.content.bytes.edit()) {
-                buf[start..start + len].copy_from_slice(&self.undo_bytes[from..]);
-            }
-            self.undo_bytes.truncate(from);
+        while let Some(undo) = self.undo.pop() {
+            let held = self.joined.get_mut(undo.handle.0 as usize).and_then(Option::as_mut);
+            let bytes = held.and_then(|held| held.content.bytes.edit());
+            undo.put_back(bytes.map(|bytes| &mut bytes[..]), &mut self.undo_bytes);
         }
         self.joined.truncate(self.complete.joined);
         self.keys.truncate(self.complete.joined);
