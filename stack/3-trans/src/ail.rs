@@ -5,6 +5,7 @@
 //! the list when it is in place and flushed ([`crate::writeback`]), or logged again.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::Arc;
 
 use xfskit_units::Lsn;
@@ -84,6 +85,20 @@ impl Ail {
         }
     }
 
+    /// The LSN up to which about `enough` objects stand behind `after`, at most `upto`; `None` where there are none.
+    pub(crate) fn portion(&self, after: Lsn, upto: Lsn, enough: usize) -> Option<Lsn> {
+        let batches = self.batches.lock();
+        let (mut last, mut count) = (None, 0);
+        for (lsn, batch) in batches.range((Bound::Excluded(after), Bound::Included(upto))) {
+            last = Some(*lsn);
+            count += batch.live;
+            if count >= enough {
+                break;
+            }
+        }
+        last
+    }
+
     /// Every object that stands under an LSN up to `upto`, and may be written now.
     pub(crate) fn due(&self, upto: Lsn) -> Vec<Arc<Object>> {
         let batches = self.batches.lock();
@@ -105,5 +120,35 @@ fn leave(batches: &mut BTreeMap<Lsn, Batch>, lsn: Lsn) {
         if batch.live == 0 {
             batches.remove(&lsn);
         }
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+    use crate::bytes::Bytes;
+    use crate::object::{Content, Home};
+    use crate::testing::map;
+
+    #[test]
+    fn a_portion_is_of_whole_checkpoints() {
+        let ail = Ail::new();
+        let object = |n| Object::new(Home::Block(map(n)), Content::new(Bytes::default(), true));
+        for (lsn, count) in [(10, 3), (20, 4), (30, 5)] {
+            let objects = (0..count).map(|n| Arc::new(object(n)));
+            ail.insert(
+                objects.inspect(|object| object.pins.store(1, Ordering::Relaxed)).collect(),
+                Lsn(lsn),
+            );
+        }
+        let portion =
+            |after, upto, enough| ail.portion(Lsn(after), Lsn(upto), enough).map(|lsn| lsn.0);
+        assert_eq!(
+            [1, 3, 4, 7, 8, 99].map(|enough| portion(0, 99, enough)),
+            [10, 10, 20, 20, 30, 30].map(Some)
+        );
+        assert_eq!(portion(0, 29, 99), Some(20));
+        assert_eq!(portion(10, 99, 1), Some(20));
+        assert_eq!([portion(30, 99, 1), portion(0, 9, 1)], [None, None]);
     }
 }

@@ -128,7 +128,9 @@ impl Journal {
         let (early, late) = (size / 8 * 5, size / 8 * 3);
         let upto = writer.lsn_behind_head(size / 4);
         match free {
-            _ if free < late => write_back.push(engine, upto)?,
+            _ if free < late => {
+                write_back.push_until(engine, upto, || writer.free(self.tail(engine)) >= late)?
+            }
             _ if free < early => write_back.ask(engine, upto)?,
             _ => {}
         }

@@ -38,6 +38,9 @@ use crate::sync::atomic::{AtomicU64, Ordering};
 /// Bytes of one batch.
 const STAGING: usize = 8 << 20;
 
+/// Objects of one portion: a device that seeks is not asked for less at once.
+const PORTION: usize = 8192;
+
 /// Who writes in place, and what was written.
 #[derive(Debug)]
 pub(crate) struct WriteBack {
@@ -90,7 +93,29 @@ impl WriteBack {
 
     /// What was asked for.
     pub(crate) fn push_wanted(&self, engine: &Engine) -> Result<(), BufError> {
-        self.push(engine, Lsn(self.wanted.swap(0, Ordering::AcqRel)))
+        let upto = Lsn(self.wanted.swap(0, Ordering::AcqRel));
+        self.push_until(engine, upto, || false)
+    }
+
+    /// [`push`](Self::push)es the oldest, a portion at a time, until `is_enough`: who waits for the journal's tail
+    /// waits for no more than he needs.
+    ///
+    /// # Errors
+    /// As [`push`](Self::push).
+    pub(crate) fn push_until(
+        &self,
+        engine: &Engine,
+        upto: Lsn,
+        is_enough: impl Fn() -> bool,
+    ) -> Result<(), BufError> {
+        let mut after = Lsn(0);
+        while !is_enough()
+            && let Some(lsn) = engine.ail.portion(after, upto, PORTION)
+        {
+            self.push(engine, lsn)?;
+            after = lsn;
+        }
+        Ok(())
     }
 
     /// Waits until no copy is on its way that was made before now.
