@@ -129,7 +129,8 @@ impl Journal {
         let upto = writer.lsn_behind_head(size / 4);
         match free {
             _ if free < late => {
-                write_back.push_until(engine, upto, || writer.free(self.tail(engine)) >= late)?
+                let is_enough = || writer.free(self.tail(engine)) >= late;
+                write_back.push_until(engine, upto, is_enough)?;
             }
             _ if free < early => write_back.ask(engine, upto)?,
             _ => {}

@@ -232,17 +232,19 @@ impl<'e> Trans<'e> {
     }
 
     /// The cluster of the inode at `home`, where nothing of it was ever needed but single inodes.
-    pub fn untaken(&self, home: &InodeHome) -> Option<NewCluster> {
+    pub fn untaken(&mut self, home: &InodeHome) -> Option<NewCluster> {
         let (daddr, len) = home.cluster;
         let cluster = BufMap::single(daddr, len);
-        let object = self.engine.cache().object(&cluster);
+        let last = self.work.cluster.take().filter(|(at, _)| *at == daddr);
+        let find = || (daddr, self.engine.cache().object(&cluster));
+        let (_, object) = self.work.cluster.insert(last.unwrap_or_else(find));
         // Mostly nobody holds it, then neither does this transaction.
         if let Some(content) = object.lock.try_read() {
             return content.untaken();
         }
         match self.held_at(&cluster) {
             Some(handle) => self.work.held(handle).content.new.as_deref().copied(),
-            None => object.read(Some(&self.engine.lists)).untaken(),
+            None => self.engine.cache().untaken(home),
         }
     }
 

@@ -13,7 +13,7 @@ use crate::buf::BufMap;
 use crate::bytes::Bytes;
 use crate::guard::Locked;
 use crate::list::{Listed, Lists};
-use crate::object::{Chunks, Home, NewCluster};
+use crate::object::{Chunks, Home, NewCluster, Object};
 use crate::sync::atomic::Ordering;
 use crate::trans::{Delta, Freed, Handle, Place};
 
@@ -183,6 +183,8 @@ pub(crate) struct Work {
     pub is_structural: bool,
     complete: Complete,
     is_committed: bool,
+    /// The cluster that was asked for last, and where it is: those of a chunk are taken one after another.
+    pub cluster: Option<(Daddr, Arc<Object>)>,
 }
 
 /// The changes of a transaction that are complete: they happen, whatever becomes of the next.
@@ -342,6 +344,7 @@ impl Work {
         self.freed.clear();
         self.listed.clear();
         self.complete = Complete::default();
+        self.cluster = None;
         (self.is_structural, self.is_committed) = (false, false);
     }
 }
