@@ -5,7 +5,7 @@
 //! | part | what | COUNT |
 //! | --- | --- | --- |
 //! | `names` | eight writers in eight directories of a volume with 16 groups: zero-length creates, sync included; look-up and stat of all, cold; unlink of all, sync included | files, 400,000 |
-//! | `threads` | the same creates by one thread, by two and by eight | files, 400,000 |
+//! | `threads` | the same creates by one thread, by two and by eight; by one on one processor, and two on two | files, 400,000 |
 //! | `fsync` | eight threads that append 100 bytes and fsync, each to its own file | fsyncs, 4,000 |
 //! | `crc` | what checksums take of the creates and of the fsyncs, hardware routine and table | files, 400,000 |
 //! | `memory` | creates below a cache of 256 MiB, which the whole process must keep to: only where asked for | files, 20,000,000 |
@@ -24,6 +24,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use xfskit::core::LockStats;
 use xfskit::units::Ino;
 use xfskit::vfs::NewNode;
@@ -289,36 +290,63 @@ fn create_all(volume: &Volume, dirs: &[Ino], threads: usize, each: usize) -> Res
 
 // ---- threads -------------------------------------------------------------------------------------
 
+/// Threads that create, and processors that they and the engine's own threads may use.
+struct Crew {
+    threads: usize,
+    processors: usize,
+    took: Vec<Duration>,
+    processor: [f64; 2],
+}
+
+impl Crew {
+    fn new(threads: usize, processors: usize) -> Self {
+        Self { threads, processors, took: Vec::new(), processor: [0.0; 2] }
+    }
+
+    fn create(&mut self, image: &Path, files: usize) -> Result<()> {
+        fresh(image, 8)?;
+        let all = sched_getaffinity(None)?;
+        let mut some = CpuSet::new();
+        let of_all = (0..CpuSet::MAX_CPU).filter(|number| all.is_set(*number));
+        of_all.take(self.processors).for_each(|number| some.set(number));
+        // Threads inherit it.
+        sched_setaffinity(None, &some)?;
+        let volume = open(image, true)?;
+        let dirs = make_dirs(&volume)?;
+        let before = processor_seconds();
+        self.took.push(create_all(&volume, &dirs, self.threads, files / WRITERS)?);
+        add_since(&mut self.processor, before);
+        volume.close()?;
+        Ok(sched_setaffinity(None, &all)?)
+    }
+}
+
+/// Two threads beside one say how far the engine's own threads, which the one has beside it, leave processors idle. One
+/// thread on one processor beside two on two says how the engine scales.
 fn threads(image: &Path, files: usize, turns: usize) -> Result<()> {
-    let counts = [1, 2, WRITERS];
-    let mut took = counts.map(|_| Vec::new());
-    let mut processor = counts.map(|_| [0.0; 2]);
+    let all = thread::available_parallelism()?.get();
+    let mut crews = [(1, 1), (2, 2), (1, all), (2, all), (WRITERS, all)]
+        .map(|(threads, processors)| Crew::new(threads, processors));
     for _ in 0..turns {
-        for (i, &count) in counts.iter().enumerate() {
-            fresh(image, 8)?;
-            let volume = open(image, true)?;
-            let dirs = make_dirs(&volume)?;
-            let before = processor_seconds();
-            took[i].push(create_all(&volume, &dirs, count, files / WRITERS)?);
-            add_since(&mut processor[i], before);
-            volume.close()?;
-        }
+        crews.iter_mut().try_for_each(|crew| crew.create(image, files))?;
     }
     println!("{files} zero-length files by some threads; files/s, median (best, worst)");
-    let mut medians = Vec::new();
-    for (i, count) in counts.iter().enumerate() {
-        let (median, best, worst) = spread(&mut took[i]);
+    let medians = crews.each_mut().map(|crew| {
+        let (median, best, worst) = spread(&mut crew.took);
         let rate = |seconds: f64| files as f64 / seconds;
         println!(
-            "  {count} {:>9.0} ({:.0}, {:.0}); {}",
+            "  {} on {} processors {:>9.0} ({:.0}, {:.0}); {}",
+            crew.threads,
+            crew.processors,
             rate(median),
             rate(best),
             rate(worst),
-            of_each(processor[i], files * turns)
+            of_each(crew.processor, files * turns)
         );
-        medians.push(median);
-    }
-    println!("  two threads: {:.2} times one", medians[0] / medians[1]);
+        median
+    });
+    println!("  two threads: {:.2} times one", medians[2] / medians[3]);
+    println!("  two threads on two processors: {:.2} times one on one", medians[0] / medians[1]);
     Ok(())
 }
 
