@@ -13,7 +13,7 @@
 use crate::sync::atomic::Ordering;
 use std::cell::Cell;
 use std::ops::{Deref, DerefMut, Range};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use xfskit_format::log::item::intent::Work as Promised;
 use xfskit_format::log::item::{Done, Family, Icreate, Intent};
@@ -479,6 +479,17 @@ impl<'e> Trans<'e> {
             self.release(handle);
         }
         Ok(sound.then_some(handle))
+    }
+
+    /// The block at `at` (address and length in bytes), which somebody remembers as `object` of the buffer cache: held, where it is still in memory, in use,
+    /// and nobody's, not even this transaction's. Else the cache is to be asked.
+    pub fn recall(&mut self, at: (Daddr, usize), object: &Weak<Object>) -> Option<Handle> {
+        let content = Locked::try_take(object.upgrade()?).ok()?;
+        if !content.verified || content.stale || content.bytes.get().is_none() {
+            return None;
+        }
+        content.object().used.mark();
+        Some(self.push(content, Key::Block(at.0, at.1), None))
     }
 
     /// Takes an object's lock: waits for it where the order allows, else tries.
