@@ -483,6 +483,7 @@ impl<'e> Trans<'e> {
 
     /// The block at `at` (address and length in bytes), which somebody remembers as `object` of the buffer cache: held, where it is still in memory, in use,
     /// and nobody's, not even this transaction's. Else the cache is to be asked.
+    #[inline]
     pub fn recall(&mut self, at: (Daddr, usize), object: &Weak<Object>) -> Option<Handle> {
         let content = Locked::try_take(object.upgrade()?).ok()?;
         if !content.verified || content.stale || content.bytes.get().is_none() {

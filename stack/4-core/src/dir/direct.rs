@@ -29,8 +29,7 @@ use crate::error::{Error, Result};
 /// Leaves of one directory that are remembered.
 pub(super) const LEAVES_MAX: usize = 1 << 14;
 
-/// Where the leaves of a hash tree begin, as far as known: the hash of the first entry, in order, and the block. No block
-/// comes twice.
+/// Where the leaves of a hash tree begin, as far as known: the hash of the first entry, in order, and the block.
 #[derive(Debug, Default)]
 pub(crate) struct Leaves(pub(super) Vec<(u32, DaBlock)>);
 
@@ -41,17 +40,14 @@ impl Leaves {
         self.0[..end].last().map(|(_, leaf)| *leaf)
     }
 
-    /// The leaf at `leaf` begins with `first`.
-    pub(crate) fn note(&mut self, first: u32, leaf: DaBlock) {
+    /// The leaf at `leaf` has entries from `first` to `last`: none begins between.
+    pub(crate) fn note(&mut self, (first, last): (u32, u32), leaf: DaBlock) {
         if self.0.len() >= LEAVES_MAX {
             self.0.clear();
         }
-        self.0.retain(|(_, other)| *other != leaf);
-        let at = self.0.partition_point(|(other, _)| *other < first);
-        match self.0.get_mut(at) {
-            Some(same) if same.0 == first => same.1 = leaf,
-            _ => self.0.insert(at, (first, leaf)),
-        }
+        let start = self.0.partition_point(|(other, _)| *other < first);
+        let end = self.0.partition_point(|(other, _)| *other <= first || *other < last);
+        self.0.splice(start..end, [(first, leaf)]);
     }
 }
 

@@ -51,18 +51,21 @@ fn leaves(f: &Fixture) -> Vec<(u32, u32, FileOff)> {
 fn a_guess_is_the_last_leaf_that_begins_below() {
     let mut leaves = Leaves::default();
     assert_eq!(leaves.guess(u32::MAX), None);
-    leaves.note(100, block(3));
-    leaves.note(50, block(1));
-    leaves.note(70, block(2));
-    let guesses = [50, 51, 70, 71, 100, 101].map(|hash| leaves.guess(hash));
-    let [one, two, three] = [1, 2, 3].map(|n| Some(block(n)));
-    assert_eq!(guesses, [None, one, one, two, two, three]);
-    leaves.note(60, block(3));
-    assert_eq!((leaves.guess(70), leaves.guess(200)), (three, two), "a block begins once");
-    leaves.note(60, block(4));
-    assert_eq!((leaves.guess(70), leaves.guess(200)), (Some(block(4)), two));
+    leaves.note((100, 120), block(3));
+    leaves.note((50, 60), block(1));
+    leaves.note((70, 100), block(2));
+    let guesses = |leaves: &Leaves| [50, 51, 70, 71, 100, 101].map(|hash| leaves.guess(hash));
+    let [one, two, three, four] = [1, 2, 3, 4].map(|n| Some(block(n)));
+    assert_eq!(guesses(&leaves), [None, one, one, two, two, three]);
+    // It has grown to both sides: what was said to begin there does not.
+    leaves.note((60, 101), block(2));
+    assert_eq!(guesses(&leaves), [None, one, two, two, two, two]);
+    leaves.note((60, 60), block(4));
+    assert_eq!(guesses(&leaves), [None, one, four, four, four, four]);
+    leaves.note((0, u32::MAX), block(3));
+    assert_eq!(guesses(&leaves), [three; 6]);
     for n in 0..2 * u32::try_from(LEAVES_MAX).unwrap() {
-        leaves.note(n, block(n));
+        leaves.note((n, n), block(n));
         assert!(leaves.0.len() <= LEAVES_MAX);
     }
 }
@@ -116,14 +119,15 @@ fn guesses_that_were_never_right_do_no_harm() {
         // The root, nodes, leaves and holes.
         let hash = hash::dir_hash(&f.geo, name);
         let leaf = start.saturating_add(u32::try_from(n % 60).unwrap());
-        f.room.leaves.note(hash - 1, leaf);
+        f.room.leaves.note((hash - 1, hash), leaf);
         assert_eq!(f.names().lookup(name).unwrap(), None);
-        f.room.leaves.note(hash - 1, leaf);
+        f.room.leaves.note((hash - 1, hash), leaf);
         f.create(name).unwrap();
-        f.room.leaves.note(hash - 1, leaf);
+        f.room.leaves.note((hash - 1, hash), leaf);
         assert!(matches!(f.create(name), Err(Error::Exists)));
         let old = &all[n];
-        f.room.leaves.note(hash::dir_hash(&f.geo, old) - 1, leaf);
+        let hash = hash::dir_hash(&f.geo, old);
+        f.room.leaves.note((hash - 1, hash), leaf);
         f.remove(old).unwrap();
         if n % 50 == 0 {
             f.judge();

@@ -52,8 +52,8 @@ impl<F: DirFork> Names<'_, F> {
             let leaf = parse_leaf(self.fork.bytes(tree_at(path.leaf()))?, geo)?;
             let goes_on = leaf.last_hash().is_none_or(|last| last <= hash);
             let run = leaf.run_range(hash);
-            if let Some(first) = leaf.lents.first() {
-                self.room.leaves.note(first.hashval.get(), path.leaf());
+            if let ([first, ..], Some(last)) = (leaf.lents, leaf.last_hash()) {
+                self.room.leaves.note((first.hashval.get(), last), path.leaf());
             }
             if let Some((index, spot)) = self.first_match(tree_at(path.leaf()), run, name)? {
                 let first = first.unwrap_or_else(|| path.clone());
