@@ -43,15 +43,17 @@ pub(crate) struct Room {
 impl Room {
     /// Data block `db` has `best` bytes in one piece, or does not exist.
     pub(crate) fn set(&mut self, db: u32, best: Option<u16>) {
-        match best {
-            Some(_) => self.holes.remove(&db),
-            None => self.holes.insert(db),
-        };
         let index = db as usize;
         if index >= self.width {
             self.widen(index + 1);
         }
         let mut at = index + self.width;
+        match best {
+            // What had room is no hole.
+            Some(_) if self.longest[at] > 0 => false,
+            Some(_) => self.holes.remove(&db),
+            None => self.holes.insert(db),
+        };
         self.longest[at] = best.unwrap_or(0);
         while at > 1 {
             at /= 2;
