@@ -9,6 +9,8 @@
 //!    are held by somebody, and those that are changed and not yet written back.
 //! 3. Nothing on a hit is shared by all threads: shards have their own locks. The device is read under
 //!    the lock of the buffer alone: two threads that miss the same block read it once.
+//! 4. There is one buffer for a block at most: one that somebody holds, or may come to hold by a `Weak`, is in the
+//!    table.
 //!
 //! Where a block fails its verifier, the device is asked for its alternatives (mirrors, parity): see
 //! [`heal`].
@@ -133,19 +135,11 @@ struct Slot {
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Shard {
-    table: FxHashMap<Key, Cached>,
+    table: FxHashMap<Key, Arc<Object>>,
     ring: Vec<Slot>,
     hand: usize,
     bytes: usize,
     lookups: u64,
-}
-
-/// A cached buffer in the table.
-#[derive(Debug)]
-struct Cached {
-    object: Arc<Object>,
-    /// Where it is in the ring.
-    at: usize,
 }
 
 /// References that the cache itself holds to a buffer: the table's and the ring's.
@@ -153,7 +147,7 @@ const OWN_REFS: usize = 2;
 
 impl Shard {
     fn get(&self, key: Key) -> Option<Arc<Object>> {
-        let Cached { object, .. } = self.table.get(&key)?;
+        let object = self.table.get(&key)?;
         object.used.mark();
         Some(Arc::clone(object))
     }
@@ -164,38 +158,39 @@ impl Shard {
             return first;
         }
         while self.bytes.saturating_add(key.1) > limit && self.evict_one() {}
-        self.bytes += key.1;
-        self.table.insert(key, Cached { object: Arc::clone(&object), at: self.ring.len() });
-        self.ring.push(Slot { key, object: Arc::clone(&object) });
+        self.keep(key, &object);
         object
+    }
+
+    fn keep(&mut self, key: Key, object: &Arc<Object>) {
+        self.bytes += key.1;
+        self.table.insert(key, Arc::clone(object));
+        self.ring.push(Slot { key, object: Arc::clone(object) });
     }
 
     /// Advances the hand to the first buffer that nobody else holds and that was not used since the hand
     /// last passed it, and drops it. False where two rounds find none.
     fn evict_one(&mut self) -> bool {
-        let found = (0..self.ring.len().saturating_mul(2)).any(|_| {
+        (0..self.ring.len().saturating_mul(2)).any(|_| {
             self.hand %= self.ring.len();
             let object = &self.ring[self.hand].object;
             let free = !object.used.take() && Arc::strong_count(object) == OWN_REFS;
-            self.hand += usize::from(!free);
-            free
-        });
-        if found {
-            self.drop_at_hand();
-        }
-        found
+            let gone = free && self.drop_at_hand();
+            // The newest buffer has taken the place of one that is gone, and the hand passes it.
+            self.hand += 1;
+            gone
+        })
     }
 
-    fn drop_at_hand(&mut self) {
-        let gone = self.ring.swap_remove(self.hand);
-        self.bytes -= gone.key.1;
-        self.table.remove(&gone.key);
-        // The newest buffer takes the place, and the hand passes it.
-        if let Some(moved) = self.ring.get(self.hand).and_then(|slot| self.table.get_mut(&slot.key))
-        {
-            moved.at = self.hand;
-        }
-        self.hand += 1;
+    /// Drops the buffer at the hand. False where somebody who remembers it has taken it up since it was looked at: then it
+    /// stays, as the newest.
+    fn drop_at_hand(&mut self) -> bool {
+        let Slot { key, object } = self.ring.swap_remove(self.hand);
+        self.bytes -= key.1;
+        self.table.remove(&key);
+        // From here on no `Weak` brings it to life, or it has been done already.
+        let left = Arc::try_unwrap(object);
+        left.map_err(|object| self.keep(key, &object)).is_ok()
     }
 }
 
@@ -461,12 +456,10 @@ impl BufCache {
     /// that hold a block.
     pub fn clear(&self) {
         for shard in &self.shards {
-            let all = std::mem::take(&mut *shard.lock());
-            for Slot { key, object } in all.ring {
+            let all: Vec<_> = shard.lock().table.values().cloned().collect();
+            for object in all {
                 let mut content = object.write(self.lists());
-                if object.is_dirty() {
-                    shard.lock().insert(key, Arc::clone(&object), self.shard_limit);
-                } else {
+                if !object.is_dirty() {
                     // Somebody may remember it, and must not take it for what stands there from now on.
                     (content.bytes, content.verified) = Default::default();
                 }

@@ -11,12 +11,12 @@
 //!    tried, and [`TransError::Busy`] says which one to wait for, holding nothing, before the next try.
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use xfskit_format::log::item::intent::Work as Promised;
 use xfskit_format::log::item::{Done, Family, Icreate, Intent};
 use xfskit_format::{Ctx, Image, Verdict};
-use xfskit_units::{AgBlock, AgNumber, ExtLen, FsBlock, Ino};
+use xfskit_units::{AgBlock, AgNumber, Daddr, ExtLen, FsBlock, Ino};
 
 use crate::buf::{BufError, BufMap};
 use crate::bytes::Bytes;
@@ -381,6 +381,19 @@ impl<'e> Trans<'e> {
             self.release(handle);
         }
         Ok(sound.then_some(handle))
+    }
+
+    /// The block at `at` (address and length in bytes), which somebody remembers as `object` of the buffer cache: held, where it
+    /// is still in memory, in use, and nobody's, not even this transaction's. Else the cache is to be asked.
+    #[inline]
+    pub fn recall(&mut self, at: (Daddr, usize), object: &Weak<Object>) -> Option<Handle> {
+        let content = Locked::try_take(object.upgrade()?).ok()?;
+        if !content.verified || content.stale || content.bytes.get().is_none() {
+            return None;
+        }
+        content.object().used.mark();
+        self.work.listed.tally.of_place(None).taken += 1;
+        Some(self.work.join(Key::Block(at.0, at.1), Joined::new(content, None)))
     }
 
     /// Takes an object's lock: waits for it where the order allows, else tries.

@@ -10,8 +10,11 @@
 //! Changing one is the business of the modules beside this: `names` and `node` know the forms and how
 //! they turn into one another, on any fork; `tx` gives them the fork of an inode in a transaction
 //! ([`Tx::dir_create`](crate::Tx::dir_create) and its kin); `room` remembers, for large directories,
-//! which data block has room.
+//! which data block has room, `direct` which leaf of the hash tree is where.
 
+mod direct;
+#[cfg(test)]
+mod direct_tests;
 pub(crate) mod fork;
 mod leaves;
 mod lookup;

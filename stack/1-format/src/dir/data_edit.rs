@@ -270,7 +270,7 @@ pub fn place(image: &mut impl Image, geo: &Geometry, entry: &Entry<'_>) {
 /// Puts `entry` at the start of the longest unused space of the verified block in `image`, which is
 /// of the data form, and answers where that is. `None`, and nothing done, where it does not fit.
 pub fn add(image: &mut impl Image, geo: &Geometry, entry: &Entry<'_>) -> Option<u16> {
-    let Best([gap, ..]) = Best::of(image.bytes());
+    let Best([gap, second, _]) = Best::of(image.bytes());
     let len = dir::entry_len(geo, entry.name.len());
     if gap.length < len {
         return None;
@@ -288,7 +288,12 @@ pub fn add(image: &mut impl Image, geo: &Geometry, entry: &Entry<'_>) -> Option<
         behind.copy_from_slice(head.as_bytes());
         put_gap_tag(image, left);
     }
-    update_best(image, geo, [gap; 2], [Gap::default(), left]);
+    if left.length > second.length {
+        // Mostly what is left of the longest is the longest still.
+        image.put(V5.dir_bestfree, &BestFree::from(left));
+    } else {
+        update_best(image, geo, [gap; 2], [Gap::default(), left]);
+    }
     Some(offset)
 }
 

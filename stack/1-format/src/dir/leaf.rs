@@ -44,10 +44,15 @@ impl LeafEntry {
 
 /// The entries of `sorted` that carry `hash`.
 pub fn run(sorted: &[LeafEntry], hash: u32) -> &[LeafEntry] {
+    sorted.get(run_range(sorted, hash)).unwrap_or(&[])
+}
+
+/// Which entries these are: mostly none or one.
+pub fn run_range(sorted: &[LeafEntry], hash: u32) -> Range<usize> {
     let start = sorted.partition_point(|e| e.hashval.get() < hash);
     let rest = sorted.get(start..).unwrap_or(&[]);
-    let len = rest.partition_point(|e| e.hashval.get() == hash);
-    rest.get(..len).unwrap_or(&[])
+    let len = rest.iter().take_while(|e| e.hashval.get() == hash).count();
+    start..start.saturating_add(len)
 }
 
 /// Fails where hashes descend, or where `stale` is not the number of stale entries.
@@ -178,10 +183,7 @@ impl<'a> Leaf<'a> {
 
     /// Which entries these are.
     pub fn run_range(&self, hash: u32) -> Range<usize> {
-        let start = self.lents.partition_point(|e| e.hashval.get() < hash);
-        let rest = self.lents.get(start..).unwrap_or(&[]);
-        let len = rest.iter().take_while(|e| e.hashval.get() == hash).count();
-        start..start.saturating_add(len)
+        run_range(self.lents, hash)
     }
 
     /// The last entry's hash, which the parent repeats; `None` for an empty leaf.

@@ -159,8 +159,14 @@ pub fn pack(image: &mut impl Image, entries: &[LeafEntry]) {
 /// nothing done, where it is full.
 pub fn insert(image: &mut impl Image, geo: &Geometry, new: LeafEntry) -> bool {
     let Some(leaf) = Leaf::parse(image.bytes(), geo) else { return false };
-    let (count, stale) = (leaf.lents.len(), usize::from(leaf.stale));
     let index = place_of(leaf.lents, new.hashval.get());
+    insert_at(image, geo, index, new)
+}
+
+/// The same where its place is known: behind `index` others.
+pub fn insert_at(image: &mut impl Image, geo: &Geometry, index: usize, new: LeafEntry) -> bool {
+    let Some(leaf) = Leaf::parse(image.bytes(), geo) else { return false };
+    let (count, stale) = (leaf.lents.len(), usize::from(leaf.stale));
     if stale > 0
         && let Some(old) = nearest_stale(leaf.lents, index)
     {

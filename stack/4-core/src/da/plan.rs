@@ -8,7 +8,7 @@
 //!
 //! A share is even, so that the next changes of the same block find room. Where neighbours that share
 //! would be nearly full again at once, a block more is better, if all stay above two thirds with
-//! it. A level of less than four blocks cannot promise two thirds: there a block may go down to one.
+//! it; and where they would soon be under two thirds again, a block less. A level of less than four blocks cannot promise two thirds: there a block may go down to one.
 //!
 //! Very large entries break every rule of this kind. For them what is found is legal and no more.
 
@@ -185,9 +185,12 @@ pub(crate) fn to_shrink(
     let any = Limits { least: 1, most: room };
     let plan = if all == WINDOW {
         let full = Limits { least: shares.two_thirds(), most: room };
-        (2..=all)
-            .find_map(|len| shares.share(len, len, full))
+        // Names are removed in a rush, too: all neighbours come near two thirds at once.
+        let lasting = Limits { least: full.least + room / 24, most: room };
+        let shift = |limits| (2..=all).find_map(|len| shares.share(len, len, limits));
+        shift(lasting)
             .or_else(|| (1..all).find_map(|to| shares.share(all, to, full)))
+            .or_else(|| shift(full))
             .or_else(|| shares.share(all, all - 1, any))
     } else if !may_stay(used, room, all) {
         let relaxed = Limits { least: 1, most: room - room / 8 };

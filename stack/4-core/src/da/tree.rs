@@ -540,6 +540,11 @@ impl<'t, B: DaBlocks> Tree<'t, B> {
 /// Deepest root: Linux looks no deeper.
 const LEVEL_MAX: u16 = da::MAX_LEVEL - 1;
 
+/// True where `block`, which is not the root, needs no help of its neighbours after an entry was taken out.
+pub(crate) fn needs_no_help<L: Level>(block: &[u8], geo: &Geometry, fork: Fork) -> bool {
+    plan::is_full_enough(L::used(block, geo), L::room(geo, fork))
+}
+
 /// Neighbours under one parent.
 struct Window {
     /// Which child of the parent the first is.

@@ -64,7 +64,8 @@ pub(crate) fn dataptr(geo: &Geometry, at: FileOff, offset: u16) -> Result<DataPt
     DataPtr::new(geo, at, offset.into()).ok_or(full)
 }
 
-fn at(dablk: DaBlock) -> FileOff {
+/// Where block `dablk` of the hash tree begins.
+pub(crate) fn tree_at(dablk: DaBlock) -> FileOff {
     FileOff(dablk.0.into())
 }
 
@@ -78,23 +79,23 @@ pub(crate) struct TreeBlocks<'f, F> {
 
 impl<F: DirFork> DaBlocks for TreeBlocks<'_, F> {
     fn bytes(&mut self, dablk: DaBlock) -> Result<&[u8]> {
-        self.fork.bytes(at(dablk))
+        self.fork.bytes(tree_at(dablk))
     }
 
     fn image(&mut self, dablk: DaBlock) -> Result<impl Image + '_> {
-        self.fork.image(at(dablk))
+        self.fork.image(tree_at(dablk))
     }
 
     fn daddr(&mut self, dablk: DaBlock) -> Result<Daddr> {
-        self.fork.daddr(at(dablk))
+        self.fork.daddr(tree_at(dablk))
     }
 
     fn grow(&mut self) -> Result<DaBlock> {
         let mut dablk = (*self.from).max(self.geo.dir_leafblk());
         while dablk < self.geo.dir_freeblk() {
             let next = dablk.saturating_add(self.geo.dirblkfsbs());
-            if !self.fork.is_mapped(at(dablk))? {
-                self.fork.map(at(dablk))?;
+            if !self.fork.is_mapped(tree_at(dablk))? {
+                self.fork.map(tree_at(dablk))?;
                 *self.from = next;
                 return Ok(dablk);
             }
@@ -104,7 +105,7 @@ impl<F: DirFork> DaBlocks for TreeBlocks<'_, F> {
     }
 
     fn shrink(&mut self, dablk: DaBlock) -> Result<()> {
-        self.fork.unmap(at(dablk))?;
+        self.fork.unmap(tree_at(dablk))?;
         *self.from = dablk.min(*self.from);
         Ok(())
     }

@@ -12,11 +12,11 @@ use crate::dir::room::Room;
 use crate::dir::testing::{self, Found, INO, Names as Model, PARENT, home};
 use crate::error::{Error, Result};
 
-struct Fixture {
-    geo: Geometry,
-    fork: MemoryFork,
-    room: Room,
-    model: Model,
+pub(super) struct Fixture {
+    pub(super) geo: Geometry,
+    pub(super) fork: MemoryFork,
+    pub(super) room: Room,
+    pub(super) model: Model,
     seed: u64,
     forms: BTreeSet<u8>,
     /// Blocks that one change touched at most.
@@ -24,7 +24,7 @@ struct Fixture {
 }
 
 impl Fixture {
-    fn new(blocklog: u8, dirblklog: u8, seed: u64) -> Self {
+    pub(super) fn new(blocklog: u8, dirblklog: u8, seed: u64) -> Self {
         let geo = testing::geo(blocklog, dirblklog);
         let fork = MemoryFork::new(&geo, 336);
         let (model, forms) = (Model::new(), BTreeSet::new());
@@ -33,12 +33,12 @@ impl Fixture {
         f
     }
 
-    fn names(&mut self) -> Names<'_, MemoryFork> {
+    pub(super) fn names(&mut self) -> Names<'_, MemoryFork> {
         self.fork.touched.clear();
         Names { geo: &self.geo, ino: INO, fork: &mut self.fork, room: &mut self.room }
     }
 
-    fn form(&mut self) -> Form {
+    pub(super) fn form(&mut self) -> Form {
         self.names().form().unwrap()
     }
 
@@ -59,7 +59,7 @@ impl Fixture {
         (ino, ftype)
     }
 
-    fn create(&mut self, name: &[u8]) -> Result<()> {
+    pub(super) fn create(&mut self, name: &[u8]) -> Result<()> {
         let what = self.what();
         let answer = self.names().create(name, what);
         self.most = self.most.max(self.fork.touched.len());
@@ -69,7 +69,7 @@ impl Fixture {
         answer
     }
 
-    fn remove(&mut self, name: &[u8]) -> Result<What> {
+    pub(super) fn remove(&mut self, name: &[u8]) -> Result<What> {
         let answer = self.names().remove(name);
         self.most = self.most.max(self.fork.touched.len());
         if let Ok((ino, ftype)) = answer {
@@ -78,7 +78,7 @@ impl Fixture {
         answer
     }
 
-    fn replace(&mut self, name: &[u8]) {
+    pub(super) fn replace(&mut self, name: &[u8]) {
         let what = self.what();
         let old = self.names().replace(name, what).unwrap();
         let was = self.model.insert(name.to_vec(), (what.0, what.1.ftype()));
@@ -90,7 +90,7 @@ impl Fixture {
         self.model.keys().nth(index).cloned()
     }
 
-    fn judge(&mut self) -> Found {
+    pub(super) fn judge(&mut self) -> Found {
         let found = self.fork.judge();
         assert!(found.names == self.model, "{} names of {}", found.names.len(), self.model.len());
         let form = self.form();

@@ -4,11 +4,11 @@ use xfskit_format::dir::free::Free;
 use xfskit_format::dir::leaf::{Kind, Leaf};
 use xfskit_format::dir::{DataPtr, Entry, NULLDATAOFF, free_edit, free_max, leaf_edit};
 use xfskit_format::{Fork, Layout, da};
-use xfskit_units::{DaBlock, FileOff};
+use xfskit_units::FileOff;
 use zerocopy::big_endian::U16;
 
 use crate::da::tree::{Path, Tree};
-use crate::dir::fork::{DirFork, TreeBlocks};
+use crate::dir::fork::{DirFork, TreeBlocks, tree_at};
 use crate::dir::leaves::DirLeaves;
 use crate::dir::names::{Names, Spot, What, parse_leaf};
 use crate::error::{Error, Result};
@@ -23,13 +23,17 @@ pub(crate) struct NodeSpot {
     pub(crate) spot: Spot,
 }
 
-fn at(dablk: DaBlock) -> FileOff {
-    FileOff(dablk.0.into())
+/// Where the free index speaks of one data block.
+struct FreeSlot {
+    db: u32,
+    /// The block of the free index, and the slot there.
+    at: FileOff,
+    slot: usize,
 }
 
 impl<F: DirFork> Names<'_, F> {
     /// Works on the tree.
-    fn tree<T>(
+    pub(crate) fn tree<T>(
         &mut self,
         work: impl FnOnce(&mut Tree<'_, TreeBlocks<'_, F>>) -> Result<T>,
     ) -> Result<T> {
@@ -45,10 +49,13 @@ impl<F: DirFork> Names<'_, F> {
         // The way to the first leaf, once the search goes on to the next.
         let mut first = None;
         loop {
-            let leaf = parse_leaf(self.fork.bytes(at(path.leaf()))?, geo)?;
+            let leaf = parse_leaf(self.fork.bytes(tree_at(path.leaf()))?, geo)?;
             let goes_on = leaf.last_hash().is_none_or(|last| last <= hash);
             let run = leaf.run_range(hash);
-            if let Some((index, spot)) = self.first_match(at(path.leaf()), run, name)? {
+            if let ([first, ..], Some(last)) = (leaf.lents, leaf.last_hash()) {
+                self.room.leaves.note((first.hashval.get(), last), path.leaf());
+            }
+            if let Some((index, spot)) = self.first_match(tree_at(path.leaf()), run, name)? {
                 let first = first.unwrap_or_else(|| path.clone());
                 return Ok((first, Some(NodeSpot { path, index, spot })));
             }
@@ -66,25 +73,36 @@ impl<F: DirFork> Names<'_, F> {
 
     /// Puts `entry` in; its `hash` goes to the leaf at the end of `path`.
     pub(crate) fn node_create(&mut self, entry: &Entry<'_>, hash: u32, path: Path) -> Result<()> {
-        let db = self.block_with_room(self.len_of(entry))?;
-        let (ptr, best) = self.add_to(db, entry)?;
-        self.set_free(db, best)?;
-        let lent = leaf_edit::entry(hash, ptr);
+        let lent = leaf_edit::entry(hash, self.place(entry)?);
         self.tree(|tree| tree.insert::<DirLeaves>(path, lent))
+    }
+
+    /// Puts `entry` into a data block; answers where.
+    pub(crate) fn place(&mut self, entry: &Entry<'_>) -> Result<DataPtr> {
+        let slot = self.block_with_room(self.len_of(entry))?;
+        let (ptr, best) = self.add_to(slot.db, entry)?;
+        self.set_free(slot, best)?;
+        Ok(ptr)
+    }
+
+    /// Takes the entry of `name` out of its data block.
+    pub(crate) fn vacate(&mut self, spot: &Spot, name: &[u8]) -> Result<()> {
+        let best = self.take_from(spot, name)?;
+        let db = DataPtr::new(self.geo, spot.at, 0).map_or(0, |ptr| ptr.db(self.geo));
+        self.set_free(self.free_slot(db), best)?;
+        if best == NULLDATAOFF && db + 1 == self.data_blocks() {
+            self.trim_size()?;
+        }
+        self.room.set(db, (best != NULLDATAOFF).then_some(best));
+        Ok(())
     }
 
     /// Takes `name` out.
     pub(crate) fn node_remove(&mut self, name: &[u8]) -> Result<What> {
         let geo = self.geo;
         let found = self.node_find(self.hash(name), name)?.1.ok_or(Error::NoEntry)?;
-        let best = self.take_from(&found.spot, name)?;
-        let db = DataPtr::new(geo, found.spot.at, 0).map_or(0, |ptr| ptr.db(geo));
-        self.set_free(db, best)?;
-        if best == NULLDATAOFF && db + 1 == self.data_blocks() {
-            self.trim_size()?;
-        }
-        self.room.set(db, (best != NULLDATAOFF).then_some(best));
-        leaf_edit::remove(&mut self.fork.image(at(found.path.leaf()))?, geo, found.index);
+        self.vacate(&found.spot, name)?;
+        leaf_edit::remove(&mut self.fork.image(tree_at(found.path.leaf()))?, geo, found.index);
         self.tree(|tree| tree.removed::<DirLeaves>(found.path))?;
         self.node_to_leaf()?;
         Ok(found.spot.what)
@@ -95,7 +113,8 @@ impl<F: DirFork> Names<'_, F> {
         let mut path = self.tree(|tree| tree.find(0))?;
         let mut live = 0;
         loop {
-            live += leaf_edit::live_count(&parse_leaf(self.fork.bytes(at(path.leaf()))?, geo)?);
+            live +=
+                leaf_edit::live_count(&parse_leaf(self.fork.bytes(tree_at(path.leaf()))?, geo)?);
             if live > 2 || !self.tree(|tree| tree.advance(&mut path))? {
                 return Ok(live <= 2);
             }
@@ -104,17 +123,17 @@ impl<F: DirFork> Names<'_, F> {
 
     // ---- the free index ----------------------------------------------------------------------
 
-    /// Where the free-index block for data block `db` stands, and its slot there.
-    fn free_place(&self, db: u32) -> (FileOff, usize) {
-        let (db, max) = (db as usize, free_max(self.geo));
-        let number = (db / max) as u64 * u64::from(self.geo.dirblkfsbs());
-        (FileOff(u64::from(self.geo.dir_freeblk().0) + number), db % max)
+    /// Where the free index speaks of data block `db`.
+    fn free_slot(&self, db: u32) -> FreeSlot {
+        let max = free_max(self.geo);
+        let (number, slot) = (db as usize / max, db as usize % max);
+        let start = number as u64 * u64::from(self.geo.dirblkfsbs());
+        FreeSlot { db, at: FileOff(u64::from(self.geo.dir_freeblk().0) + start), slot }
     }
 
-    /// What the free index says of data block `db`; `None` where it does not exist.
-    fn free(&mut self, db: u32) -> Result<Option<u16>> {
-        let (at, slot) = self.free_place(db);
-        let best = self.bests(at)?.get(slot).map(|best| best.get());
+    /// What the free index says of a data block; `None` where it does not exist.
+    fn free(&mut self, slot: &FreeSlot) -> Result<Option<u16>> {
+        let best = self.bests(slot.at)?.get(slot.slot).map(|best| best.get());
         Ok(best.filter(|best| *best != NULLDATAOFF))
     }
 
@@ -125,9 +144,9 @@ impl<F: DirFork> Names<'_, F> {
         Ok(free.map_or(&[], |free| free.fbests))
     }
 
-    /// Says in the free index what is the longest unused space of data block `db`.
-    fn set_free(&mut self, db: u32, best: u16) -> Result<()> {
-        let (geo, (at, slot)) = (self.geo, self.free_place(db));
+    /// Says in the free index what is the longest unused space of a data block.
+    fn set_free(&mut self, FreeSlot { db, at, slot }: FreeSlot, best: u16) -> Result<()> {
+        let geo = self.geo;
         if !self.fork.is_mapped(at)? {
             self.fork.map(at)?;
             let id = self.id(at)?;
@@ -144,8 +163,7 @@ impl<F: DirFork> Names<'_, F> {
     /// Reads the free index into [`Room`](crate::dir::room::Room).
     fn learn_room(&mut self) -> Result<()> {
         for db in (0..self.data_blocks()).step_by(free_max(self.geo)) {
-            let (at, _) = self.free_place(db);
-            let bests = self.bests(at)?.to_vec();
+            let bests = self.bests(self.free_slot(db).at)?.to_vec();
             for (db, best) in (db..).zip(bests) {
                 self.room.set(db, Some(best.get()).filter(|best| *best != NULLDATAOFF));
             }
@@ -155,25 +173,24 @@ impl<F: DirFork> Names<'_, F> {
     }
 
     /// A data block with `need` unused bytes in one piece: an old one, else a new one.
-    fn block_with_room(&mut self, need: usize) -> Result<u32> {
+    fn block_with_room(&mut self, need: usize) -> Result<FreeSlot> {
         if !self.room.known {
             self.learn_room()?;
         }
         loop {
-            let end = self.data_blocks();
-            let guess = self.room.find(need).or_else(|| self.room.hole(end));
-            let db = guess.unwrap_or(end);
-            match self.free(db)? {
-                Some(best) if usize::from(best) >= need => return Ok(db),
+            let guess = self.room.find(need).or_else(|| self.room.hole(self.data_blocks()));
+            let db = guess.unwrap_or_else(|| self.data_blocks());
+            let slot = self.free_slot(db);
+            match self.free(&slot)? {
+                Some(best) if usize::from(best) >= need => return Ok(slot),
                 None => {
                     self.new_data_block(db)?;
                     let whole = xfskit_format::dir::data_edit::longest_when_empty(self.geo);
                     self.room.set(db, Some(whole));
-                    return Ok(db);
+                    return Ok(slot);
                 }
                 best => {
-                    let (at, _) = self.free_place(db);
-                    self.agree("dir.free.nvalid", at, guess.is_some())?;
+                    self.agree("dir.free.nvalid", slot.at, guess.is_some())?;
                     self.room.set(db, best);
                 }
             }
@@ -184,7 +201,7 @@ impl<F: DirFork> Names<'_, F> {
     fn trim_size(&mut self) -> Result<()> {
         let mut end = self.data_blocks();
         while end > 0 {
-            let (at, slot) = self.free_place(end - 1);
+            let FreeSlot { at, slot, .. } = self.free_slot(end - 1);
             let start = end - 1 - u32::try_from(slot).unwrap_or(0);
             let bests = self.bests(at)?;
             let below = bests.get(..slot + 1).unwrap_or(bests);
@@ -203,7 +220,7 @@ impl<F: DirFork> Names<'_, F> {
 
     /// Gives the table of free space blocks of its own. Answers the way to the leaf for `hash`.
     pub(crate) fn leaf_to_node(&mut self, hash: u32) -> Result<Path> {
-        let (geo, root, (free, _)) = (self.geo, self.root(), self.free_place(0));
+        let (geo, root, free) = (self.geo, self.root(), self.free_slot(0).at);
         let bests = parse_leaf(self.fork.bytes(root)?, geo)?.lbests.to_vec();
         leaf_edit::to_leafn(&mut self.fork.image(root)?);
         self.fork.map(free)?;
@@ -214,8 +231,8 @@ impl<F: DirFork> Names<'_, F> {
     }
 
     /// Puts the free index behind the entries of the only leaf, if that is so and it fits.
-    fn node_to_leaf(&mut self) -> Result<()> {
-        let (geo, root, (free, _)) = (self.geo, self.root(), self.free_place(0));
+    pub(crate) fn node_to_leaf(&mut self) -> Result<()> {
+        let (geo, root, free) = (self.geo, self.root(), self.free_slot(0).at);
         if da::magic(self.fork.bytes(root)?) != Some(Layout::V5.dir_leafn_magic) {
             return Ok(());
         }

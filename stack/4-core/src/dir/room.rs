@@ -11,11 +11,14 @@
 //!    So no room is forgotten.
 
 use std::collections::BTreeSet;
+use std::sync::{Arc, Weak};
 
 use rustc_hash::FxHashMap;
-use xfskit_trans::Handle;
 use xfskit_trans::lock::{LockRank, RankedMutex};
+use xfskit_trans::{Handle, Object};
 use xfskit_units::{DaBlock, Daddr, FileOff, Geometry, Ino, index};
+
+use crate::dir::direct::Leaves;
 
 /// Where one directory has room.
 #[derive(Debug, Default)]
@@ -27,24 +30,30 @@ pub(crate) struct Room {
     longest: Vec<u16>,
     /// Data blocks that the tree has room for, a power of two.
     width: usize,
+    /// The data block that was found last.
+    last: u32,
     /// Blocks that could be made between those that exist.
     holes: BTreeSet<u32>,
     /// Every block of the hash tree's space before this one is in use.
     pub(crate) tree_from: DaBlock,
+    /// Where the leaves of the hash tree begin.
+    pub(crate) leaves: Leaves,
 }
 
 impl Room {
     /// Data block `db` has `best` bytes in one piece, or does not exist.
     pub(crate) fn set(&mut self, db: u32, best: Option<u16>) {
-        match best {
-            Some(_) => self.holes.remove(&db),
-            None => self.holes.insert(db),
-        };
         let index = db as usize;
         if index >= self.width {
             self.widen(index + 1);
         }
         let mut at = index + self.width;
+        match best {
+            // What had room is no hole.
+            Some(_) if self.longest[at] > 0 => false,
+            Some(_) => self.holes.remove(&db),
+            None => self.holes.insert(db),
+        };
         self.longest[at] = best.unwrap_or(0);
         while at > 1 {
             at /= 2;
@@ -66,9 +75,21 @@ impl Room {
         (self.longest, self.width) = (longest, width);
     }
 
+    /// A data block that has `need` bytes in one piece: the one that was found last, else the first.
+    pub(crate) fn find(&mut self, need: usize) -> Option<u32> {
+        if !self.fits(self.width + self.last as usize, need) {
+            self.last = self.first(need)?;
+        }
+        Some(self.last)
+    }
+
+    fn fits(&self, at: usize, need: usize) -> bool {
+        self.longest.get(at).is_some_and(|best| usize::from(*best) >= need)
+    }
+
     /// The first data block that has `need` bytes in one piece.
-    pub(crate) fn find(&self, need: usize) -> Option<u32> {
-        let fits = |at: usize| self.longest.get(at).is_some_and(|best| usize::from(*best) >= need);
+    fn first(&self, need: usize) -> Option<u32> {
+        let fits = |at| self.fits(at, need);
         let mut at = 1;
         if !fits(at) {
             return None;
@@ -91,8 +112,20 @@ impl Room {
 /// adds nothing any more, for it may be undone, and what it unmaps is forgotten.
 #[derive(Debug, Default)]
 pub(crate) struct Places {
-    /// For each space (names, tree, free index) the blocks by number; 0 for those not known.
-    spaces: [Vec<Daddr>; 3],
+    /// For each space (names, tree, free index) the blocks by number.
+    spaces: [Vec<Block>; 3],
+    /// How many objects are remembered.
+    objects: usize,
+}
+
+/// Where one block lies.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Block {
+    /// 0 where that is not known.
+    pub(crate) daddr: Daddr,
+    /// The block in memory, if it is there: most are looked at again soon, and the cache's table is far away. It does not
+    /// stay in memory for that, but the room for its head does.
+    pub(crate) object: Option<Weak<Object>>,
 }
 
 /// Blocks of one space whose place is remembered.
@@ -100,15 +133,22 @@ const PLACES_MAX: usize = 1 << 20;
 
 impl Places {
     /// Space and number of the block at `at`.
+    #[inline]
     fn slot(geo: &Geometry, at: FileOff) -> (usize, usize) {
-        let starts = [0, geo.dir_leafblk().0.into(), geo.dir_freeblk().0.into()];
-        let space = starts.iter().rposition(|start| *start <= at.0).unwrap_or(0);
-        (space, index((at.0 - starts[space]) >> geo.dirblklog))
+        // The spaces are of one size, which is a power of two.
+        let size = u64::from(geo.dir_leafblk().0);
+        let space = (at.0 >> size.trailing_zeros()).min(2);
+        (index(space), index((at.0 - space * size) >> geo.dirblklog))
     }
 
-    pub(crate) fn get(&self, geo: &Geometry, at: FileOff) -> Option<Daddr> {
+    pub(crate) fn get(&self, geo: &Geometry, at: FileOff) -> Option<&Block> {
         let (space, number) = Self::slot(geo, at);
-        self.spaces[space].get(number).copied().filter(|daddr| *daddr != Daddr(0))
+        self.spaces[space].get(number).filter(|block| block.daddr != Daddr(0))
+    }
+
+    fn get_mut(&mut self, geo: &Geometry, at: FileOff) -> Option<&mut Block> {
+        let (space, number) = Self::slot(geo, at);
+        self.spaces[space].get_mut(number)
     }
 
     fn are_known(&self) -> bool {
@@ -122,15 +162,29 @@ impl Places {
         }
         let space = &mut self.spaces[space];
         if number >= space.len() {
-            space.resize(number + 1, Daddr(0));
+            space.resize(number + 1, Block::default());
         }
-        space[number] = daddr;
+        self.forget(geo, at);
+        if let Some(block) = self.get_mut(geo, at) {
+            block.daddr = daddr;
+        }
+    }
+
+    /// The block at `at` is `object`, if its place is known.
+    pub(crate) fn set_object(&mut self, geo: &Geometry, at: FileOff, object: &Arc<Object>) {
+        let known = self.get_mut(geo, at).filter(|block| block.daddr != Daddr(0));
+        let old = known.map(|block| block.object.replace(Arc::downgrade(object)));
+        self.objects += usize::from(matches!(old, Some(None)));
     }
 
     pub(crate) fn forget(&mut self, geo: &Geometry, at: FileOff) {
-        let (space, number) = Self::slot(geo, at);
-        if let Some(daddr) = self.spaces[space].get_mut(number) {
-            *daddr = Daddr(0);
+        let old = self.get_mut(geo, at).map(std::mem::take);
+        self.objects -= usize::from(old.is_some_and(|block| block.object.is_some()));
+    }
+
+    fn forget_objects(&mut self) {
+        if std::mem::take(&mut self.objects) > 0 {
+            self.spaces.iter_mut().flatten().for_each(|block| block.object = None);
         }
     }
 }
@@ -164,8 +218,13 @@ pub(crate) struct Rooms {
 #[repr(align(128))]
 struct OwnLines(RankedMutex<Shard>);
 
-/// `None` for a directory that is being changed.
-type Shard = FxHashMap<Ino, Option<Box<Known>>>;
+#[derive(Debug, Default)]
+struct Shard {
+    /// `None` for a directory that is being changed.
+    dirs: FxHashMap<Ino, Option<Box<Known>>>,
+    /// How many objects they remember.
+    objects: usize,
+}
 
 impl Default for Rooms {
     fn default() -> Self {
@@ -176,6 +235,9 @@ impl Default for Rooms {
 
 /// Directories of one shard whose room is remembered.
 const SHARD_MAX: usize = 64;
+/// Objects that all directories of one shard remember. One that left the buffer cache takes some 300 bytes, so all shards
+/// together 20 MiB at most.
+const OBJECTS_MAX: usize = 4096;
 
 impl Rooms {
     fn shard(&self, ino: Ino) -> &RankedMutex<Shard> {
@@ -185,39 +247,58 @@ impl Rooms {
 
     /// Where the block at `at` of the directory `ino` lies, as far as known. Nobody changes the directory meanwhile.
     pub(crate) fn place(&self, geo: &Geometry, ino: Ino, at: FileOff) -> Option<Daddr> {
-        self.shard(ino).lock().get(&ino)?.as_ref()?.places.get(geo, at)
+        let shard = self.shard(ino).lock();
+        let block = shard.dirs.get(&ino)?.as_ref()?.places.get(geo, at)?;
+        Some(block.daddr)
     }
 
     /// Remembers that. Nobody has changed the directory since it was looked up.
     pub(crate) fn set_place(&self, geo: &Geometry, ino: Ino, at: FileOff, daddr: Daddr) {
         let mut shard = self.shard(ino).lock();
-        make_room(&mut shard, ino);
-        shard.entry(ino).or_default().get_or_insert_default().places.set(geo, at, daddr);
+        shard.make_room(ino);
+        let Shard { dirs, objects } = &mut *shard;
+        let places = &mut dirs.entry(ino).or_default().get_or_insert_default().places;
+        *objects -= places.objects;
+        places.set(geo, at, daddr);
+        *objects += places.objects;
     }
 
     /// What is known of the directory `ino`, whose lock the caller holds.
     pub(crate) fn take(&self, ino: Ino) -> Box<Known> {
-        self.shard(ino).lock().get_mut(&ino).and_then(Option::take).unwrap_or_default()
+        let mut shard = self.shard(ino).lock();
+        let known = shard.dirs.get_mut(&ino).and_then(Option::take).unwrap_or_default();
+        shard.objects -= known.places.objects;
+        known
     }
 
     /// Remembers what is known.
     pub(crate) fn put(&self, ino: Ino, known: Box<Known>) {
         let mut shard = self.shard(ino).lock();
         if !known.is_worth_keeping() {
-            shard.remove(&ino);
-        } else if let Some(place) = shard.get_mut(&ino) {
-            *place = Some(known);
-        } else {
-            make_room(&mut shard, ino);
-            shard.insert(ino, Some(known));
+            shard.dirs.remove(&ino);
+            return;
+        }
+        shard.make_room(ino);
+        shard.objects += known.places.objects;
+        shard.dirs.insert(ino, Some(known));
+        if shard.objects > OBJECTS_MAX {
+            shard.forget_objects();
         }
     }
 }
 
-/// Forgets all others where `ino` would be one too many.
-fn make_room(shard: &mut Shard, ino: Ino) {
-    if shard.len() >= SHARD_MAX && !shard.contains_key(&ino) {
-        shard.clear();
+impl Shard {
+    /// Forgets all others where `ino` would be one too many.
+    fn make_room(&mut self, ino: Ino) {
+        if self.dirs.len() >= SHARD_MAX && !self.dirs.contains_key(&ino) {
+            self.dirs.clear();
+            self.objects = 0;
+        }
+    }
+
+    fn forget_objects(&mut self) {
+        self.dirs.values_mut().flatten().for_each(|known| known.places.forget_objects());
+        self.objects = 0;
     }
 }
 
@@ -228,22 +309,23 @@ mod tests {
     #[test]
     fn the_first_block_that_fits_is_found() {
         let mut room = Room::default();
-        assert_eq!(room.find(8), None);
+        assert_eq!(room.first(8), None);
         let best = |db: u32| u16::try_from(db * 7919 % 1000).unwrap();
         for db in 0..1000 {
             room.set(db, Some(best(db)));
             for need in [1, 500, 990, 999, 1001] {
                 let first = (0..=db).find(|db| usize::from(best(*db)) >= need);
-                assert_eq!(room.find(need), first);
+                assert_eq!(room.first(need), first);
             }
         }
+        assert_eq!((room.find(999), room.find(500)), (room.first(999), room.first(999)));
         room.set(17, None);
         room.set(5, None);
         assert_eq!((room.hole(1000), room.hole(5)), (Some(5), None));
         room.set(5, Some(4000));
-        assert_eq!((room.hole(1000), room.find(4000)), (Some(17), Some(5)));
+        assert_eq!((room.hole(1000), room.first(4000)), (Some(17), Some(5)));
         room.set(5, Some(0));
-        assert_eq!(room.find(1001), None);
+        assert_eq!((room.find(1001), room.first(1001)), (None, None));
     }
 
     #[test]
@@ -252,11 +334,11 @@ mod tests {
         let mut places = Places::default();
         let all = [0, 2, 1 << 23, (1 << 23) + 6, 1 << 24].map(FileOff);
         for at in all {
-            assert_eq!(places.get(&geo, at), None);
+            assert!(places.get(&geo, at).is_none());
             places.set(&geo, at, Daddr(at.0 + 1));
         }
         places.forget(&geo, all[3]);
-        let known = all.map(|at| places.get(&geo, at).map(|daddr| daddr.0));
+        let known = all.map(|at| places.get(&geo, at).map(|block| block.daddr.0));
         assert_eq!(known, [Some(1), Some(3), Some((1 << 23) + 1), None, Some((1 << 24) + 1)]);
     }
 }

@@ -148,11 +148,10 @@ impl<'v> TxFork<'_, 'v> {
     /// Where the block at `at` lies; `None` where there is none.
     #[inline]
     fn lookup(&mut self, at: FileOff) -> Result<Option<BufMap>> {
-        let geo = self.geo();
-        match self.places.get(geo, at) {
-            Some(daddr) => {
-                let len = ByteLen(geo.dirblksize() as u64).sectors();
-                Ok(Some(BufMap::single(daddr, len)))
+        match self.places.get(self.geo(), at) {
+            Some(block) => {
+                let len = ByteLen(self.geo().dirblksize() as u64).sectors();
+                Ok(Some(BufMap::single(block.daddr, len)))
             }
             None => self.lookup_new(at),
         }
@@ -202,11 +201,32 @@ impl<'v> TxFork<'_, 'v> {
 
     /// The block at `at`, which this operation has not met, held; `None` where there is none.
     fn meet(&mut self, at: FileOff) -> Result<Option<Handle>> {
+        let handle = match self.recall(at) {
+            Some(handle) => handle,
+            None => match self.find(at)? {
+                Some(handle) => handle,
+                None => return Ok(None),
+            },
+        };
+        self.held.push((at, handle));
+        Ok(Some(handle))
+    }
+
+    /// The same, if it is remembered and nobody holds it.
+    #[inline]
+    fn recall(&mut self, at: FileOff) -> Option<Handle> {
+        let geo = self.geo();
+        let block = self.places.get(geo, at)?;
+        self.tx.recall((block.daddr, geo.dirblksize()), block.object.as_ref()?)
+    }
+
+    /// The same, from the cache.
+    fn find(&mut self, at: FileOff) -> Result<Option<Handle>> {
         let Some(map) = self.lookup(at)? else { return Ok(None) };
         let place = self.at(at).daddr(map.first().0, map.sectors());
         let ctx = self.tx.volume().ctx(place);
         let handle = self.tx.read(&map, None, &ctx, &verify)?;
-        self.held.push((at, handle));
+        self.places.set_object(self.geo(), at, self.tx.object(handle));
         Ok(Some(handle))
     }
 }

@@ -1,0 +1,130 @@
+//! Straight to the leaf of the hash tree where a name stands or goes: neither root nor nodes are looked at, nor is it asked
+//! which form the directory has.
+//!
+//! [`Leaves`] remembers where leaves began when somebody came to them through the tree.
+//!
+//! 1. It is a guess, judged on the block itself, which the transaction holds: a leaf of a hash tree, with entries of lower
+//!    hashes and of higher ones. Leaves stand in the order of their entries, so all entries of a hash between are in this one,
+//!    and a new one goes nowhere else. A block that is mapped and such a leaf is part of the tree, and the directory is of the
+//!    node form.
+//! 2. Done here is what concerns the leaf alone: an entry that fits, and leaves the last one as it is, whose hash the nodes
+//!    repeat; an entry less where enough are left. All else goes the way through the tree, which tells [`Leaves`] to which
+//!    leaf it came.
+//! 3. Transactions are undone without telling it, and leaves share their entries with others or go: then the guess is wrong,
+//!    and the way through the tree finds a better one.
+
+use std::ops::Range;
+
+use xfskit_format::dir::leaf::{Leaf, LeafEntry};
+use xfskit_format::dir::{Entry, leaf_edit};
+use xfskit_format::{Fork, Image, Layout};
+use xfskit_units::{DaBlock, FileOff};
+
+use crate::da::tree;
+use crate::dir::fork::{DirFork, tree_at};
+use crate::dir::leaves::DirLeaves;
+use crate::dir::names::{Names, Spot, What};
+use crate::error::{Error, Result};
+
+/// Leaves of one directory that are remembered.
+pub(super) const LEAVES_MAX: usize = 1 << 14;
+
+/// Where the leaves of a hash tree begin, as far as known: the hash of the first entry, in order, and the block.
+#[derive(Debug, Default)]
+pub(crate) struct Leaves(pub(super) Vec<(u32, DaBlock)>);
+
+impl Leaves {
+    /// The last leaf that begins below `hash`.
+    pub(super) fn guess(&self, hash: u32) -> Option<DaBlock> {
+        let end = self.0.partition_point(|(first, _)| *first < hash);
+        self.0[..end].last().map(|(_, leaf)| *leaf)
+    }
+
+    /// The leaf at `leaf` has entries from `first` to `last`: none begins between.
+    pub(crate) fn note(&mut self, (first, last): (u32, u32), leaf: DaBlock) {
+        if self.0.len() >= LEAVES_MAX {
+            self.0.clear();
+        }
+        let start = self.0.partition_point(|(other, _)| *other < first);
+        let end = self.0.partition_point(|(other, _)| *other <= first || *other < last);
+        self.0.splice(start..end, [(first, leaf)]);
+    }
+}
+
+/// The leaf of a name's hash, found straight.
+#[derive(Debug)]
+pub(crate) struct Direct {
+    hash: u32,
+    pub(super) leaf: FileOff,
+    /// Its entries of that hash.
+    run: Range<usize>,
+    /// A new entry takes the place of a stale one, which may be the last.
+    may_move_last: bool,
+}
+
+impl<F: DirFork> Names<'_, F> {
+    /// The leaf where `name` stands or goes, from memory; `None` where the tree must be asked.
+    pub(crate) fn direct(&mut self, name: &[u8]) -> Result<Option<Direct>> {
+        if self.room.leaves.0.is_empty() {
+            return Ok(None);
+        }
+        let (geo, hash) = (self.geo, self.hash(name));
+        let Some(leaf) = self.room.leaves.guess(hash).map(tree_at) else { return Ok(None) };
+        let found = self.fork.bytes_if_mapped(leaf)?.and_then(|bytes| Leaf::parse(bytes, geo));
+        let Some(Leaf { info, stale, lents, .. }) = found else { return Ok(None) };
+        let hash_of = |entry: Option<&LeafEntry>| entry.map_or(hash, |e| e.hashval.get());
+        let is_leaf = info.magic.get() == Layout::V5.dir_leafn_magic;
+        if !is_leaf || hash_of(lents.first()) >= hash || hash_of(lents.last()) <= hash {
+            return Ok(None);
+        }
+        let last_is_stale = stale > 0 && lents.last().is_some_and(|last| last.dataptr().is_none());
+        let run = xfskit_format::dir::leaf::run_range(lents, hash);
+        Ok(Some(Direct { hash, leaf, run, may_move_last: last_is_stale }))
+    }
+
+    /// `name`, where it stands: its index in the leaf, and its entry.
+    pub(crate) fn direct_find(
+        &mut self,
+        direct: &Direct,
+        name: &[u8],
+    ) -> Result<Option<(usize, Spot)>> {
+        self.first_match(direct.leaf, direct.run.clone(), name)
+    }
+
+    /// Puts `entry` in, unless its name is there.
+    pub(crate) fn direct_create(&mut self, direct: &Direct, entry: &Entry<'_>) -> Result<()> {
+        let (geo, hash) = (self.geo, direct.hash);
+        if self.direct_find(direct, entry.name)?.is_some() {
+            return Err(Error::Exists);
+        }
+        let lent = leaf_edit::entry(hash, self.place(entry)?);
+        let done = !direct.may_move_last
+            && leaf_edit::insert_at(&mut self.fork.image(direct.leaf)?, geo, direct.run.end, lent);
+        if done {
+            return Ok(());
+        }
+        self.tree(|tree| {
+            let path = tree.find(hash)?;
+            tree.insert::<DirLeaves>(path, lent)
+        })
+    }
+
+    /// Takes `name` out.
+    pub(crate) fn direct_remove(&mut self, direct: &Direct, name: &[u8]) -> Result<What> {
+        let (geo, root) = (self.geo, self.root());
+        let (index, spot) = self.direct_find(direct, name)?.ok_or(Error::NoEntry)?;
+        self.vacate(&spot, name)?;
+        let mut leaf = self.fork.image(direct.leaf)?;
+        leaf_edit::remove(&mut leaf, geo, index);
+        let stays = tree::needs_no_help::<DirLeaves>(leaf.bytes(), geo, Fork::Data);
+        drop(leaf);
+        if direct.leaf == root || !stays {
+            self.tree(|tree| {
+                let path = tree.find(direct.hash)?;
+                tree.removed::<DirLeaves>(path)
+            })?;
+            self.node_to_leaf()?;
+        }
+        Ok(spot.what)
+    }
+}
