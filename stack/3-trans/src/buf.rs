@@ -558,4 +558,74 @@ mod tests {
         let buf = cache.read(&map, &ctx, &is_block(5)).unwrap();
         assert_eq!((buf.len(), buf[7], buf[4096 + 7]), (8192, 5, 3));
     }
+
+    /// A cache with room for one block of 4 KiB in each shard, and blocks enough to drive out all that are there.
+    fn one_each() -> (BufCache, impl Fn(&BufCache)) {
+        let others = |cache: &BufCache| {
+            for n in 100..100 + 8 * SHARDS as u64 {
+                cache.object(&BufMap::single(Daddr(8 * n), Sectors(8)));
+            }
+        };
+        (BufCache::new(device(), SHARDS * 4096), others)
+    }
+
+    #[test]
+    fn what_somebody_took_up_again_stays_and_what_is_gone_does_not_come_back() {
+        let (cache, drive_out) = one_each();
+        let map = BufMap::single(Daddr(8 * 7), Sectors(8));
+        let remembered = Arc::downgrade(&cache.object(&map));
+        let taken_up = remembered.upgrade().unwrap();
+        drive_out(&cache);
+        assert!(Arc::ptr_eq(&cache.object(&map), &taken_up));
+        drop(taken_up);
+        drive_out(&cache);
+        drive_out(&cache);
+        assert!(remembered.upgrade().is_none());
+        assert_eq!(Arc::strong_count(&cache.object(&map)), OWN_REFS + 1);
+        for shard in &cache.shards {
+            let shard = shard.lock();
+            assert_eq!(
+                (shard.ring.len(), shard.bytes),
+                (shard.table.len(), 4096 * shard.ring.len())
+            );
+        }
+    }
+
+    #[test]
+    fn there_is_one_buffer_for_a_block_whoever_finds_it() {
+        let (cache, drive_out) = one_each();
+        let map = BufMap::single(Daddr(8 * 7), Sectors(8));
+        let gone = AtomicU64::new(0);
+        let look = || {
+            let mut remembered = std::sync::Weak::new();
+            for _ in 0..300 {
+                if let Some(object) = remembered.upgrade() {
+                    assert!(Arc::ptr_eq(&object, &cache.object(&map)));
+                } else {
+                    remembered = Arc::downgrade(&cache.object(&map));
+                    gone.fetch_add(1, Ordering::Relaxed);
+                }
+                drive_out(&cache);
+            }
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(look);
+            scope.spawn(look);
+        });
+        assert!(gone.into_inner() > 2);
+    }
+
+    #[test]
+    fn what_was_forgotten_is_read_again() {
+        let (geo, cache) = (geo(), BufCache::new(device(), 1 << 20));
+        let ctx = Ctx::new(&geo, Location::of("test"));
+        let map = BufMap::single(Daddr(8 * 7), Sectors(8));
+        let before = cache.read(&map, &ctx, &is_block(7)).unwrap();
+        let object = cache.object(&map);
+        cache.dev.write_at(ByteOffset(4096 * 7), &9u64.to_be_bytes()).unwrap();
+        cache.clear();
+        assert!(object.snapshot().is_none());
+        assert_eq!(cache.read(&map, &ctx, &is_block(9)).unwrap()[7], 9);
+        assert_eq!((before[7], object.snapshot().unwrap()[7]), (7, 9));
+    }
 }

@@ -11,7 +11,7 @@
 //!    So no room is forgotten.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Weak};
+use std::sync::Weak;
 
 use rustc_hash::FxHashMap;
 use xfskit_trans::lock::{LockRank, RankedMutex};
@@ -171,9 +171,9 @@ impl Places {
     }
 
     /// The block at `at` is `object`, if its place is known.
-    pub(crate) fn set_object(&mut self, geo: &Geometry, at: FileOff, object: &Arc<Object>) {
+    pub(crate) fn set_object(&mut self, geo: &Geometry, at: FileOff, object: Weak<Object>) {
         let known = self.get_mut(geo, at).filter(|block| block.daddr != Daddr(0));
-        let old = known.map(|block| block.object.replace(Arc::downgrade(object)));
+        let old = known.map(|block| block.object.replace(object));
         self.objects += usize::from(matches!(old, Some(None)));
     }
 
@@ -340,5 +340,48 @@ mod tests {
         places.forget(&geo, all[3]);
         let known = all.map(|at| places.get(&geo, at).map(|block| block.daddr.0));
         assert_eq!(known, [Some(1), Some(3), Some((1 << 23) + 1), None, Some((1 << 24) + 1)]);
+    }
+
+    #[test]
+    fn objects_are_counted_and_forgotten_where_they_are_too_many() {
+        let (geo, rooms) = (crate::dir::testing::geo(12, 0), Rooms::default());
+        // Two directories of one shard.
+        let (one, other) = (Ino(3), Ino(3 + 16));
+        let remember = |ino, blocks: std::ops::Range<usize>| {
+            let mut known = rooms.take(ino);
+            for at in blocks.map(|n| FileOff(n as u64)) {
+                known.places.set_object(&geo, at, Weak::new());
+                known.places.set(&geo, at, Daddr(8));
+                known.places.set_object(&geo, at, Weak::new());
+                known.places.set_object(&geo, at, Weak::new());
+            }
+            rooms.put(ino, known);
+        };
+        let count = |ino| {
+            let known = rooms.take(ino);
+            let count = known.places.objects;
+            let there = known.places.spaces.iter().flatten();
+            assert_eq!(there.filter(|block| block.object.is_some()).count(), count);
+            rooms.put(ino, known);
+            count
+        };
+        remember(one, 0..100);
+        remember(other, 0..50);
+        rooms.set_place(&geo, other, FileOff(7), Daddr(80));
+        let mut known = rooms.take(one);
+        known.places.forget(&geo, FileOff(3));
+        known.places.forget(&geo, FileOff(3));
+        rooms.put(one, known);
+        assert_eq!((count(one), count(other)), (99, 49));
+        assert_eq!(rooms.shard(one).lock().objects, 148);
+        remember(one, 0..OBJECTS_MAX);
+        assert_eq!((count(one), count(other), rooms.shard(one).lock().objects), (0, 0, 0));
+        assert_eq!(rooms.place(&geo, one, FileOff(3)), Some(Daddr(8)), "places are kept");
+        // As many directories as a shard holds, and one more.
+        remember(one, 0..5);
+        for n in 2..=SHARD_MAX as u64 {
+            remember(Ino(3 + (n << 16)), 0..1);
+        }
+        assert_eq!(rooms.shard(one).lock().objects, 1);
     }
 }

@@ -4,6 +4,8 @@
 //! count and links of the directory are the caller's to set: here names change, and with them size and
 //! form of the fork.
 
+use std::sync::Arc;
+
 use xfskit_format::dir::data::Data;
 use xfskit_format::dir::free::Free;
 use xfskit_format::inode::{FileType, Format};
@@ -226,7 +228,8 @@ impl<'v> TxFork<'_, 'v> {
         let place = self.at(at).daddr(map.first().0, map.sectors());
         let ctx = self.tx.volume().ctx(place);
         let handle = self.tx.read(&map, None, &ctx, &verify)?;
-        self.places.set_object(self.geo(), at, self.tx.object(handle));
+        let object = Arc::downgrade(self.tx.object(handle));
+        self.places.set_object(self.geo(), at, object);
         Ok(Some(handle))
     }
 }
