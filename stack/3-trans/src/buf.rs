@@ -624,8 +624,8 @@ mod tests {
         let object = cache.object(&map);
         cache.dev.write_at(ByteOffset(4096 * 7), &9u64.to_be_bytes()).unwrap();
         cache.clear();
-        assert!(object.snapshot().is_none());
+        assert!(object.read(None).bytes.share().is_none());
         assert_eq!(cache.read(&map, &ctx, &is_block(9)).unwrap()[7], 9);
-        assert_eq!((before[7], object.snapshot().unwrap()[7]), (7, 9));
+        assert_eq!((before[7], object.read(None).bytes.share().unwrap()[7]), (7, 9));
     }
 }
