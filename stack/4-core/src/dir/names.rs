@@ -70,7 +70,7 @@ fn judge_name(name: &[u8]) -> Result<()> {
     }
     let bad = name.is_empty() || name == b"." || name == b"..";
     // All bytes are looked at, which takes fewer steps than to stop at the first bad one.
-    if name.iter().fold(bad, |bad, &byte| bad | (byte == b'/') | (byte == 0)) {
+    if bad || name.iter().filter(|byte| matches!(byte, b'/' | 0)).count() > 0 {
         return Err(Error::Limit("a name is not empty, \".\" or \"..\", nor has it slash or NUL"));
     }
     Ok(())
