@@ -71,7 +71,7 @@ impl Drop for Locked {
     }
 }
 
-/// An object that stays as it is: [`Object::share`].
+/// An object that stays as it is: [`InodeCache::share`](crate::InodeCache::share).
 pub struct Shared(Arc<Object>);
 
 impl Shared {
