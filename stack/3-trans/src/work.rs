@@ -181,6 +181,8 @@ pub(crate) struct Work {
     pub listed: Listed,
     /// The change that runs does more than edit, and make inodes where inodes were free.
     pub is_structural: bool,
+    /// The change that runs changes anything at all.
+    changes: bool,
     complete: Complete,
     is_committed: bool,
     /// The cluster that was asked for last, and where it is: those of a chunk are taken one after another.
@@ -191,6 +193,8 @@ pub(crate) struct Work {
 #[derive(Clone, Copy, Debug, Default)]
 struct Complete {
     changes: u64,
+    /// Besides, those that changed nothing.
+    empty: u64,
     /// Of the objects, those that were joined by then.
     joined: usize,
     /// Bytes of these objects.
@@ -238,6 +242,7 @@ impl Work {
     pub(crate) fn edit(&mut self, handle: Handle, range: Range<usize>) -> &mut [u8] {
         let Self { joined, undo, undo_bytes, .. } = self;
         let held = joined[handle.0 as usize].as_mut().expect("a handle of an object that is held");
+        self.changes = true;
         held.dirty.mark(&range);
         let bytes = held.content.bytes.edit().expect("a joined object has been read");
         if held.before.is_none() {
@@ -254,6 +259,7 @@ impl Work {
         new: Option<Box<NewCluster>>,
     ) -> &mut Joined {
         self.is_structural |= (handle.0 as usize) < self.complete.joined;
+        self.changes = true;
         let held = self.held_mut(handle);
         held.becomes(bytes, new);
         held
@@ -273,11 +279,14 @@ impl Work {
 
     /// The change that ran is complete, and cannot be undone any more.
     pub(crate) fn is_complete(&mut self, delta: Delta) {
-        let Complete { changes, joined, mut bytes, .. } = self.complete;
-        for (held, key) in self.joined[joined..].iter_mut().zip(&self.keys[joined..]) {
-            bytes += held.as_mut().map_or(0, |held| held.is_complete(*key));
+        let before = self.complete.joined;
+        let complete = &mut self.complete;
+        for (held, key) in self.joined[before..].iter_mut().zip(&self.keys[before..]) {
+            complete.bytes += held.as_mut().map_or(0, |held| held.is_complete(*key));
         }
-        self.complete = Complete { changes: changes + 1, joined: self.joined.len(), bytes, delta };
+        (complete.joined, complete.delta) = (self.joined.len(), delta);
+        let changed = std::mem::take(&mut self.changes) || self.is_structural;
+        *(if changed { &mut complete.changes } else { &mut complete.empty }) += 1;
         self.undo.clear();
         self.undo_bytes.clear();
     }
@@ -295,6 +304,7 @@ impl Work {
         self.keys.truncate(self.complete.joined);
         self.freed.clear();
         self.listed.clear();
+        self.changes = false;
         self.listed.tally.transactions.undone += 1;
     }
 
@@ -304,7 +314,7 @@ impl Work {
             return;
         }
         self.undo();
-        if self.complete.changes > 0 {
+        if self.complete.changes + self.complete.empty > 0 {
             self.commit(lists);
         }
     }
@@ -327,8 +337,8 @@ impl Work {
         let (tally, fresh) = (&mut listed.tally.transactions, listed.objects.len() as u64);
         tally.items += fresh;
         tally.relogged += relogged;
-        let count = if fresh + relogged > 0 { &mut tally.committed } else { &mut tally.empty };
-        *count += complete.changes;
+        tally.committed += complete.changes;
+        tally.empty += complete.empty;
         lists.list(listed);
         lists.counters.add(complete.delta);
         self.is_committed = true;
@@ -345,7 +355,7 @@ impl Work {
         self.listed.clear();
         self.complete = Complete::default();
         self.cluster = None;
-        (self.is_structural, self.is_committed) = (false, false);
+        (self.is_structural, self.changes, self.is_committed) = (false, false, false);
     }
 }
 
