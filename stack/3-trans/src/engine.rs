@@ -199,7 +199,8 @@ impl Engine {
     /// # Errors
     /// [`TransError::ShutDown`].
     pub fn begin(&self) -> Result<Trans<'_>, TransError> {
-        if self.lists.is_full() {
+        // Where there is no thread for it, who needs a checkpoint writes it.
+        if self.lists.is_full() && !self.lists.wait_for_room(|| self.is_up().is_ok()) {
             self.checkpoint_if(|engine| engine.lists.is_full())?;
         }
         self.is_up()?;
@@ -382,7 +383,9 @@ impl Engine {
             tracing::error!(cause, "the volume is shut down");
             ShutDown(cause.into())
         });
-        first.clone()
+        let first = first.clone();
+        self.lists.has_room();
+        first
     }
 
     /// Fails where the volume was shut down.

@@ -16,7 +16,7 @@ use crate::rest::Slot;
 use crate::running::Bell;
 use crate::stats::{Tally, counted};
 use crate::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
-use crate::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard, thread_number};
+use crate::sync::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, thread_number};
 use crate::trans::Delta;
 
 /// Shards of gate and list: threads take one each, more threads share.
@@ -115,6 +115,10 @@ pub(crate) struct Lists {
     limit: usize,
     /// Wakes the thread that writes checkpoints.
     pub bell: Bell,
+    /// Held for a moment when the list was taken over, and by those who find it full.
+    full: Mutex<()>,
+    /// Tells them.
+    room: Condvar,
     /// Number of the checkpoint that commits go into.
     number: AtomicU64,
     pub counters: Counters,
@@ -133,6 +137,8 @@ impl Lists {
             bytes: AtomicUsize::new(0),
             limit,
             bell: Bell::default(),
+            full: Mutex::default(),
+            room: Condvar::default(),
             number: AtomicU64::new(1),
             counters: Counters::default(),
             waiting: AtomicUsize::new(0),
@@ -152,6 +158,24 @@ impl Lists {
     /// True where nobody may add to the list.
     pub(crate) fn is_full(&self) -> bool {
         self.bytes.load(Ordering::Relaxed) >= self.limit
+    }
+
+    /// Waits while the list is full and `goes_on`; false where there is nobody to take it over.
+    pub(crate) fn wait_for_room(&self, goes_on: impl Fn() -> bool) -> bool {
+        let mut full = self.full.lock();
+        while self.is_full() && goes_on() {
+            if !self.bell.ring() {
+                return false;
+            }
+            self.room.wait(&mut full);
+        }
+        true
+    }
+
+    /// Whoever [waits for room](Self::wait_for_room) looks again.
+    pub(crate) fn has_room(&self) {
+        drop(self.full.lock());
+        self.room.notify_all();
     }
 
     /// True where a checkpoint is due.
@@ -217,6 +241,7 @@ impl Lists {
         drop(gates);
         self.closing.store(false, Ordering::SeqCst);
         drop(door);
+        self.has_room();
         (all, number, answer)
     }
 

@@ -379,3 +379,43 @@ fn the_journals_thread_hears_every_call_and_the_last() {
         drop(engine);
     });
 }
+
+/// Changes all of twelve blocks from `from` on, one after another: two threads that do so find the list full. Stops where
+/// the volume is shut down.
+fn fill_the_list(engine: &Running, from: u64) {
+    for block in from..from + 12 {
+        let Ok(mut tx) = engine.begin() else { return };
+        let handle = read(&mut tx, block, None).unwrap();
+        tx.image(handle).put(0, &[1u8; 4096]);
+        tx.commit();
+    }
+}
+
+#[test]
+fn who_finds_the_list_full_goes_on_when_it_is_taken_over() {
+    explore(|| {
+        let (engine, log_dev) = engine_and_log();
+        let engine = Arc::new(Running::new(engine));
+        let other = Arc::clone(&engine);
+        let thread = thread::spawn(move || fill_the_list(&other, BLOCK + 12));
+        fill_the_list(&engine, BLOCK);
+        thread.join().unwrap();
+        engine.checkpoint().unwrap();
+        assert_eq!(recovered(&engine, &*log_dev, BLOCK + 23), [1; 4096]);
+    });
+}
+
+#[test]
+fn who_finds_the_list_full_hears_that_the_volume_is_shut_down() {
+    explore(|| {
+        let engine = Arc::new(Running::new(engine_and_log().0));
+        let other = Arc::clone(&engine);
+        let thread = thread::spawn(move || fill_the_list(&other, BLOCK + 12));
+        let last = Arc::clone(&engine);
+        let shuts = thread::spawn(move || drop(last.shut_down("by a test")));
+        fill_the_list(&engine, BLOCK);
+        thread.join().unwrap();
+        shuts.join().unwrap();
+        assert!(engine.begin().is_err());
+    });
+}

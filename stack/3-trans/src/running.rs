@@ -95,6 +95,7 @@ fn start(
 ) -> Option<JoinHandle<()>> {
     let with = Arc::clone(engine);
     let run = move || {
+        let _leaves = Leaves(&with, bell);
         while bell(&with).wait() {
             // A failure shuts the engine down, which tells everybody.
             let _told = work(&with);
@@ -103,6 +104,17 @@ fn start(
     let thread = thread::Builder::new().name(name.into()).spawn(run).ok()?;
     bell(engine).heard.store(true, Ordering::Release);
     Some(thread)
+}
+
+/// Says so when a thread ends, be it by a panic: nobody hears its bell any more.
+struct Leaves<'e>(&'e Engine, fn(&Engine) -> &Bell);
+
+impl Drop for Leaves<'_> {
+    fn drop(&mut self) {
+        let Self(engine, bell) = *self;
+        bell(engine).heard.store(false, Ordering::Release);
+        engine.lists.has_room();
+    }
 }
 
 impl Deref for Running {

@@ -1,8 +1,8 @@
 //! Write-back: what is durable in the journal goes in place.
 //!
 //! It takes the oldest of the [`Ail`](crate::ail), sorts them by address, stamps copies with LSN and CRC, writes them in large
-//! batches, and flushes the device; then they leave the list, and the journal's tail may pass them. A thread of the
-//! engine's own does it beside transactions and checkpoints ([`Running`](crate::Running)); where that is late, or there
+//! batches, two threads where there is much, and flushes the device; then they leave the list, and the journal's tail may
+//! pass them. A thread of the engine's own does it beside transactions and checkpoints ([`Running`](crate::Running)); where that is late, or there
 //! is none, whoever writes checkpoints does it himself.
 //!
 //! 1. What is written is judged before by the verifiers that judge it when it is read: damage in memory ends
@@ -17,7 +17,9 @@
 //! [`Content::writing`]: crate::object::Content::writing
 
 use std::ops::Range;
+use std::panic::resume_unwind;
 use std::sync::Arc;
+use std::thread;
 
 use xfskit_block::{AlignedBuf, Error as DeviceError};
 use xfskit_format::inode::{self, Dinode};
@@ -29,14 +31,18 @@ use crate::buf::{BufError, BufMap};
 use crate::bytes::Bytes;
 use crate::engine::Engine;
 use crate::list::Lists;
-use crate::lock::{LockRank, LockStats, RankedMutex};
+use crate::lock::{LockRank, LockStats, Ranked, RankedMutex};
 use crate::object::{Buf, Home, Object, Unplaced};
 use crate::running::Bell;
 use crate::stats::AilStats;
 use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{Mutex, RwLock};
 
-/// Bytes of one batch.
-const STAGING: usize = 8 << 20;
+/// Bytes of one batch, about.
+const BATCH: u64 = 2 << 20;
+
+/// So many objects are worth a second thread.
+const TWO_HANDS: usize = 4096;
 
 /// Objects of one portion: a device that seeks is not asked for less at once.
 const PORTION: usize = 8192;
@@ -46,8 +52,8 @@ const PORTION: usize = 8192;
 pub(crate) struct WriteBack {
     /// One at a time; rank [`LockRank::WriteBack`].
     turn: RankedMutex<Turn>,
-    /// Held from the copy of a block until it is written; rank [`LockRank::InFlight`].
-    in_flight: RankedMutex<()>,
+    /// Held shared from the copy of a block until it is written; rank [`LockRank::InFlight`].
+    in_flight: RwLock<()>,
     /// What the thread is asked for: everything under LSNs up to this one.
     wanted: AtomicU64,
     /// Wakes the thread.
@@ -58,15 +64,15 @@ pub(crate) struct WriteBack {
 #[derive(Debug, Default)]
 struct Turn {
     stats: AilStats,
-    /// Empty: memory for a batch, which need not be asked for anew.
-    bytes: AlignedBuf,
+    /// Empty: memory for batches, which need not be asked for anew.
+    hands: [AlignedBuf; 2],
 }
 
 impl WriteBack {
     pub(crate) fn new() -> Self {
         Self {
             turn: RankedMutex::new(LockRank::WriteBack, Turn::default()),
-            in_flight: RankedMutex::new(LockRank::InFlight, ()),
+            in_flight: RwLock::default(),
             wanted: AtomicU64::new(0),
             bell: Bell::default(),
         }
@@ -120,7 +126,8 @@ impl WriteBack {
 
     /// Waits until no copy is on its way that was made before now.
     pub(crate) fn settle(&self) {
-        drop(self.in_flight.lock());
+        let _rank = Ranked::take(LockRank::InFlight);
+        drop(self.in_flight.write());
     }
 
     /// Writes everything in place that stands under LSNs up to `upto` and is not pinned, and flushes the device.
@@ -129,35 +136,99 @@ impl WriteBack {
     /// Where the device fails.
     pub(crate) fn push(&self, engine: &Engine, upto: Lsn) -> Result<(), BufError> {
         let mut turn = self.turn.lock();
-        let Turn { stats, bytes } = &mut *turn;
+        let Turn { stats, hands } = &mut *turn;
         let mut due: Vec<Due> = engine.ail.due(upto).into_iter().map(Due::new).collect();
         due.sort_unstable_by_key(|due| due.address.0);
         stats.pushes += 1;
-        let mut rest = &due[..];
-        let mut staging = Staging::into(bytes);
-        while !rest.is_empty() {
-            let in_flight = self.in_flight.lock();
-            while !rest.is_empty() && staging.bytes.len() < STAGING {
-                let (unit, behind) = rest.split_at(unit_len(rest));
-                staging.add(engine, unit)?;
-                rest = behind;
-            }
-            stats.bytes += staging.write(engine)?;
-            drop(in_flight);
-        }
-        let written = staging.written;
-        if written.is_empty() {
+        let done = self.write_all(engine, &due, hands)?;
+        stats.bytes += done.bytes;
+        if done.objects.is_empty() {
             return Ok(());
         }
         engine.device().flush()?;
         stats.flushes += 1;
-        stats.items += written.len() as u64;
-        for (object, _) in &written {
+        stats.items += done.objects.len() as u64;
+        for (object, _) in &done.objects {
             object.write(Some(&engine.lists)).writing = Unplaced::default();
         }
-        engine.ail.remove(written.iter().map(|(object, lsn)| (&**object, *lsn)));
+        engine.ail.remove(done.objects.iter().map(|(object, lsn)| (&**object, *lsn)));
         Ok(())
     }
+
+    /// Writes `due`, sorted by address. Where there is much of it by two threads: while one waits for the device, the other
+    /// copies.
+    fn write_all(
+        &self,
+        engine: &Engine,
+        due: &[Due],
+        [first, second]: &mut [AlignedBuf; 2],
+    ) -> Result<Done, BufError> {
+        let rest = Mutex::new(due);
+        if !engine.is_concurrent() || due.len() < TWO_HANDS {
+            return self.write_rest(engine, &rest, first);
+        }
+        thread::scope(|scope| {
+            let other = thread::Builder::new().name("xfskit-writes".into());
+            // Where the system gives no thread, one writes everything.
+            let other = other.spawn_scoped(scope, || self.write_rest(engine, &rest, second)).ok();
+            let mut done = self.write_rest(engine, &rest, first)?;
+            if let Some(other) = other {
+                done.join(other.join().unwrap_or_else(|panic| resume_unwind(panic))?);
+            }
+            Ok(done)
+        })
+    }
+
+    /// Writes what is left of `rest`, a batch at a time, which is copied to `hand` first.
+    fn write_rest(
+        &self,
+        engine: &Engine,
+        rest: &Mutex<&[Due]>,
+        hand: &mut AlignedBuf,
+    ) -> Result<Done, BufError> {
+        let mut staging = Staging::into(hand);
+        let mut bytes = 0;
+        loop {
+            let _rank = Ranked::take(LockRank::InFlight);
+            let _in_flight = self.in_flight.read();
+            let batch = take_batch(&mut rest.lock());
+            if batch.is_empty() {
+                return Ok(Done { objects: staging.written, bytes });
+            }
+            for unit in units(batch) {
+                staging.add(engine, unit)?;
+            }
+            bytes += staging.write(engine)?;
+        }
+    }
+}
+
+/// What was written, under which LSNs, and how many bytes that took.
+#[derive(Debug, Default)]
+struct Done {
+    objects: Vec<(Arc<Object>, Lsn)>,
+    bytes: u64,
+}
+
+impl Done {
+    fn join(&mut self, other: Self) {
+        self.objects.extend(other.objects);
+        self.bytes += other.bytes;
+    }
+}
+
+/// Takes a batch off the front of `rest`: units that come to [`BATCH`] bytes or a little more.
+fn take_batch<'d>(rest: &mut &'d [Due]) -> &'d [Due] {
+    let mut bytes = 0;
+    let enough = units(rest).take_while(|unit| {
+        let before = bytes;
+        bytes += unit[0].address.1.byte_len().0;
+        before < BATCH
+    });
+    let len = enough.map(<[Due]>::len).sum();
+    let (batch, behind) = rest.split_at(len);
+    *rest = behind;
+    batch
 }
 
 /// An object to be written back.
@@ -196,10 +267,9 @@ impl Due {
     }
 }
 
-/// How many of `due` are written as one: a block alone, a cluster with all of its inodes.
-fn unit_len(due: &[Due]) -> usize {
-    let first = due[0].address;
-    due.iter().take_while(|other| other.address == first).count()
+/// What is written as one, of `due` sorted by address: a block alone, a cluster with all of its inodes.
+fn units(due: &[Due]) -> impl Iterator<Item = &[Due]> {
+    due.chunk_by(|one, next| one.address == next.address)
 }
 
 /// Stamped copies, and what they are copies of.
