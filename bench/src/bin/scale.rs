@@ -344,9 +344,6 @@ fn threads(image: &Path, files: usize, turns: usize) -> Result<()> {
     }
     println!("{files} zero-length files by some threads; files/s, median (best, worst)");
     let medians = crews.each_mut().map(|crew| {
-        if crew.took.is_empty() {
-            crew.took.push(Duration::from_secs(1));
-        }
         let (median, best, worst) = spread(&mut crew.took);
         let rate = |seconds: f64| files as f64 / seconds;
         println!(
