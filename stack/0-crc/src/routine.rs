@@ -57,6 +57,15 @@ impl Routine {
         (self.kernel)(register, data)
     }
 
+    /// The register of `block`, which holds nothing but zeroes from byte `used` on: they are passed over where the routine can
+    /// multiply so far.
+    #[inline]
+    pub(crate) fn run_padded(&self, block: &[u8], used: usize) -> u32 {
+        let (head, zeroes) = block.split_at(used);
+        let register = self.run(!0, head);
+        (self.moved)(register, zeroes.len()).unwrap_or_else(|| self.run(register, zeroes))
+    }
+
     /// The register of `block` as if the four bytes at `field` were zero. By linearity that is the
     /// block's own register less what the field adds to it: one pass, and a multiplication beside it.
     /// Where the routine cannot multiply so far, three pieces. `None` where the field does not fit.

@@ -33,7 +33,7 @@ use crate::layout::Layout;
 use crate::timestamp::Timestamp;
 
 pub use kind::{FileType, Format, S_IFMT, flags, flags2};
-pub use make::{InodeMut, is_whole, stamp, stamp_lsn, template, template_unstamped};
+pub use make::{InodeMut, is_whole, stamp, stamp_bare, stamp_lsn, template, template_unstamped};
 
 /// "IN".
 pub const MAGIC: u16 = 0x494e;

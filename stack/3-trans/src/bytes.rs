@@ -3,51 +3,178 @@
 //! A transaction edits an object a dozen times. That its bytes are nobody else's is asked of the `Arc` once, which costs
 //! two atomic operations, and known from then on, for there is one way only to share them: the reason for the `unsafe`
 //! of this file.
+//!
+//! Of a new inode there is its core, and all the rest is zeroes: it is kept as a [`Bare`] one, a third of its bytes, until
+//! somebody reads or edits it. The journal and write-back, which mostly are all that ever look at it, need no more.
 
 #![allow(unsafe_code)]
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
-use crate::object::Buf;
+use xfskit_format::inode::CoreV3;
+
+use crate::object::{Buf, zeroed};
+
+/// Bytes of an inode's core.
+const CORE: usize = size_of::<CoreV3>();
+
+/// An inode whose forks are all zeroes.
+#[derive(Debug)]
+pub(crate) struct Bare {
+    core: [u8; CORE],
+    /// Bytes of the whole inode.
+    len: usize,
+    /// All of it, once somebody wanted to see that.
+    whole: OnceLock<Arc<Buf>>,
+}
+
+impl Bare {
+    /// `len` bytes, of which a core is the first.
+    pub(crate) fn new(core: [u8; CORE], len: usize) -> Self {
+        Self { core, len, whole: OnceLock::new() }
+    }
+
+    fn whole(&self) -> &Arc<Buf> {
+        self.whole.get_or_init(|| self.widened())
+    }
+
+    fn widened(&self) -> Arc<Buf> {
+        let mut whole = zeroed(self.len);
+        self.put(Arc::get_mut(&mut whole).expect("nobody else has it yet"));
+        whole
+    }
+
+    /// Makes `image`, as long as the inode, this one.
+    fn put(&self, image: &mut [u8]) {
+        let (core, forks) = image.split_at_mut(CORE);
+        core.copy_from_slice(&self.core);
+        forks.fill(0);
+    }
+}
+
+/// The bytes of an object as they were at one moment, the short way.
+#[derive(Clone, Debug)]
+pub(crate) enum Snapshot {
+    Whole(Arc<Buf>),
+    Bare(Arc<Bare>),
+}
+
+impl Snapshot {
+    /// How many bytes they are.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Whole(buf) => buf.len(),
+            Self::Bare(bare) => bare.len,
+        }
+    }
+
+    /// True where all behind an inode's core is zeroes, for sure.
+    pub(crate) fn is_bare(&self) -> bool {
+        matches!(self, Self::Bare(_))
+    }
+
+    /// Copies them to `image`, which is as long.
+    pub(crate) fn put(&self, image: &mut [u8]) {
+        match self {
+            Self::Whole(buf) => image.copy_from_slice(buf),
+            Self::Bare(bare) => bare.put(image),
+        }
+    }
+
+    /// All of them, in `scratch` where they stand nowhere as a whole.
+    pub(crate) fn whole<'s>(&'s self, scratch: &'s mut Scratch) -> &'s [u8] {
+        match self {
+            Self::Whole(buf) => buf,
+            Self::Bare(bare) => {
+                scratch.0.resize(bare.len, 0);
+                scratch.0[..CORE].copy_from_slice(&bare.core);
+                &scratch.0
+            }
+        }
+    }
+}
+
+/// Room for one inode as a whole, all zeroes behind the core.
+#[derive(Debug, Default)]
+pub(crate) struct Scratch(Vec<u8>);
 
 /// The bytes, if they are in memory.
 #[derive(Debug, Default)]
 pub(crate) struct Bytes {
-    buf: Option<Arc<Buf>>,
-    /// True only where no other `Arc` and no `Weak` refers to `buf`.
+    kept: Option<Snapshot>,
+    /// True only where `kept` is whole, and no other `Arc` and no `Weak` refers to it.
     alone: AtomicBool,
 }
 
 impl From<Arc<Buf>> for Bytes {
     fn from(buf: Arc<Buf>) -> Self {
-        Self { buf: Some(buf), alone: AtomicBool::new(false) }
+        Self { kept: Some(Snapshot::Whole(buf)), alone: AtomicBool::new(false) }
+    }
+}
+
+impl From<Bare> for Bytes {
+    fn from(bare: Bare) -> Self {
+        Self { kept: Some(Snapshot::Bare(Arc::new(bare))), alone: AtomicBool::new(false) }
     }
 }
 
 impl Bytes {
+    /// True where they are in memory.
+    #[inline]
+    pub(crate) fn is_some(&self) -> bool {
+        self.kept.is_some()
+    }
+
+    /// How many there are in memory.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.kept.as_ref().map_or(0, Snapshot::len)
+    }
+
     /// As they are now.
     #[inline]
     pub(crate) fn get(&self) -> Option<&Buf> {
-        self.buf.as_deref()
+        Some(match self.kept.as_ref()? {
+            Snapshot::Whole(buf) => buf,
+            Snapshot::Bare(bare) => bare.whole(),
+        })
     }
 
     /// A snapshot, which stays as it is.
     pub(crate) fn share(&self) -> Option<Arc<Buf>> {
+        Some(match self.snapshot()? {
+            Snapshot::Whole(buf) => buf,
+            Snapshot::Bare(bare) => Arc::clone(bare.whole()),
+        })
+    }
+
+    /// The same as it is kept.
+    pub(crate) fn snapshot(&self) -> Option<Snapshot> {
         // Who edits has `&mut self`, and the lock of the object between this and that.
         self.alone.store(false, Ordering::Relaxed);
-        self.buf.clone()
+        self.kept.clone()
+    }
+
+    /// Keeps an inode that is no longer new as a whole.
+    pub(crate) fn widen(&mut self) {
+        if let Some(Snapshot::Bare(bare)) = &self.kept {
+            *self = bare.whole.get().cloned().unwrap_or_else(|| bare.widened()).into();
+        }
     }
 
     /// The bytes, to be changed: copied first where a snapshot of them is still held.
     #[inline]
     pub(crate) fn edit(&mut self) -> Option<&mut Buf> {
-        let buf = self.buf.as_mut()?;
+        if !*self.alone.get_mut() {
+            self.widen();
+        }
+        let Some(Snapshot::Whole(buf)) = &mut self.kept else { return None };
         if !*self.alone.get_mut() {
             Arc::make_mut(buf);
             *self.alone.get_mut() = true;
         }
-        // SAFETY: `make_mut` left this as the only reference, and `share`, which makes others, says so in `alone`.
+        // SAFETY: `make_mut` left this as the only reference, and `snapshot`, which makes others, says so in `alone`.
         Some(unsafe { &mut *Arc::as_ptr(buf).cast_mut() })
     }
 }
@@ -69,5 +196,21 @@ mod tests {
         bytes.edit().unwrap().copy_from_slice(b"six");
         assert_eq!((&second[..], bytes.get().unwrap()), (&b"Two"[..], &b"six"[..]));
         assert!(Bytes::default().share().is_none() && Bytes::default().edit().is_none());
+    }
+
+    #[test]
+    fn a_bare_inode_is_like_any_other() {
+        let whole: Vec<u8> = [[7; CORE].as_slice(), &[0; 512 - CORE]].concat();
+        let mut bytes = Bytes::from(Bare::new([7; CORE], 512));
+        let before = bytes.snapshot().unwrap();
+        let mut copy = vec![1; 512];
+        before.put(&mut copy);
+        assert_eq!((&copy, before.len(), bytes.len()), (&whole, 512, 512));
+        assert_eq!(before.whole(&mut Scratch::default()), whole);
+        assert_eq!(bytes.get().unwrap(), whole);
+        let shared = bytes.share().unwrap();
+        bytes.edit().unwrap()[300] = 9;
+        assert_eq!((&shared[..], before.whole(&mut Scratch::default())), (&whole[..], &whole[..]));
+        assert_eq!((bytes.get().unwrap()[300], bytes.snapshot().unwrap().is_bare()), (9, false));
     }
 }

@@ -12,15 +12,16 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use xfskit_format::bytes;
+use xfskit_format::bytes::be32;
 use xfskit_format::log::item::{Regions, encode};
 use xfskit_log::{AppendError, Before, LogWriter, Payload, Stats};
 use xfskit_units::{AgIno, Geometry, Lsn};
 use zerocopy::IntoBytes;
 
 use crate::buf::BufError;
+use crate::bytes;
 use crate::engine::{Engine, TakenList};
-use crate::object::{Buf, Home, Object, Unplaced};
+use crate::object::{Home, Object, Unplaced};
 use crate::promises::Promises;
 
 /// Where an inode's unlinked pointer stands in it, in bytes.
@@ -156,7 +157,7 @@ enum Snapshot {
     /// It was freed, and is cancelled.
     Gone,
     /// This, as it was when the gate was closed.
-    Changed(Arc<Buf>, Unplaced),
+    Changed(bytes::Snapshot, Unplaced),
     /// Nothing: it is written in place, unlogged.
     Ordered,
 }
@@ -180,7 +181,7 @@ impl Snapshot {
         if content.new.is_some() {
             return Self::Ordered;
         }
-        match content.bytes.share() {
+        match content.bytes.snapshot() {
             None => Self::Gone,
             Some(bytes) => Self::Changed(bytes, content.unplaced()),
         }
@@ -192,7 +193,7 @@ fn format(geo: &Geometry, taken: &TakenList<Vec<Snapshot>>, payload: &mut Payloa
     for icreate in &taken.icreates {
         payload.region(&[icreate.as_bytes()]);
     }
-    let mut runs = Vec::new();
+    let (mut runs, mut scratch) = (Vec::new(), bytes::Scratch::default());
     for (object, snapshot) in taken.objects.iter().zip(&taken.snapshots) {
         match (snapshot, object.home()) {
             (Snapshot::Gone, Home::Block(map)) => {
@@ -201,7 +202,8 @@ fn format(geo: &Geometry, taken: &TakenList<Vec<Snapshot>>, payload: &mut Payloa
             (Snapshot::Changed(bytes, unplaced), home) => {
                 runs.clear();
                 runs.extend(unplaced.chunks.runs(bytes.len()));
-                format_changed(geo, payload, lsn, home, (&bytes[..], &runs, unplaced.unlinked));
+                let image = bytes.whole(&mut scratch);
+                format_changed(geo, payload, lsn, home, (image, &runs, unplaced.unlinked));
             }
             (Snapshot::Gone, Home::Inode { .. }) | (Snapshot::Ordered, _) => {}
         }
@@ -225,7 +227,7 @@ fn format_changed(
         Home::Inode { ino, cluster, offset } => {
             encode::inode(payload, geo, *ino, (*cluster, *offset), image, runs);
             if unlinked {
-                let next = bytes::be32(image, NEXT_UNLINKED).filter(|&next| next != u32::MAX);
+                let next = be32(image, NEXT_UNLINKED).filter(|&next| next != u32::MAX);
                 encode::unlinked(payload, *cluster, &[(*offset, next.map(AgIno))]);
             }
         }

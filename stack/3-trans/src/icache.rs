@@ -120,7 +120,7 @@ impl InodeCache {
         let object = self.object(ino, home);
         loop {
             let shared = Shared::take(Arc::clone(&object), &self.lists);
-            if object.read(Some(&self.lists)).bytes.get().is_some() {
+            if object.read(Some(&self.lists)).bytes.is_some() {
                 return Ok(shared);
             }
             drop(shared);
@@ -167,6 +167,7 @@ pub(crate) fn fill<E>(
     content: &mut Content,
     load: impl FnOnce() -> Result<Arc<Buf>, E>,
 ) -> Result<Arc<Buf>, E> {
+    content.bytes.widen();
     if let Some(bytes) = content.bytes.share() {
         return Ok(bytes);
     }

@@ -275,7 +275,7 @@ impl Content {
 
     /// A new cluster, where nothing of it was ever needed but single inodes.
     pub(crate) fn untaken(&self) -> Option<NewCluster> {
-        self.new.as_deref().filter(|_| self.bytes.get().is_none()).copied()
+        self.new.as_deref().filter(|_| !self.bytes.is_some()).copied()
     }
 
     /// All that is in the journal and not known to be in place.
@@ -287,7 +287,7 @@ impl Content {
 
     /// The bytes: of a new cluster they are made here.
     pub(crate) fn made(&mut self, geo: &Geometry, len: usize) -> Option<&mut Buf> {
-        if let (None, Some(new)) = (self.bytes.get(), &self.new) {
+        if let (false, Some(new)) = (self.bytes.is_some(), &self.new) {
             self.bytes = new.image(geo, 0, len).into();
             self.verified = true;
         }

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use xfskit_block::{BlockDevice, MemDevice};
-use xfskit_format::inode::Dinode;
+use xfskit_format::inode::{CoreV3, Dinode};
 use xfskit_format::{Ctx, Image, Location};
 use xfskit_units::{AgBlock, AgNumber, ByteOffset, Daddr, ExtLen, Ino, Sectors};
+use zerocopy::FromBytes;
 
 use crate::testing::{SIZE, engine, engine_and_log, engine_of, geo, map, read, recovered};
 use crate::{
@@ -404,7 +405,8 @@ fn take_inode(engine: &Engine, number: usize, text: [u8; 4]) {
     let (inode, bytes) = tx.newborn(ino, &home(number)).unwrap();
     assert!(bytes.is_none());
     let new = tx.untaken(&home(number)).expect("a new cluster");
-    tx.bear(inode, new.image(&geo, home(number).offset, geo.inodesize()), &(0..0));
+    let image = new.image(&geo, home(number).offset, geo.inodesize());
+    tx.bear(inode, CoreV3::read_from_prefix(&image).unwrap().0, geo.inodesize());
     tx.edit(inode, 400..404).copy_from_slice(&text);
     tx.commit();
 }

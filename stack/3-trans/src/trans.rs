@@ -10,16 +10,18 @@
 //! 3. Locks that have an order ([`Place`]) are waited for in that order only; out of order they are
 //!    tried, and [`TransError::Busy`] says which one to wait for, holding nothing, before the next try.
 
+use std::mem::offset_of;
 use std::ops::Range;
 use std::sync::{Arc, Weak};
 
+use xfskit_format::inode::CoreV3;
 use xfskit_format::log::item::intent::Work as Promised;
 use xfskit_format::log::item::{Done, Family, Icreate, Intent};
 use xfskit_format::{Ctx, Image, Verdict};
 use xfskit_units::{AgBlock, AgNumber, Daddr, ExtLen, FsBlock, Ino};
 
 use crate::buf::{BufError, BufMap};
-use crate::bytes::Bytes;
+use crate::bytes::{Bare, Bytes};
 use crate::engine::{DataTicket, Engine, ShutDown};
 use crate::guard::Locked;
 use crate::icache::{self, InodeHome};
@@ -155,7 +157,7 @@ impl<'e> Trans<'e> {
         }
         let handle = self.join(self.engine.cache().object(map), key, place)?;
         let content = &mut self.work.held_mut(handle).content;
-        if !(content.verified && content.bytes.get().is_some()) {
+        if !(content.verified && content.bytes.is_some()) {
             let loaded =
                 self.engine.cache().load(map, &mut self.work.held_mut(handle).content, ctx, verify);
             if let Err(error) = loaded {
@@ -328,9 +330,12 @@ impl<'e> Trans<'e> {
         Ok((handle, self.work.held(handle).content.bytes.share()))
     }
 
-    /// All of a newborn inode is `bytes`, of which the journal is told `changed`.
-    pub fn bear(&mut self, handle: Handle, bytes: Arc<Buf>, changed: &Range<usize>) {
-        self.work.becomes(handle, bytes.into(), None).dirty.mark(changed);
+    /// All of a newborn inode, `len` bytes long, is `core`, and forks without content.
+    pub fn bear(&mut self, handle: Handle, core: CoreV3, len: usize) {
+        let bare = Bare::new(zerocopy::transmute!(core), len);
+        // The journal is told all of a core where any of it is; empty forks need not be.
+        let told = 0..offset_of!(CoreV3, crc);
+        self.work.becomes(handle, bare.into(), None).dirty.mark(&told);
     }
 
     /// The chunk of inode `ino` is given back: whatever is in memory of the inode is never written.
@@ -388,7 +393,7 @@ impl<'e> Trans<'e> {
     #[inline]
     pub fn recall(&mut self, at: (Daddr, usize), object: &Weak<Object>) -> Option<Handle> {
         let content = Locked::try_take(object.upgrade()?).ok()?;
-        if !content.verified || content.stale || content.bytes.get().is_none() {
+        if !content.verified || content.stale || !content.bytes.is_some() {
             return None;
         }
         content.object().used.mark();
@@ -503,7 +508,7 @@ impl<'e> Trans<'e> {
             .map(|held| match held.content.object().home() {
                 Home::Block(map) => held.dirty.runs(map.byte_len()).map(|run| run.len()).sum(),
                 Home::Inode { .. } if held.dirty.is_empty() => 0,
-                Home::Inode { .. } => held.content.bytes.get().map_or(0, <[u8]>::len),
+                Home::Inode { .. } => held.content.bytes.len(),
             })
             .sum()
     }

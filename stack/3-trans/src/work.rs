@@ -81,7 +81,7 @@ impl Joined {
     fn undo(&mut self) {
         if let Some(Before { bytes, new }) = self.before.take() {
             let content = &mut *self.content;
-            content.verified = content.verified && (bytes.get().is_some() || new.is_some());
+            content.verified = content.verified && (bytes.is_some() || new.is_some());
             (content.bytes, content.new) = (bytes, new);
         }
         // Changes that are complete, and not committed, have freed nothing.
@@ -94,7 +94,7 @@ impl Joined {
         if let (Key::Inode(ino), None) = (key, self.place) {
             self.place = Some(Place::Inode(ino));
         }
-        self.content.bytes.get().map_or(0, <[u8]>::len)
+        self.content.bytes.len()
     }
 
     /// Adds to the object what was changed of it. Answers the bytes that it takes more on the list, and whether it is new

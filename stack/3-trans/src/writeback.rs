@@ -28,7 +28,7 @@ use xfskit_format::{Ctx, Location, Verdict, judge};
 use xfskit_units::{ByteOffset, Daddr, Geometry, Ino, Lsn, Sectors, index};
 
 use crate::buf::{BufError, BufMap};
-use crate::bytes::Bytes;
+use crate::bytes::{Bytes, Snapshot};
 use crate::engine::Engine;
 use crate::list::Lists;
 use crate::lock::{LockRank, LockStats, Ranked, RankedMutex};
@@ -250,10 +250,10 @@ impl Due {
 
     /// Its bytes and the LSN that they are written as; `None` where they are not to be written, for now or ever. What
     /// was logged of them is being written from here on.
-    fn copy(&self, lists: &Lists) -> Option<(Arc<Buf>, Lsn)> {
+    fn copy(&self, lists: &Lists) -> Option<(Snapshot, Lsn)> {
         let mut content = self.object.write(Some(lists));
         let pinned = self.object.pins.load(Ordering::Acquire) > 0;
-        let bytes = content.bytes.share().filter(|_| !pinned && !content.stale)?;
+        let bytes = content.bytes.snapshot().filter(|_| !pinned && !content.stale)?;
         // Behind the pins: the last checkpoint set it before it let go of the object.
         let lsn = self.object.lsn()?;
         content.is_being_written();
@@ -299,7 +299,7 @@ impl<'t> Staging<'t> {
         }
         for due in unit {
             let Home::Block(map) = due.object.home() else { continue };
-            let Some((buf, lsn)) = due.copy(&engine.lists) else { continue };
+            let Some((Snapshot::Whole(buf), lsn)) = due.copy(&engine.lists) else { continue };
             let at = Location::of("block to be written").daddr(map.first().0, map.sectors());
             judge::before_write(&buf, &Ctx::new(engine.geo(), at))?;
             self.push(map, &buf, Stamp::of(&buf, engine.geo()).map(|stamp| (stamp, lsn)));
@@ -322,12 +322,12 @@ impl<'t> Staging<'t> {
         }
         let new = cluster.lsn();
         // Where all of its inodes are written, what stood there does not matter, nor need it be in memory.
-        let whole = content.bytes.get().is_none() && inodes.len() << geo.inodelog == map.byte_len();
+        let whole = !content.bytes.is_some() && inodes.len() << geo.inodelog == map.byte_len();
         if whole {
             let staged = self.place(&map);
             put_inodes(geo, &mut self.bytes[staged], &inodes)?;
         } else {
-            if content.bytes.get().is_none() && content.new.is_none() {
+            if !content.bytes.is_some() && content.new.is_none() {
                 content.bytes = engine.cache().read_raw(&map)?.into();
             }
             let Some(bytes) = content.made(geo, map.byte_len()) else { return Ok(()) };
@@ -412,7 +412,7 @@ struct InodeCopy {
     ino: Ino,
     offset: usize,
     lsn: Lsn,
-    bytes: Arc<Buf>,
+    bytes: Snapshot,
 }
 
 impl InodeCopy {
@@ -428,10 +428,14 @@ fn put_inodes(geo: &Geometry, cluster: &mut [u8], inodes: &[InodeCopy]) -> Verdi
     for inode in inodes {
         let at = Location::of("inode to be written").ino(inode.ino);
         let ctx = Ctx::new(geo, at).crc_known();
-        Dinode::verify(&inode.bytes, &ctx, inode.ino)?;
         let image = &mut cluster[inode.offset..inode.offset + inode.bytes.len()];
-        image.copy_from_slice(&inode.bytes);
-        inode::stamp_lsn(image, inode.lsn);
+        inode.bytes.put(image);
+        Dinode::verify(image, &ctx, inode.ino)?;
+        if inode.bytes.is_bare() {
+            inode::stamp_bare(image, inode.lsn);
+        } else {
+            inode::stamp_lsn(image, inode.lsn);
+        }
     }
     Ok(())
 }

@@ -4,13 +4,10 @@
 //! set here is a field at a time, so that undo and journal see no more than what changed.
 
 use std::mem::offset_of;
-use std::ops::Range;
-use std::sync::Arc;
 
 use xfskit_format::Image;
 use xfskit_format::inode::{Core, CoreV3, FileType, flags, flags2};
 use xfskit_format::timestamp::Timestamp;
-use xfskit_trans::Buf;
 use xfskit_units::{AgIno, ByteLen, Geometry, Ino};
 use zerocopy::big_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, IntoBytes};
@@ -67,14 +64,8 @@ pub struct NewInode {
 }
 
 impl NewInode {
-    /// The bytes of inode `ino` of a volume like `geo`, of this generation: its core, and empty forks. Answers which of them
-    /// the journal is to be told.
-    pub(crate) fn image(
-        &self,
-        geo: &Geometry,
-        ino: Ino,
-        generation: u32,
-    ) -> (Arc<Buf>, Range<usize>) {
+    /// The core of inode `ino` of a volume like `geo`, of this generation, whose forks are empty.
+    pub(crate) fn core(&self, geo: &Geometry, ino: Ino, generation: u32) -> CoreV3 {
         let time = encode(self.now, geo.features.bigtime());
         let mut core: CoreV3 = zerocopy::FromZeros::new_zeroed();
         core.core.magic = xfskit_format::inode::MAGIC.into();
@@ -98,15 +89,12 @@ impl NewInode {
         core.crtime = time;
         core.inumber = ino.0.into();
         core.uuid = *geo.meta_uuid.as_bytes();
-        let rdev = self.rdev.map_or(0, |(major, minor)| (major << 18) | minor);
-        // The core is told whole where any of it is; empty forks need not be.
-        let told = 0..offset_of!(CoreV3, crc);
-        let mut image: Arc<Buf> = std::iter::repeat_n(0, geo.inodesize()).collect();
-        let bytes = Arc::get_mut(&mut image).expect("nobody else has it yet");
-        let (head, forks) = bytes.split_at_mut(size_of::<CoreV3>());
-        head.copy_from_slice(core.as_bytes());
-        forks[..size_of_val(&rdev)].copy_from_slice(&rdev.to_be_bytes());
-        (image, told)
+        core
+    }
+
+    /// Of a device: what its data fork says.
+    pub(crate) fn device(&self) -> Option<U32> {
+        self.rdev.map(|(major, minor)| U32::new((major << 18) | minor))
     }
 }
 

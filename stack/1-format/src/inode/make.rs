@@ -46,6 +46,17 @@ pub fn stamp_lsn(bytes: &mut [u8], lsn: Lsn) {
     stamp(bytes);
 }
 
+/// The same of an inode whose forks are known to be all zeroes.
+///
+/// # Panics
+/// As [`stamp`].
+pub fn stamp_bare(bytes: &mut [u8], lsn: Lsn) {
+    if let Some(inode) = InodeMut::new(bytes) {
+        inode.core.lsn = lsn.0.into();
+    }
+    xfskit_crc::update_padded(bytes, CRC_OFFSET, size_of::<CoreV3>());
+}
+
 /// Lays out, over one inode's `bytes`, an inode that was never used: magic, version, generation,
 /// identity and CRC, everything else 0. New chunks are filled with these, and every new inode
 /// starts from one.

@@ -27,7 +27,7 @@ use std::mem::offset_of;
 
 use xfskit_format::agi::Agi;
 use xfskit_format::inobt::Chunk;
-use xfskit_format::{Image, agi, inode};
+use xfskit_format::{Image, Layout, agi, inode};
 use xfskit_trans::Handle;
 use xfskit_units::{AgIno, AgNumber, Ino};
 use zerocopy::FromBytes;
@@ -127,8 +127,11 @@ impl Tx<'_> {
                 old.core().generation()
             }
         };
-        let (bytes, core) = new.image(volume.geo(), ino, generation);
-        self.bear(handle, bytes, &core);
+        let geo = volume.geo();
+        self.bear(handle, new.core(geo, ino, generation), geo.inodesize());
+        if let Some(device) = new.device() {
+            self.image(handle).put(Layout::V5.inode_core, &device);
+        }
         Ok(TxInode { ino, handle })
     }
 
