@@ -55,12 +55,12 @@ impl Bare {
 
 /// The bytes of an object as they were at one moment, the short way.
 #[derive(Clone, Debug)]
-pub(crate) enum Snapshot {
+pub(crate) enum Frozen {
     Whole(Arc<Buf>),
     Bare(Arc<Bare>),
 }
 
-impl Snapshot {
+impl Frozen {
     /// How many bytes they are.
     pub(crate) fn len(&self) -> usize {
         match self {
@@ -102,20 +102,20 @@ pub(crate) struct Scratch(Vec<u8>);
 /// The bytes, if they are in memory.
 #[derive(Debug, Default)]
 pub(crate) struct Bytes {
-    kept: Option<Snapshot>,
+    kept: Option<Frozen>,
     /// True only where `kept` is whole, and no other `Arc` and no `Weak` refers to it.
     alone: AtomicBool,
 }
 
 impl From<Arc<Buf>> for Bytes {
     fn from(buf: Arc<Buf>) -> Self {
-        Self { kept: Some(Snapshot::Whole(buf)), alone: AtomicBool::new(false) }
+        Self { kept: Some(Frozen::Whole(buf)), alone: AtomicBool::new(false) }
     }
 }
 
 impl From<Bare> for Bytes {
     fn from(bare: Bare) -> Self {
-        Self { kept: Some(Snapshot::Bare(Arc::new(bare))), alone: AtomicBool::new(false) }
+        Self { kept: Some(Frozen::Bare(Arc::new(bare))), alone: AtomicBool::new(false) }
     }
 }
 
@@ -129,28 +129,28 @@ impl Bytes {
     /// How many there are in memory.
     #[inline]
     pub(crate) fn len(&self) -> usize {
-        self.kept.as_ref().map_or(0, Snapshot::len)
+        self.kept.as_ref().map_or(0, Frozen::len)
     }
 
     /// As they are now.
     #[inline]
     pub(crate) fn get(&self) -> Option<&Buf> {
         Some(match self.kept.as_ref()? {
-            Snapshot::Whole(buf) => buf,
-            Snapshot::Bare(bare) => bare.whole(),
+            Frozen::Whole(buf) => buf,
+            Frozen::Bare(bare) => bare.whole(),
         })
     }
 
     /// A snapshot, which stays as it is.
     pub(crate) fn share(&self) -> Option<Arc<Buf>> {
-        Some(match self.snapshot()? {
-            Snapshot::Whole(buf) => buf,
-            Snapshot::Bare(bare) => Arc::clone(bare.whole()),
+        Some(match self.freeze()? {
+            Frozen::Whole(buf) => buf,
+            Frozen::Bare(bare) => Arc::clone(bare.whole()),
         })
     }
 
     /// The same as it is kept.
-    pub(crate) fn snapshot(&self) -> Option<Snapshot> {
+    pub(crate) fn freeze(&self) -> Option<Frozen> {
         // Who edits has `&mut self`, and the lock of the object between this and that.
         self.alone.store(false, Ordering::Relaxed);
         self.kept.clone()
@@ -158,7 +158,7 @@ impl Bytes {
 
     /// Keeps an inode that is no longer new as a whole.
     pub(crate) fn widen(&mut self) {
-        if let Some(Snapshot::Bare(bare)) = &self.kept {
+        if let Some(Frozen::Bare(bare)) = &self.kept {
             *self = bare.whole.get().cloned().unwrap_or_else(|| bare.widened()).into();
         }
     }
@@ -169,12 +169,12 @@ impl Bytes {
         if !*self.alone.get_mut() {
             self.widen();
         }
-        let Some(Snapshot::Whole(buf)) = &mut self.kept else { return None };
+        let Some(Frozen::Whole(buf)) = &mut self.kept else { return None };
         if !*self.alone.get_mut() {
             Arc::make_mut(buf);
             *self.alone.get_mut() = true;
         }
-        // SAFETY: `make_mut` left this as the only reference, and `snapshot`, which makes others, says so in `alone`.
+        // SAFETY: `make_mut` left this as the only reference, and `freeze`, which makes others, says so in `alone`.
         Some(unsafe { &mut *Arc::as_ptr(buf).cast_mut() })
     }
 }
@@ -202,7 +202,7 @@ mod tests {
     fn a_bare_inode_is_like_any_other() {
         let whole: Vec<u8> = [[7; CORE].as_slice(), &[0; 512 - CORE]].concat();
         let mut bytes = Bytes::from(Bare::new([7; CORE], 512));
-        let before = bytes.snapshot().unwrap();
+        let before = bytes.freeze().unwrap();
         let mut copy = vec![1; 512];
         before.put(&mut copy);
         assert_eq!((&copy, before.len(), bytes.len()), (&whole, 512, 512));
@@ -211,6 +211,6 @@ mod tests {
         let shared = bytes.share().unwrap();
         bytes.edit().unwrap()[300] = 9;
         assert_eq!((&shared[..], before.whole(&mut Scratch::default())), (&whole[..], &whole[..]));
-        assert_eq!((bytes.get().unwrap()[300], bytes.snapshot().unwrap().is_bare()), (9, false));
+        assert_eq!((bytes.get().unwrap()[300], bytes.freeze().unwrap().is_bare()), (9, false));
     }
 }

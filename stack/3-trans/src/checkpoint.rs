@@ -12,14 +12,14 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use xfskit_format::bytes::be32;
+use xfskit_format::bytes;
 use xfskit_format::log::item::{Regions, encode};
 use xfskit_log::{AppendError, Before, LogWriter, Payload, Stats};
 use xfskit_units::{AgIno, Geometry, Lsn};
 use zerocopy::IntoBytes;
 
 use crate::buf::BufError;
-use crate::bytes;
+use crate::bytes::{Frozen, Scratch};
 use crate::engine::{Engine, TakenList};
 use crate::object::{Home, Object, Unplaced};
 use crate::promises::Promises;
@@ -157,7 +157,7 @@ enum Snapshot {
     /// It was freed, and is cancelled.
     Gone,
     /// This, as it was when the gate was closed.
-    Changed(bytes::Snapshot, Unplaced),
+    Changed(Frozen, Unplaced),
     /// Nothing: it is written in place, unlogged.
     Ordered,
 }
@@ -181,7 +181,7 @@ impl Snapshot {
         if content.new.is_some() {
             return Self::Ordered;
         }
-        match content.bytes.snapshot() {
+        match content.bytes.freeze() {
             None => Self::Gone,
             Some(bytes) => Self::Changed(bytes, content.unplaced()),
         }
@@ -193,7 +193,7 @@ fn format(geo: &Geometry, taken: &TakenList<Vec<Snapshot>>, payload: &mut Payloa
     for icreate in &taken.icreates {
         payload.region(&[icreate.as_bytes()]);
     }
-    let (mut runs, mut scratch) = (Vec::new(), bytes::Scratch::default());
+    let (mut runs, mut scratch) = (Vec::new(), Scratch::default());
     for (object, snapshot) in taken.objects.iter().zip(&taken.snapshots) {
         match (snapshot, object.home()) {
             (Snapshot::Gone, Home::Block(map)) => {
@@ -227,7 +227,7 @@ fn format_changed(
         Home::Inode { ino, cluster, offset } => {
             encode::inode(payload, geo, *ino, (*cluster, *offset), image, runs);
             if unlinked {
-                let next = be32(image, NEXT_UNLINKED).filter(|&next| next != u32::MAX);
+                let next = bytes::be32(image, NEXT_UNLINKED).filter(|&next| next != u32::MAX);
                 encode::unlinked(payload, *cluster, &[(*offset, next.map(AgIno))]);
             }
         }

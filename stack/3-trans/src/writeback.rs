@@ -28,7 +28,7 @@ use xfskit_format::{Ctx, Location, Verdict, judge};
 use xfskit_units::{ByteOffset, Daddr, Geometry, Ino, Lsn, Sectors, index};
 
 use crate::buf::{BufError, BufMap};
-use crate::bytes::{Bytes, Snapshot};
+use crate::bytes::{Bytes, Frozen};
 use crate::engine::Engine;
 use crate::list::Lists;
 use crate::lock::{LockRank, LockStats, Ranked, RankedMutex};
@@ -250,10 +250,10 @@ impl Due {
 
     /// Its bytes and the LSN that they are written as; `None` where they are not to be written, for now or ever. What
     /// was logged of them is being written from here on.
-    fn copy(&self, lists: &Lists) -> Option<(Snapshot, Lsn)> {
+    fn copy(&self, lists: &Lists) -> Option<(Frozen, Lsn)> {
         let mut content = self.object.write(Some(lists));
         let pinned = self.object.pins.load(Ordering::Acquire) > 0;
-        let bytes = content.bytes.snapshot().filter(|_| !pinned && !content.stale)?;
+        let bytes = content.bytes.freeze().filter(|_| !pinned && !content.stale)?;
         // Behind the pins: the last checkpoint set it before it let go of the object.
         let lsn = self.object.lsn()?;
         content.is_being_written();
@@ -299,7 +299,7 @@ impl<'t> Staging<'t> {
         }
         for due in unit {
             let Home::Block(map) = due.object.home() else { continue };
-            let Some((Snapshot::Whole(buf), lsn)) = due.copy(&engine.lists) else { continue };
+            let Some((Frozen::Whole(buf), lsn)) = due.copy(&engine.lists) else { continue };
             let at = Location::of("block to be written").daddr(map.first().0, map.sectors());
             judge::before_write(&buf, &Ctx::new(engine.geo(), at))?;
             self.push(map, &buf, Stamp::of(&buf, engine.geo()).map(|stamp| (stamp, lsn)));
@@ -412,7 +412,7 @@ struct InodeCopy {
     ino: Ino,
     offset: usize,
     lsn: Lsn,
-    bytes: Snapshot,
+    bytes: Frozen,
 }
 
 impl InodeCopy {
