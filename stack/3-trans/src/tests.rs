@@ -48,18 +48,19 @@ fn what_is_dropped_leaves_no_trace() {
 }
 
 #[test]
-fn a_block_is_recalled_where_it_is_in_use_and_nobody_has_it() {
+fn a_block_is_recalled_where_it_is_in_use_and_nobody_else_has_it() {
     let engine = engine();
     let at = (Daddr(3000 * 8), 4096);
     let mut tx = engine.begin().unwrap();
     let a = read(&mut tx, 3000, None).unwrap();
     let block = std::sync::Arc::downgrade(tx.object(a));
     tx.image(a).put(0, b"abcd");
-    assert_eq!(tx.recall(at, &block), None, "this transaction has it");
+    assert_eq!(tx.recall(at, None), Some(a), "this transaction has it");
     tx.commit();
     {
         let mut tx = engine.begin().unwrap();
-        let a = tx.recall(at, &block).unwrap();
+        assert_eq!(tx.recall(at, None), None, "nobody says where it is");
+        let a = tx.recall(at, Some(&block)).unwrap();
         assert_eq!((&tx.bytes(a)[..4], tx.held_at(&map(3000))), (&b"abcd"[..], Some(a)));
         tx.image(a).put(0, b"undo");
         assert_eq!(read(&mut tx, 3000, None).unwrap(), a);
@@ -67,14 +68,14 @@ fn a_block_is_recalled_where_it_is_in_use_and_nobody_has_it() {
     assert_eq!(seen(&engine, 3000), b"abcd");
     engine.cache().clear();
     let mut tx = engine.begin().unwrap();
-    let a = tx.recall(at, &block).expect("what is not in place is not forgotten");
+    let a = tx.recall(at, Some(&block)).expect("what is not in place is not forgotten");
     tx.invalidate(a);
     tx.commit();
-    assert_eq!(engine.begin().unwrap().recall(at, &block), None, "it was freed");
+    assert_eq!(engine.begin().unwrap().recall(at, Some(&block)), None, "it was freed");
     engine.checkpoint().unwrap();
     engine.write_back().unwrap();
     engine.cache().clear();
-    assert_eq!(engine.begin().unwrap().recall(at, &block), None, "it is to be read first");
+    assert_eq!(engine.begin().unwrap().recall(at, Some(&block)), None, "it is to be read first");
 }
 
 #[test]

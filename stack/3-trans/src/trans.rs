@@ -388,17 +388,21 @@ impl<'e> Trans<'e> {
         Ok(sound.then_some(handle))
     }
 
-    /// The block at `at` (address and length in bytes), which somebody remembers as `object` of the buffer cache: held, where it
-    /// is still in memory, in use, and nobody's, not even this transaction's. Else the cache is to be asked.
+    /// The block at `at` (address and length in bytes), which somebody may remember as `object` of the buffer cache: held, where
+    /// this transaction does so, or where it is still in memory, in use, and nobody's. Else the cache is to be asked.
     #[inline]
-    pub fn recall(&mut self, at: (Daddr, usize), object: &Weak<Object>) -> Option<Handle> {
-        let content = Locked::try_take(object.upgrade()?).ok()?;
+    pub fn recall(&mut self, at: (Daddr, usize), object: Option<&Weak<Object>>) -> Option<Handle> {
+        let key = Key::Block(at.0, at.1);
+        if let Some(handle) = self.work.find(key) {
+            return Some(handle);
+        }
+        let content = Locked::try_take(object?.upgrade()?).ok()?;
         if !content.verified || content.stale || !content.bytes.is_some() {
             return None;
         }
         content.object().used.mark();
         self.work.listed.tally.of_place(None).taken += 1;
-        Some(self.work.join(Key::Block(at.0, at.1), Joined::new(content, None)))
+        Some(self.work.join(key, Joined::new(content, None)))
     }
 
     /// Takes an object's lock: waits for it where the order allows, else tries.

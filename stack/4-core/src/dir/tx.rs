@@ -214,12 +214,12 @@ impl<'v> TxFork<'_, 'v> {
         Ok(Some(handle))
     }
 
-    /// The same, if it is remembered and nobody holds it.
+    /// The same, if its place is remembered, and this transaction holds it or nobody does.
     #[inline]
     fn recall(&mut self, at: FileOff) -> Option<Handle> {
         let geo = self.geo();
         let block = self.places.get(geo, at)?;
-        self.tx.recall((block.daddr, geo.dirblksize()), block.object.as_ref()?)
+        self.tx.recall((block.daddr, geo.dirblksize()), block.object.as_ref())
     }
 
     /// The same, from the cache.
