@@ -4,13 +4,16 @@ use crate::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use xfskit_block::{BlockDevice, MemDevice};
+use xfskit_block::{BlockDevice, FaultDevice, FaultPlan, MemDevice};
 use xfskit_format::inode::{CoreV3, Dinode};
 use xfskit_format::{Ctx, Image, Location};
 use xfskit_units::{AgBlock, AgNumber, ByteOffset, Daddr, ExtLen, Ino, Sectors};
 use zerocopy::FromBytes;
 
-use crate::testing::{SIZE, engine, engine_and_log, engine_of, geo, map, read, recovered};
+use crate::testing::{
+    SIZE, engine, engine_and_log, engine_of, engine_on, geo, map, read, recovered,
+};
+use crate::writeback::TWO_HANDS;
 use crate::{
     BufMap, Engine, Freed, Handle, InodeHome, NewCluster, Place, Running, Trans, TransError,
 };
@@ -477,6 +480,50 @@ fn a_cluster_whose_inodes_are_all_written_is_neither_read_nor_kept() {
     engine.write_back().unwrap();
     let more = |number| if number == 5 { *b"more" } else { text(number) };
     assert_eq!(in_place(&engine), (0..count).map(more).collect::<Vec<_>>());
+}
+
+/// Blocks from 3000 on that say who they are, so many that two threads put them in place.
+fn change_many(engine: &Engine) -> std::ops::Range<u64> {
+    let many = 3000..3000 + 2 * TWO_HANDS as u64;
+    for block in many.clone() {
+        let mut tx = engine.begin().unwrap();
+        let handle = read(&mut tx, block, None).unwrap();
+        tx.image(handle).put(0, &block.to_be_bytes());
+        tx.commit();
+    }
+    engine.checkpoint().unwrap();
+    many
+}
+
+#[test]
+fn two_threads_put_each_block_in_place_once() {
+    let engine = engine();
+    let many = change_many(&engine);
+    engine.write_back().unwrap();
+    for block in many {
+        let mut bytes = [0; 8];
+        engine.device().read_at(ByteOffset(block * 4096), &mut bytes).unwrap();
+        assert_eq!(bytes, block.to_be_bytes());
+    }
+    let (done, _) = engine.write_back.stats();
+    assert_eq!((done.items, done.bytes, done.flushes), (256, 256 * 4096, 1));
+    assert_eq!(engine.ail.tail(), None);
+}
+
+#[test]
+fn what_one_of_two_threads_cannot_write_ends_the_volume() {
+    for failing in [1, 6, 16] {
+        // Each block was read before.
+        let nth = 2 * TWO_HANDS as u64 + failing;
+        let plan = FaultPlan { fail_nth: Some(nth), ..FaultPlan::default() };
+        let dev = Arc::new(FaultDevice::new(Arc::new(MemDevice::new(SIZE)), plan));
+        let (engine, log_dev) = engine_on(dev);
+        let many = change_many(&engine);
+        assert!(matches!(engine.write_back(), Err(TransError::ShutDown(_))), "write {failing}");
+        assert!(engine.ail.tail().is_some(), "nothing is said to be in place");
+        let last = many.end - 1;
+        assert_eq!(recovered(&engine, &*log_dev, last)[..8], last.to_be_bytes());
+    }
 }
 
 #[test]

@@ -39,10 +39,10 @@ use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Mutex, RwLock};
 
 /// Bytes of one batch, about.
-const BATCH: u64 = 2 << 20;
+const BATCH: u64 = if cfg!(test) { 64 << 10 } else { 2 << 20 };
 
 /// So many objects are worth a second thread.
-const TWO_HANDS: usize = 4096;
+pub(crate) const TWO_HANDS: usize = if cfg!(test) { 128 } else { 4096 };
 
 /// Objects of one portion: a device that seeks is not asked for less at once.
 const PORTION: usize = 8192;
