@@ -1,6 +1,6 @@
 //! Many threads at once: what the engine does beside the kernel's own XFS.
 //!
-//! `scale DIR [names|threads|fsync|crc|memory] [COUNT] [TURNS]`, as root: images are made in DIR and removed.
+//! `scale DIR [names|threads|fsync|crc|memory] [COUNT] [TURNS]`, as root: an image of 8 GiB is made in DIR and removed.
 //!
 //! | part | what | COUNT |
 //! | --- | --- | --- |
