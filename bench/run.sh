@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # make bench: each claim about speed, both sides from one run. As root (it mounts and drops caches),
-# with xfsprogs and GNU time installed; needs about 6 GB in $BENCH_DIR (default: bench-out below the
+# with xfsprogs and GNU time installed; needs about 10 GB in $BENCH_DIR (default: bench-out below the
 # build folder). TURNS turns of each (default 5). MKFS_WITH_TREE names a mkfs.xfs that knows -p DIR (7.2).
 set -euo pipefail
 cd "$(dirname "$0")/.."
