@@ -7,6 +7,7 @@
 //! | --- | --- |
 //! | [`lock`] | [`LockRank`](lock::LockRank): the one lock order of the stack, checked in debug builds |
 //! | [`object`] | [`Object`]: one block or inode in memory, its states from clean to in place again |
+//! | `bytes` | the bytes of an object, shared with snapshots; of a new inode the core alone |
 //! | [`buf`] | [`BufCache`]: verified metadata blocks, shared by all readers, in bounded memory |
 //! | [`heal`] | [`Heals`]: blocks that were bad in one way and good in another |
 //! | [`icache`] | [`InodeCache`]: inodes that change, one by one |
