@@ -1,9 +1,11 @@
 # make test: everything CI runs.   make demo: the stack at work.   make bench: claims about speed.
 # make torture: a hundred thousand crashes, some twenty minutes (POINTS=, SEED=).
 # make protocols: the engine's threads, their steps taken in thousands of orders.
+# make scrub: Linux' online check over a volume of each kind that xfskit writes, in an emulated machine.
+# make fuzz: damaged input in all forms, found by coverage (HOURS=); docs/fuzzing.md.
 # make tsan: threads under ThreadSanitizer.
 CARGO ?= cargo
-.PHONY: all test torture protocols tsan demo bench fmt lint doc unit tools clean
+.PHONY: all test torture scrub protocols tsan demo bench fmt lint doc unit tools clean
 
 all:
 	$(CARGO) build --release
@@ -28,9 +30,21 @@ unit:
 torture: tools
 	$(CARGO) run --release -p xfskit-test-crash -- $(or $(POINTS),100000) $(or $(SEED),0)
 
+scrub: all
+	bash tests/tools/scrub.sh
+
 protocols:
 	RUSTFLAGS="--cfg shuttle" CARGO_TARGET_DIR=target/protocols \
 	$(CARGO) test -p xfskit-trans --lib protocols
+
+# Needs, once: rustup toolchain install nightly; cargo install cargo-fuzz
+fuzz:
+	cd tests/fuzz && $(CARGO) +nightly fuzz build -s none --fuzz-dir .
+	@sh tests/fuzz/run.sh $$(awk 'BEGIN { print int(3600 * $(or $(HOURS),1)) }') $(TARGETS)
+
+# The corpus of the last runs, minimised, into the repository.
+fuzz-keep:
+	@sh tests/fuzz/keep.sh $(TARGETS)
 
 # Needs, once: rustup toolchain install nightly --component rust-src
 # for the standard library is built anew as well.

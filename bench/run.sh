@@ -11,30 +11,30 @@ cargo build --release -q -p xfskit-bench -p xfskit-cli
 bin=target/release
 say() { printf '\n== %s\n' "$*"; }
 
-[ -e "$dir/inodes.img" ] || "$bin/fill" "$dir/inodes.img" 1000 800 0
-[ -e "$dir/files.img" ] || "$bin/fill" "$dir/files.img" 1000 100 4096
+[ -e "$dir/inodes.img" ] || "$bin/bench-fill" "$dir/inodes.img" 1000 800 0
+[ -e "$dir/files.img" ] || "$bin/bench-fill" "$dir/files.img" 1000 100 4096
 
 say "check beside xfs_repair -n: 800,000 inodes"
-"$bin/check" "$dir/inodes.img" "$turns"
+"$bin/bench-check" "$dir/inodes.img" "$turns"
 say "bulkstat beside XFS_IOC_BULKSTAT: 800,000 inodes"
-"$bin/bulkstat" "$dir/inodes.img" 2 "$turns"
+"$bin/bench-bulkstat" "$dir/inodes.img" 2 "$turns"
 say "get beside mount and cp -a: 100,000 small files, cold"
-"$bin/get" "$dir/files.img" "$dir" "$turns"
+"$bin/bench-get" "$dir/files.img" "$dir" "$turns"
 say "find beside mount and find: 100,000 files, cold"
-"$bin/find" "$dir/files.img" "$turns"
+"$bin/bench-find" "$dir/files.img" "$turns"
 say "mkfs --from beside mkfs, mount, cp -a, umount (and \$MKFS_WITH_TREE -p): 100,000 small files"
-"$bin/from" "$dir/tree" "$dir" 4G "$turns"
+"$bin/bench-from" "$dir/tree" "$dir" 4G "$turns"
 say "zero-length creates beside the kernel's"
-"$bin/create" "$dir" 200000 "$turns"
+"$bin/bench-create" "$dir" 200000 "$turns"
 say "eight writers, two threads, fsyncs, checksums"
-"$bin/scale" "$dir"
+"$bin/bench-scale" "$dir"
 say "what one operation costs as directories, files and volumes grow"
-"$bin/growth" "$dir"
+"$bin/bench-growth" "$dir"
 say "CRC32c beside the crates and ISA-L"
-"$bin/crc"
+"$bin/bench-crc"
 say "P and Q beside ISA-L and snapraid"
-"$bin/parity" --snapraid
+"$bin/bench-parity" --snapraid
 say "a RAID6 with members missing beside the same array whole"
-"$bin/degraded" 10
+"$bin/bench-degraded" 10
 say "members of a RAID6 rebuilt beside the slowest member's bandwidth"
-"$bin/rebuild"
+"$bin/bench-rebuild"

@@ -87,7 +87,7 @@ impl CountingDevice {
 
 impl BlockDevice for CountingDevice {
     forward!(this => this.base;
-        size, logical_block_size, physical_block_size, is_read_only, will_need, alternatives, heal
+        size, logical_block_size, physical_block_size, topology, is_read_only, will_need, alternatives, heal
     );
     fn read_at(&self, offset: ByteOffset, buf: &mut [u8]) -> Result<()> {
         self.count_read(buf.len());

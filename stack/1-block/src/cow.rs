@@ -1,8 +1,8 @@
-//! Copy-on-write in a file: what is written goes there, the devices below are never touched, and who opens
-//! the file again finds his changes.
+//! Copy-on-write in a file: what is written goes there, the devices below are never touched, and a later
+//! open of the file finds the changes.
 //!
 //! ```text
-//! page 0        magic, how many devices, the size of each
+//! head          which devices it was made on ([`head`])
 //! per device    a bit for each page of 4 KiB: does the file have it? (whole pages)
 //!               the pages, each where it stands on the device
 //! ```
@@ -20,10 +20,10 @@ use crate::device::{BlockDevice, Error, Result, check_range};
 use crate::file::{FileDevice, OpenMode};
 use crate::forward::forward;
 
-const PAGE: u64 = 4096;
-const MAGIC: &[u8; 16] = b"xfskit overlay 1";
-/// Devices that one file may hold the changes of: what the first page has room for.
-const DEVICES_MAX: usize = 500;
+mod head;
+
+pub use head::Fingerprint;
+use head::{Head, PAGE, compare, refused};
 
 /// A writable view of a device whose changes live in a file.
 #[derive(Debug)]
@@ -40,40 +40,36 @@ pub struct CowDevice {
 }
 
 /// Views of `devices` whose changes live in the file at `path`: made anew where it does not exist and `mode` is
-/// to write, else gone on with.
+/// to write, else gone on with. `now` says what each device is; a new file records it.
 ///
 /// # Errors
 /// Where the file cannot be opened, or holds the changes of other devices.
 pub fn open(
     path: &Path,
     devices: &[Arc<dyn BlockDevice>],
+    now: &[Fingerprint],
     mode: OpenMode,
 ) -> Result<Vec<CowDevice>> {
     let sizes: Vec<u64> = devices.iter().map(|device| device.size().0).collect();
-    let mut head = MAGIC.to_vec();
-    for number in std::iter::once(sizes.len() as u64).chain(sizes.iter().copied()) {
-        head.extend_from_slice(&number.to_le_bytes());
-    }
-    if sizes.len() > DEVICES_MAX {
-        return Err(refused("an overlay holds the changes of 500 devices at most"));
-    }
-    head.resize(index(PAGE), 0);
-    let end =
-        sizes.iter().fold(PAGE, |at, size| at + bits_len(*size) + size.next_multiple_of(PAGE));
-    let file: Arc<dyn BlockDevice> = if path.exists() || mode == OpenMode::ReadOnly {
-        let file = FileDevice::open(path, mode)?;
-        let mut found = vec![0; head.len()];
-        if file.size().0 != end || file.read_at(ByteOffset(0), &mut found).is_err() || found != head
-        {
-            return Err(refused("the overlay holds the changes of other devices"));
-        }
-        Arc::new(file)
-    } else {
-        let file = FileDevice::create(path, ByteLen(end))?;
-        file.write_fua(ByteOffset(0), &head)?;
-        Arc::new(file)
+    let pages = |start: u64| {
+        sizes.iter().fold(start, |at, size| at + bits_len(*size) + size.next_multiple_of(PAGE))
     };
-    let mut at = PAGE;
+    let (file, head): (Arc<dyn BlockDevice>, Head) = if path.exists() || mode == OpenMode::ReadOnly
+    {
+        let file = FileDevice::open(path, mode)?;
+        let head = Head::read(&file)?;
+        if !head.fits(&sizes) || file.size().0 != pages(head.len()) {
+            return Err(refused("the overlay holds the changes of other devices".into()));
+        }
+        compare(head.recorded(), now)?;
+        (Arc::new(file), head)
+    } else {
+        let head = Head::new(sizes.clone(), now)?;
+        let file = FileDevice::create(path, ByteLen(pages(head.len())))?;
+        head.write(&file)?;
+        (Arc::new(file), head)
+    };
+    let mut at = head.len();
     let view = |base: &Arc<dyn BlockDevice>| {
         let (bits_at, pages_at) = (at, at + bits_len(base.size().0));
         at = pages_at + base.size().0.next_multiple_of(PAGE);
@@ -86,14 +82,26 @@ pub fn open(
     devices.iter().map(view).collect()
 }
 
+/// What a caller ought to know before it goes on with the overlay at `path`: devices that have changed since it was
+/// made, or that it does not say what it was made on. Nothing where there is no such file yet.
+///
+/// # Errors
+/// As [`open`].
+pub fn warnings(path: &Path, now: &[Fingerprint]) -> Result<Vec<String>> {
+    if !path.exists() {
+        return Ok(Vec::new());
+    }
+    let head = Head::read(&FileDevice::open(path, OpenMode::ReadOnly)?)?;
+    if head.recorded().is_empty() {
+        let name = path.display();
+        return Ok(vec![format!("{name} does not record what it was made on (an older overlay)")]);
+    }
+    compare(head.recorded(), now)
+}
+
 /// Bytes of the bits of a device, in whole pages.
 fn bits_len(size: u64) -> u64 {
     size.div_ceil(PAGE).div_ceil(8).next_multiple_of(PAGE)
-}
-
-fn refused(why: &str) -> Error {
-    let source = std::io::Error::other(why.to_owned());
-    Error::Io { op: "open", offset: ByteOffset(0), len: ByteLen(0), source }
 }
 
 fn has(bits: &[u8], page: u64) -> bool {
@@ -122,7 +130,7 @@ impl CowDevice {
 }
 
 impl BlockDevice for CowDevice {
-    forward!(this => this.base; size, logical_block_size, physical_block_size, will_need);
+    forward!(this => this.base; size, logical_block_size, physical_block_size, topology, will_need);
     fn is_read_only(&self) -> bool {
         self.mode == OpenMode::ReadOnly
     }
@@ -201,6 +209,11 @@ mod tests {
         };
         let devices = [base(1), base(2)];
         let mut expected = vec![2; 50_000];
+        let print = |identity: &str, state: &str| Fingerprint {
+            identity: identity.into(),
+            state: state.into(),
+        };
+        let prints = [print("one", "a"), print("two", "b")];
         let all = |device: &dyn BlockDevice| {
             let mut all = vec![0; 50_000];
             device.read_at(ByteOffset(0), &mut all).unwrap();
@@ -209,7 +222,7 @@ mod tests {
         for (round, (at, len)) in
             [(4000usize, 9000usize), (49_990, 10), (4096, 4096)].into_iter().enumerate()
         {
-            let views = open(&path, &devices, OpenMode::ReadWrite).unwrap();
+            let views = open(&path, &devices, &prints, OpenMode::ReadWrite).unwrap();
             assert!(all(&views[1]) == expected && all(&views[0]) == vec![1; 50_000]);
             expected[at..at + len].fill(u8::try_from(round).unwrap() + 7);
             views[1].write_at(ByteOffset(at as u64), &expected[at..at + len]).unwrap();
@@ -217,10 +230,24 @@ mod tests {
             views[1].flush().unwrap();
         }
         assert!(all(&devices[1]) == vec![2; 50_000]);
-        let views = open(&path, &devices, OpenMode::ReadOnly).unwrap();
+        let views = open(&path, &devices, &prints, OpenMode::ReadOnly).unwrap();
         assert!(views[1].is_read_only() && all(&views[1]) == expected);
         assert!(matches!(views[1].write_at(ByteOffset(0), &[0]), Err(Error::ReadOnly)));
-        assert!(open(&path, &devices[..1], OpenMode::ReadWrite).is_err());
+        assert!(open(&path, &devices[..1], &prints[..1], OpenMode::ReadWrite).is_err());
+        assert_eq!(warnings(&path, &prints).unwrap(), [""; 0]);
+        let changed = [print("one", "a"), print("two", "c")];
+        assert!(open(&path, &devices, &changed, OpenMode::ReadOnly).is_ok());
+        let said = warnings(&path, &changed).unwrap();
+        assert!(said.len() == 1 && said[0].contains("b then, c now"), "{said:?}");
+        let other = [print("three", "a"), print("two", "b")];
+        let why = open(&path, &devices, &other, OpenMode::ReadOnly).unwrap_err().to_string();
+        assert!(why.contains("made on one; this is three"), "{why}");
+        // A damaged head is refused.
+        let file = FileDevice::open(&path, OpenMode::ReadWrite).unwrap();
+        file.write_at(ByteOffset(PAGE), b"x").unwrap();
+        drop(file);
+        let why = open(&path, &devices, &prints, OpenMode::ReadOnly).unwrap_err().to_string();
+        assert!(why.contains("damaged"), "{why}");
         std::fs::remove_dir_all(&folder).unwrap();
     }
 }

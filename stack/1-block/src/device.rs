@@ -7,6 +7,7 @@ use std::sync::Arc;
 use xfskit_units::{ByteLen, ByteOffset};
 
 use crate::forward::forward;
+use crate::topology::Topology;
 
 /// What can go wrong with a device.
 #[derive(Debug, thiserror::Error)]
@@ -113,6 +114,11 @@ pub trait BlockDevice: Send + Sync + fmt::Debug {
         self.logical_block_size()
     }
 
+    /// Where the device's stripes lie.
+    fn topology(&self) -> Topology {
+        Topology::default()
+    }
+
     /// True where writes are refused.
     fn is_read_only(&self) -> bool {
         false
@@ -174,6 +180,12 @@ pub trait BlockDevice: Send + Sync + fmt::Debug {
     /// Tells the device that the range will be read soon. A hint: nothing waits, nothing fails.
     fn will_need(&self, _offset: ByteOffset, _len: ByteLen) {}
 
+    /// The next byte at or behind `offset`, in bytes, that may be other than zero, as far as the device can tell
+    /// without reading.
+    fn skip_hole(&self, offset: ByteOffset) -> ByteOffset {
+        offset
+    }
+
     /// How many independent ways there are to obtain the bytes of this range: 1 for a plain disk,
     /// one per copy for a mirror, the data and its reconstruction for parity.
     fn alternatives(&self, _offset: ByteOffset, _len: ByteLen) -> usize {
@@ -218,8 +230,8 @@ pub fn check_span(op: &'static str, size: ByteLen, offset: ByteOffset, len: Byte
 
 impl<D: BlockDevice + ?Sized> BlockDevice for Arc<D> {
     forward!(this => **this;
-        size, logical_block_size, physical_block_size, is_read_only, read_at, read_batch, write_at,
-        write_batch, flush, write_fua, discard, write_zeroes, will_need, alternatives,
-        read_alternative, heal
+        size, logical_block_size, physical_block_size, topology, is_read_only, read_at, read_batch,
+        write_at, write_batch, flush, write_fua, discard, write_zeroes, will_need, skip_hole,
+        alternatives, read_alternative, heal
     );
 }

@@ -140,7 +140,7 @@ impl FaultDevice {
 
 impl BlockDevice for FaultDevice {
     forward!(this => this.base;
-        size, logical_block_size, physical_block_size, is_read_only, discard, alternatives
+        size, logical_block_size, physical_block_size, topology, is_read_only, discard, alternatives
     );
     fn read_at(&self, offset: ByteOffset, buf: &mut [u8]) -> Result<()> {
         self.begin("read", offset, buf.len())?;

@@ -31,6 +31,7 @@ use xfskit_units::{ByteLen, ByteOffset};
 
 use crate::device::{BlockDevice, Error, Holder, IoRead, Result, check_range, check_span};
 use crate::direct::{self, Direct};
+use crate::topology::Topology;
 use crate::{ioctl, loops};
 
 /// Most buffers one `preadv` takes (`IOV_MAX`).
@@ -55,6 +56,7 @@ pub struct FileDevice {
     size: ByteLen,
     logical: u32,
     physical: u32,
+    topology: Topology,
     is_block_device: bool,
     mode: OpenMode,
     /// The same, open for writes past the page cache; from the first such write on, where the
@@ -133,8 +135,13 @@ impl FileDevice {
         } else {
             (512, 512)
         };
+        // A disk without stripes has units of its own block, and no width.
+        let topology =
+            Some(()).filter(|()| is_block_device).and_then(|()| ioctl::topology(&file).ok());
+        let is_stripe = |t: &Topology| t.is_striped() && t.stripe_unit.0 > u64::from(physical);
+        let topology = topology.filter(is_stripe).unwrap_or_default();
         let direct = OnceLock::new();
-        Ok(Self { file, size, logical, physical, is_block_device, mode, direct })
+        Ok(Self { file, size, logical, physical, topology, is_block_device, mode, direct })
     }
 
     /// Makes the image file `size` bytes long; new bytes read as zeroes.
@@ -260,12 +267,24 @@ impl BlockDevice for FileDevice {
         self.size
     }
 
+    fn skip_hole(&self, offset: ByteOffset) -> ByteOffset {
+        match self.next_data(offset) {
+            Ok(Some(data)) => data.start.max(offset),
+            Ok(None) => ByteOffset(self.size.0.max(offset.0)),
+            Err(_) => offset,
+        }
+    }
+
     fn logical_block_size(&self) -> u32 {
         self.logical
     }
 
     fn physical_block_size(&self) -> u32 {
         self.physical
+    }
+
+    fn topology(&self) -> Topology {
+        self.topology
     }
 
     fn is_read_only(&self) -> bool {

@@ -28,6 +28,12 @@ macro_rules! method {
             $base.physical_block_size()
         }
     };
+    (topology $this:ident $base:expr) => {
+        fn topology(&self) -> $crate::Topology {
+            let $this = self;
+            $base.topology()
+        }
+    };
     (is_read_only $this:ident $base:expr) => {
         fn is_read_only(&self) -> bool {
             let $this = self;
@@ -97,6 +103,12 @@ macro_rules! method {
         fn will_need(&self, offset: xfskit_units::ByteOffset, len: xfskit_units::ByteLen) {
             let $this = self;
             $base.will_need(offset, len);
+        }
+    };
+    (skip_hole $this:ident $base:expr) => {
+        fn skip_hole(&self, offset: xfskit_units::ByteOffset) -> xfskit_units::ByteOffset {
+            let $this = self;
+            $base.skip_hole(offset)
         }
     };
     (alternatives $this:ident $base:expr) => {

@@ -5,9 +5,18 @@ use std::fs::File;
 use std::io;
 
 use rustix::ioctl::{Getter, Opcode, Setter, ioctl, opcode};
+use xfskit_units::ByteLen;
+
+use crate::topology::Topology;
 
 /// `BLKDISCARD` of Linux's `<linux/fs.h>`: start and length in bytes.
 const BLKDISCARD: Opcode = opcode::none(0x12, 119);
+/// `BLKIOMIN` of the same: the stripe unit, in bytes.
+const BLKIOMIN: Opcode = opcode::none(0x12, 120);
+/// `BLKIOOPT` of the same: the stripe width, in bytes.
+const BLKIOOPT: Opcode = opcode::none(0x12, 121);
+/// `BLKALIGNOFF` of the same: the first stripe unit, in bytes from the device's start.
+const BLKALIGNOFF: Opcode = opcode::none(0x12, 122);
 /// `BLKROGET` of the same: whether the device is read-only.
 const BLKROGET: Opcode = opcode::none(0x12, 94);
 /// `LOOP_GET_STATUS64` of Linux's `<linux/loop.h>`: a `loop_info64`.
@@ -28,6 +37,29 @@ pub(crate) fn is_read_only(device: &File) -> io::Result<bool> {
     let request = unsafe { Getter::<BLKROGET, i32>::new() };
     // SAFETY: as above.
     Ok(unsafe { ioctl(device, request) }? != 0)
+}
+
+/// What the kernel says of a block device's stripes.
+pub(crate) fn topology(device: &File) -> io::Result<Topology> {
+    // SAFETY: BLKIOMIN, BLKIOOPT and BLKALIGNOFF write one int each; on anything but a block device the
+    // kernel answers ENOTTY.
+    let requests = unsafe {
+        (
+            Getter::<BLKIOMIN, u32>::new(),
+            Getter::<BLKIOOPT, u32>::new(),
+            Getter::<BLKALIGNOFF, i32>::new(),
+        )
+    };
+    // SAFETY: as above.
+    let (unit, width, offset) = unsafe {
+        (ioctl(device, requests.0)?, ioctl(device, requests.1)?, ioctl(device, requests.2)?)
+    };
+    Ok(Topology {
+        stripe_unit: ByteLen(unit.into()),
+        stripe_width: ByteLen(width.into()),
+        // -1 where the parts of the device do not agree.
+        alignment_offset: ByteLen(offset.unsigned_abs().into()),
+    })
 }
 
 /// What a loop device shows: the first fields of a `loop_info64`, whose whole is 232 bytes.

@@ -8,6 +8,7 @@
 //! | module | what |
 //! | --- | --- |
 //! | [`device`] | the trait, its errors |
+//! | [`topology`] | where a device's stripes lie |
 //! | [`file`](mod@file) | an image file or a block device of the machine |
 //! | [`direct`] | past the page cache |
 //! | [`memory`] | a sparse device in memory |
@@ -35,6 +36,7 @@ pub mod nobarrier;
 pub mod overlay;
 mod pages;
 pub mod record;
+pub mod topology;
 pub mod window;
 
 pub use count::{CountingDevice, Counts};
@@ -48,4 +50,5 @@ pub use memory::MemDevice;
 pub use nobarrier::NoBarrierDevice;
 pub use overlay::OverlayDevice;
 pub use record::{Event, RecordingDevice};
+pub use topology::Topology;
 pub use window::WindowDevice;

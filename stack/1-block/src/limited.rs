@@ -99,7 +99,7 @@ impl LimitedDevice {
 
 impl BlockDevice for LimitedDevice {
     forward!(this => this.base;
-        size, logical_block_size, physical_block_size, is_read_only, alternatives, heal
+        size, logical_block_size, physical_block_size, topology, is_read_only, alternatives, heal
     );
     fn read_at(&self, offset: ByteOffset, buf: &mut [u8]) -> Result<()> {
         Self::wait_until(self.done_at(offset.0, buf.len() as u64));

@@ -22,7 +22,7 @@ impl NoBarrierDevice {
 
 impl BlockDevice for NoBarrierDevice {
     forward!(this => this.0;
-        size, logical_block_size, physical_block_size, is_read_only, read_at, read_batch, write_at,
+        size, logical_block_size, physical_block_size, topology, is_read_only, read_at, read_batch, write_at,
         write_batch, discard, write_zeroes, will_need, alternatives, read_alternative, heal
     );
     fn flush(&self) -> Result<()> {

@@ -61,7 +61,7 @@ impl OverlayDevice {
 }
 
 impl BlockDevice for OverlayDevice {
-    forward!(this => this.base; size, logical_block_size, physical_block_size, will_need);
+    forward!(this => this.base; size, logical_block_size, physical_block_size, topology, will_need);
     fn read_at(&self, offset: ByteOffset, buf: &mut [u8]) -> Result<()> {
         self.base.read_at(offset, buf)?;
         self.changed.read_over(offset, buf);

@@ -104,7 +104,7 @@ impl RecordingDevice {
 
 impl BlockDevice for RecordingDevice {
     forward!(this => this.base;
-        size, logical_block_size, physical_block_size, is_read_only, read_at, read_batch, will_need,
+        size, logical_block_size, physical_block_size, topology, is_read_only, read_at, read_batch, will_need,
         alternatives, read_alternative
     );
     fn write_at(&self, offset: ByteOffset, buf: &[u8]) -> Result<()> {

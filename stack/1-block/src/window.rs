@@ -6,6 +6,7 @@ use xfskit_units::{ByteLen, ByteOffset};
 
 use crate::device::{BlockDevice, IoRead, Result, check_range, check_span};
 use crate::forward::forward;
+use crate::topology::Topology;
 
 /// The bytes `[start, start + size)` of a device, as a device. Errors speak of the window's offsets
 /// where the window refuses and of the device's offsets where the device below fails.
@@ -37,6 +38,9 @@ impl BlockDevice for WindowDevice {
     forward!(this => this.base; logical_block_size, physical_block_size, is_read_only, flush);
     fn size(&self) -> ByteLen {
         self.size
+    }
+    fn topology(&self) -> Topology {
+        self.base.topology().from(self.start.0)
     }
     fn read_at(&self, offset: ByteOffset, buf: &mut [u8]) -> Result<()> {
         check_range("read", self.size, offset, buf.len())?;
@@ -77,6 +81,10 @@ impl BlockDevice for WindowDevice {
         if check_span("read", self.size, offset, len).is_ok() {
             self.base.will_need(self.below(offset), len);
         }
+    }
+    fn skip_hole(&self, offset: ByteOffset) -> ByteOffset {
+        let below = self.base.skip_hole(self.below(offset));
+        ByteOffset(below.0.saturating_sub(self.start.0))
     }
     fn alternatives(&self, offset: ByteOffset, len: ByteLen) -> usize {
         match check_span("read", self.size, offset, len) {

@@ -254,8 +254,8 @@ fn sibling(found: U32) -> Option<AgBlock> {
 }
 
 impl<'a> Block<'a> {
-    /// Judges `block` (one filesystem block) as part of `tree` in group `agno`. Order of records
-    /// and keys is the business of whoever walks the tree.
+    /// Judges `block` (one filesystem block) as part of `tree` in group `agno`, all but the order of its entries
+    /// ([`verify_order`](Self::verify_order)): the judge of volumes reports each record out of order.
     ///
     /// # Errors
     /// The first check that fails.
@@ -298,6 +298,70 @@ impl<'a> Block<'a> {
     /// True on level 0.
     pub fn is_leaf(&self) -> bool {
         self.level == 0
+    }
+
+    /// Fails where the records of a leaf or the keys of a node do not ascend, or where records overlap that must
+    /// not. Every search relies on this. That blocks follow each other in order is for the walk that sees two.
+    ///
+    /// # Errors
+    /// [`Ids::order`].
+    pub fn verify_order(&self, ctx: &Ctx<'_>) -> Verdict {
+        let size = |rec: &alloc::Rec| (rec.blockcount.get(), rec.startblock.get());
+        let end = |start: U32, len: U32| u64::from(start.get()).saturating_add(len.get().into());
+        let before = |left: U32, len: U32, right: U32| end(left, len) <= right.get().into();
+        let low = |keys: &rmap::KeyPair| keys.low.sort_key();
+        let chunk = U32::new(inobt::INODES_PER_CHUNK);
+        match (self.tree, self.is_leaf()) {
+            (Tree::Bno, true) => self.ascend::<alloc::Rec>(ctx, self.recs(), |left, right| {
+                before(left.startblock, left.blockcount, right.startblock)
+            }),
+            (Tree::Bno, false) => self.ascend::<alloc::Rec>(ctx, self.keys(), |left, right| {
+                left.startblock.get() < right.startblock.get()
+            }),
+            (Tree::Cnt, true) => {
+                self.ascend::<alloc::Rec>(ctx, self.recs(), |left, right| size(left) < size(right))
+            }
+            (Tree::Cnt, false) => {
+                self.ascend::<alloc::Rec>(ctx, self.keys(), |left, right| size(left) < size(right))
+            }
+            (Tree::Ino | Tree::Fino, true) => {
+                self.ascend::<inobt::Rec>(ctx, self.recs(), |left, right| {
+                    before(left.startino, chunk, right.startino)
+                })
+            }
+            (Tree::Refcount, true) => {
+                self.ascend::<refcount::Rec>(ctx, self.recs(), |left, right| {
+                    before(left.startblock, left.blockcount, right.startblock)
+                })
+            }
+            (Tree::Ino | Tree::Fino | Tree::Refcount, false) => {
+                self.ascend::<U32>(ctx, self.keys(), |left, right| left.get() < right.get())
+            }
+            (Tree::Rmap, true) => self.ascend::<rmap::Rec>(ctx, self.recs(), |left, right| {
+                left.low_key().sort_key() < right.low_key().sort_key()
+            }),
+            (Tree::Rmap, false) => {
+                self.ascend::<rmap::KeyPair>(ctx, self.keys(), |left, right| low(left) < low(right))
+            }
+        }
+    }
+
+    /// Fails where one of `items` may not stand before the next.
+    fn ascend<T>(&self, ctx: &Ctx<'_>, items: &[T], may: impl Fn(&T, &T) -> bool) -> Verdict {
+        for (index, pair) in items.windows(2).enumerate() {
+            if let [left, right] = pair {
+                let index = index.saturating_add(1);
+                let ordered = may(left, right);
+                let wanted = "ascending entries that do not overlap";
+                ctx.entry(index).require(
+                    self.tree.ids().order,
+                    ordered,
+                    wanted,
+                    "another order",
+                )?;
+            }
+        }
+        Ok(())
     }
 
     /// The records of a leaf; of a node, none. `R` is the tree's record type: [`alloc::Rec`],

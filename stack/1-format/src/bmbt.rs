@@ -178,6 +178,19 @@ impl Extent {
     }
 }
 
+/// Fails where `recs` do not ascend, or overlap.
+///
+/// # Errors
+/// `bmbt.rec.order`.
+pub fn verify_order(ctx: &Ctx<'_>, recs: &[Rec]) -> Verdict {
+    let mut before = FileOff::ZERO;
+    for (index, extent) in recs.iter().map(Rec::decode).enumerate() {
+        extent.follows(&ctx.entry(index), before)?;
+        before = extent.end();
+    }
+    Ok(())
+}
+
 /// The first `count` records of `bytes`, or as many as there are.
 pub fn records(bytes: &[u8], count: usize) -> &[Rec] {
     let count = count.min(inline_records(bytes.len()));
@@ -385,6 +398,15 @@ impl<'a> BmbtBlock<'a> {
     /// True on level 0.
     pub fn is_leaf(&self) -> bool {
         self.level == 0
+    }
+
+    /// Fails where the extents of a leaf do not ascend, or overlap: every search relies on this. A verified node's keys
+    /// ascend.
+    ///
+    /// # Errors
+    /// `bmbt.rec.order`.
+    pub fn verify_order(&self, ctx: &Ctx<'_>) -> Verdict {
+        verify_order(ctx, self.recs())
     }
 
     /// First file block of the block: its first key, or the start of its first extent.

@@ -201,8 +201,10 @@ impl Location {
 impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.what)?;
-        if let Some(ino) = self.ino {
-            write!(f, " of inode {ino}")?;
+        match self.ino {
+            Some(ino) if self.what == "inode" => write!(f, " {ino}")?,
+            Some(ino) => write!(f, " of inode {ino}")?,
+            None => {}
         }
         match self.fork {
             Some(Fork::Attr) => f.write_str(", attribute fork")?,
@@ -250,7 +252,18 @@ impl fmt::Display for Corruption {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let field = self.check.0.split_once('.').map_or(self.check.0, |(_, field)| field);
         let Self { check, at, expected, found } = self;
-        write!(f, "{at}: {field} is {found}, expected {expected} [{check}]")
+        match (field, found) {
+            (_, Value::Missing) if field.ends_with("missing") => {
+                write!(f, "{at}: {expected} is missing [{check}]")
+            }
+            (_, Value::Missing) => {
+                write!(f, "{at}: {field} is missing, expected {expected} [{check}]")
+            }
+            ("missing" | "extra", _) => {
+                write!(f, "{at}: {field}: {found}, expected {expected} [{check}]")
+            }
+            _ => write!(f, "{at}: {field} is {found}, expected {expected} [{check}]"),
+        }
     }
 }
 

@@ -40,9 +40,9 @@ pub fn before_write(block: &[u8], ctx: &Ctx<'_>) -> Verdict {
             match TREES.into_iter().find(|tree| tree.magic(ctx.geo) == magic) {
                 Some(tree) => {
                     let ctx = ctx.at(ctx.at.agb(agbno));
-                    Block::verify(block, &ctx, tree, agno).map(drop)
+                    Block::verify(block, &ctx, tree, agno)?.verify_order(&ctx)
                 }
-                None => BmbtBlock::verify(block, ctx, Fork::Data).map(drop),
+                None => BmbtBlock::verify(block, ctx, Fork::Data)?.verify_order(ctx),
             }
         }
         BufType::DirBlock | BufType::DirData => Data::verify(block, ctx, None).map(drop),

@@ -11,6 +11,7 @@
 //! | [`image`] | [`Image`]: bytes that are changed by declared ranges |
 //! | [`layout`] | [`Layout`]: the sizes and offsets in which version 4 and 5 differ |
 //! | [`sb`] | the superblock, and the [`Geometry`](xfskit_units::Geometry) it describes |
+//! | [`sb_search`] | the copies of the superblock, where the primary is lost
 //! | [`agf`], [`agi`], [`agfl`] | the three headers of an allocation group |
 //! | [`agbtree`] | one block of a per-AG btree; [`alloc`], [`inobt`], [`rmap`], [`refcount`] its records |
 //! | [`inode`] | an inode of any version, its forks; [`timestamp`] its times |
@@ -55,9 +56,11 @@ pub mod judge;
 pub mod layout;
 pub mod log;
 pub mod refcount;
+pub mod reserve;
 pub mod rmap;
 pub mod rtsb;
 pub mod sb;
+pub mod sb_search;
 pub mod symlink;
 #[cfg(test)]
 mod testing;

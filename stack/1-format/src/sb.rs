@@ -197,15 +197,24 @@ impl SbError {
     /// What is wrong, as the failed check that it is: where there is a sound copy, a superblock that asks for a
     /// newer reader is as bad as one whose checksum is wrong.
     pub fn fault(&self) -> Fault {
-        if let Self::Corrupt(fault) = self {
-            return fault.clone();
-        }
-        Box::new(Corruption {
-            check: CheckId("sb.refused"),
-            at: Location::of("superblock").ag(AgNumber(0)).daddr(Daddr(0), Sectors(1)),
-            expected: Expected::Described("a superblock that can be read".into()),
-            found: self.to_string().into(),
-        })
+        let (check, expected, found) = match self {
+            Self::Corrupt(fault) => return fault.clone(),
+            Self::NotXfs { found } => (
+                "sb.magicnum",
+                Expected::Exactly(Value::Hex(MAGIC.into())),
+                Value::Hex((*found).into()),
+            ),
+            Self::Version(version) => {
+                ("sb.versionnum", Expected::Described("version 4 or 5".into()), (*version).into())
+            }
+            Self::UnknownFeature { .. } | Self::Unsupported(_) => (
+                "sb.refused",
+                Expected::Described("a superblock that can be read".into()),
+                self.to_string().into(),
+            ),
+        };
+        let at = Location::of("superblock").ag(AgNumber(0)).daddr(Daddr(0), Sectors(1));
+        Box::new(Corruption { check: CheckId(check), at, expected, found })
     }
 }
 
@@ -632,11 +641,11 @@ mod tests {
         other[0] = b'Y';
         let refused = Superblock::verify(&other, AgNumber(0)).unwrap_err();
         assert!(matches!(refused, SbError::NotXfs { .. }));
-        assert_eq!(refused.fault().check, CheckId("sb.refused"));
+        assert_eq!(refused.fault().check, CheckId("sb.magicnum"));
         let mut broken = golden(512, PRIMARY_1G);
         broken[120] = 17;
         let corrupt = Superblock::verify(&broken, AgNumber(0)).unwrap_err();
-        assert_ne!(corrupt.fault().check, CheckId("sb.refused"));
+        assert_eq!(corrupt.fault().check, CheckId("sb.crc"));
     }
 
     #[test]

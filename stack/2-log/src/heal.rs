@@ -126,7 +126,7 @@ fn heal_between(ring: &mut Ring<'_>, found: &Search, healed: &mut Vec<HealedReco
 }
 
 /// The cycle of block `at`, which lies before `head`.
-fn lap_of(head: Lsn, at: LogBlock) -> u32 {
+pub(crate) fn lap_of(head: Lsn, at: LogBlock) -> u32 {
     if at < head.block() { head.cycle() } else { previous_cycle(head.cycle()) }
 }
 

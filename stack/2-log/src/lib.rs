@@ -127,6 +127,11 @@ impl<'d> Log<'d> {
         self.search.tail
     }
 
+    /// The cycle in which block `at`, which lies before the head, was written.
+    pub fn cycle_of(&self, at: LogBlock) -> u32 {
+        heal::lap_of(self.head(), at)
+    }
+
     /// True where nothing needs to be recovered.
     pub fn is_clean(&self) -> bool {
         self.search.clean

@@ -108,6 +108,8 @@ pub struct Records<'r, 'd> {
     next: LogBlock,
     /// Blocks still to go: the ring is walked once at most.
     left: u32,
+    /// The block of the record that was read last, or failed.
+    current: LogBlock,
     /// The record before was bad.
     failed: bool,
     crc: Crc,
@@ -118,12 +120,25 @@ impl<'r, 'd> Records<'r, 'd> {
     pub fn new(ring: &'r Ring<'d>, from: LogBlock, to: LogBlock) -> Self {
         let left = ring.distance(from, to);
         let crc = Crc::for_replay(ring.geo().v5());
-        Self { ring, window: Window::new(ring), next: from, left, failed: false, crc }
+        Self {
+            ring,
+            window: Window::new(ring),
+            next: from,
+            left,
+            current: from,
+            failed: false,
+            crc,
+        }
     }
 
     /// The ring.
     pub fn ring(&self) -> &'r Ring<'d> {
         self.ring
+    }
+
+    /// The block of the record that was read last, or could not be.
+    pub fn current(&self) -> LogBlock {
+        self.current
     }
 
     /// Blocks that have not been read yet.
@@ -137,6 +152,7 @@ impl<'r, 'd> Records<'r, 'd> {
     }
 
     fn read(&mut self) -> Result<Record> {
+        self.current = self.next;
         let record = Record::read(&mut self.window, self.ring, self.next, self.crc)?;
         let blocks = u32::try_from(record.header.blocks()).unwrap_or(u32::MAX);
         let ctx = self.ring.ctx(self.next);

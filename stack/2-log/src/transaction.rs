@@ -109,6 +109,11 @@ impl<'r, 'd> Transactions<'r, 'd> {
         self.records_read
     }
 
+    /// The block of the record that was read last, or could not be.
+    pub fn current(&self) -> LogBlock {
+        self.records.current()
+    }
+
     /// Blocks of the journal not yet read.
     pub fn blocks_left(&self) -> u32 {
         self.records.left()

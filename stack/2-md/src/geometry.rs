@@ -7,7 +7,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use xfskit_block::BlockDevice;
+use xfskit_block::{BlockDevice, Topology};
 use xfskit_units::{ByteLen, MemberSector, Sectors};
 
 use crate::layout::{Layout, Level, Raid0Layout, Raid6Layout};
@@ -185,6 +185,22 @@ impl Geometry {
         }
     }
 
+    /// The stripes, as Linux tells of them. Of RAID10 whose copies do not fill whole rows, as with
+    /// two on five members, they go over all members.
+    pub fn topology(&self) -> Topology {
+        let members = match self.layout {
+            Layout::Linear | Layout::Raid1 => return Topology::default(),
+            Layout::Raid10(layout) if self.raid_disks.is_multiple_of(layout.near()) => {
+                self.raid_disks / layout.near()
+            }
+            Layout::Raid10(_) => self.raid_disks,
+            _ => self.data_disks(),
+        };
+        let stripe_unit = self.chunk_bytes();
+        let stripe_width = ByteLen(stripe_unit.0.saturating_mul(u64::from(members)));
+        Topology { stripe_unit, stripe_width, ..Topology::default() }
+    }
+
     /// How many members may be missing whichever they are.
     pub fn tolerates(&self) -> u32 {
         self.layout.tolerates(self.raid_disks)
@@ -192,8 +208,11 @@ impl Geometry {
 
     fn compute_array_size(&self) -> Result<Sectors, GeometryError> {
         let sectors = match self.layout {
-            Layout::Linear | Layout::Raid0(_) => {
-                self.members.iter().fold(0, |sum: u64, size| sum.saturating_add(size.0))
+            Layout::Linear => sum(&self.members, |size| size.0),
+            Layout::Raid0(_) => {
+                // Linux masks each member's whole chunks as if every chunk were a power of two.
+                let mask = !(self.chunk.0 - 1);
+                sum(&self.members, |size| size.0 & mask)
             }
             Layout::Raid1 => self.component.0,
             Layout::Raid4 | Layout::Raid5(_) | Layout::Raid6(_) => {
@@ -207,6 +226,11 @@ impl Geometry {
         };
         check_size(Sectors(sectors))
     }
+}
+
+/// What the members have by this count, in sectors.
+fn sum(members: &[Sectors], count: impl Fn(&Sectors) -> u64) -> u64 {
+    members.iter().map(count).fold(0, u64::saturating_add)
 }
 
 /// A size that is neither nothing nor absurd.
@@ -356,8 +380,33 @@ mod tests {
             let layout = Layout::Raid0(layout);
             Geometry::new(layout, Sectors(24), 3, Sectors(0), &sizes)
         };
-        assert_eq!(raid0(Raid0Layout::Original).unwrap().array_size(), Sectors(96 + 24 + 192));
+        // Of a member of one chunk of 24 sectors Linux counts 8.
+        assert_eq!(raid0(Raid0Layout::Original).unwrap().array_size(), Sectors(96 + 8 + 192));
         assert_eq!(raid0(Raid0Layout::Unspecified), Err(GeometryError::LayoutUnspecified));
+    }
+
+    /// Chunk in KiB, sectors of the members' data, bytes of the array, as Linux 7.2 said.
+    const RAID0_OF_LINUX: [(u64, &[u64], u64); 9] = [
+        (12, &[2048, 2048, 2048], 3_108_864),
+        (12, &[2048, 4096, 6000], 6_180_864),
+        (12, &[2072, 4104, 6024], 6_234_112),
+        (20, &[5000, 5000, 7777], 9_093_120),
+        (28, &[9999, 12345, 3000], 12_881_920),
+        (36, &[9999, 12345], 11_358_208),
+        (24, &[2048, 2048], 2_031_616),
+        (64, &[2048, 2999], 2_555_904),
+        (4, &[2047, 2999], 2_576_384),
+    ];
+
+    #[test]
+    fn a_raid0_has_the_size_that_linux_gives_it_whatever_its_chunk() {
+        for (kib, sizes, bytes) in RAID0_OF_LINUX {
+            let sizes: Vec<Sectors> = sizes.iter().copied().map(Sectors).collect();
+            let n = u32::try_from(sizes.len()).unwrap();
+            let layout = Layout::Raid0(Raid0Layout::Original);
+            let array = Geometry::new(layout, Sectors(2 * kib), n, Sectors(0), &sizes).unwrap();
+            assert_eq!(array.array_size().byte_len(), ByteLen(bytes), "{kib} KiB, {sizes:?}");
+        }
     }
 
     #[test]

@@ -24,13 +24,17 @@
 //! | [`name`] | the grammar of targets |
 //! | [`array`](mod@array) | the grammar of arrays; patterns; members become arrays |
 //! | [`open`](mod@open) | names become devices; what a disk holds |
+//! | `fingerprint` | what a device is and in which state, for overlays |
 //! | [`nested`] | an array and those within it, each by itself |
+//! | [`clues`](mod@clues) | arrays without superblocks: where volumes lie in them |
 //! | [`partition`] | MBR with logical partitions, GPT |
 //! | [`lvm`] | LVM2: labels, metadata, linear volumes |
 
 pub mod array;
 mod bytes;
+pub mod clues;
 mod error;
+mod fingerprint;
 mod glob;
 mod linear;
 pub mod lvm;
@@ -41,9 +45,11 @@ pub mod partition;
 pub mod size;
 
 pub use array::ArrayName;
+pub use clues::clues;
 pub use error::{Error, Result};
 pub use name::{Base, Part, Target};
-pub use nested::{Nested, is_reshaped, open_nested};
+pub use nested::{Nested, is_reshaped, open_nested, place_above, places_in_part};
+pub use open::overlay_warnings;
 pub use open::{
     Found, assemble, create, discover, members, open, open_array, open_unchecked, part_of, pieces,
 };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use xfskit_block::device::check_range;
-use xfskit_block::{BlockDevice, Error, IoRead, Result};
+use xfskit_block::{BlockDevice, Error, IoRead, Result, Topology};
 use xfskit_units::{ByteLen, ByteOffset, index};
 
 /// One piece: bytes `[start, start + len)` of the volume lie at `below` on the device.
@@ -84,6 +84,13 @@ impl BlockDevice for LinearDevice {
     }
     fn physical_block_size(&self) -> u32 {
         self.base.physical_block_size()
+    }
+    /// Aligned where every piece is.
+    fn topology(&self) -> Topology {
+        let below = self.base.topology();
+        let pieces = self.pieces.iter();
+        let each = pieces.map(|piece| below.from(piece.below).back(piece.start));
+        each.max_by_key(|piece| piece.alignment_offset).unwrap_or_default()
     }
     fn is_read_only(&self) -> bool {
         self.base.is_read_only()
@@ -166,6 +173,7 @@ impl BlockDevice for LinearDevice {
 mod tests {
     use super::*;
     use xfskit_block::MemDevice;
+    use xfskit_units::Sectors;
 
     #[test]
     fn pieces_are_read_and_written_as_one_row() {
@@ -194,6 +202,29 @@ mod tests {
         row.read_at(ByteOffset(8), &mut a).unwrap();
         assert_eq!(&a, b"a\0\0d");
         assert!(row.write_at(ByteOffset(u64::MAX), b"x").is_err());
+    }
+
+    #[test]
+    fn a_volume_is_aligned_to_the_stripes_below_where_all_its_pieces_are() {
+        const MIB: u64 = 1 << 20;
+        let member = |i: u8| {
+            let device = Arc::new(MemDevice::new(ByteLen(8 * MIB)));
+            Some(xfskit_md::Member { name: i.to_string(), device })
+        };
+        let layout = xfskit_md::Layout::Raid0(xfskit_md::Raid0Layout::Original);
+        let [chunk, offset] = [Sectors(128), Sectors(0)];
+        let bare = xfskit_md::assemble::Bare { layout, chunk, offset, size: None };
+        let base: Arc<dyn BlockDevice> = Arc::new(bare.open(&[0, 1, 2].map(member)).unwrap());
+        let offset = |pieces: [(u64, u64); 2]| {
+            let pieces = pieces.map(|(start, len)| (ByteOffset(start), ByteLen(len)));
+            let volume = LinearDevice::new(Arc::clone(&base), pieces).unwrap();
+            assert_eq!(volume.topology().stripe_width, ByteLen(3 << 16));
+            volume.topology().alignment_offset.0
+        };
+        assert_eq!(offset([(MIB, 4 * MIB), (9 * MIB, MIB)]), 0);
+        assert_eq!(offset([(MIB + 512, MIB), (9 * MIB, MIB)]), 65_536 - 512);
+        assert_eq!(offset([(MIB, MIB), (9 * MIB + 4096, MIB)]), 65_536 - 4096);
+        assert_eq!(offset([(MIB, MIB + 4096), (9 * MIB + 4096, MIB)]), 0);
     }
 
     #[test]

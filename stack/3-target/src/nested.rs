@@ -1,5 +1,6 @@
 //! An array and the arrays within it, each by itself: for those who compare members, on every level.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use xfskit_block::{BlockDevice, OpenMode};
@@ -50,6 +51,50 @@ pub fn open_nested(name: &ArrayName, mode: OpenMode) -> Result<Vec<Nested>> {
 /// As [`assemble`].
 pub fn is_reshaped(name: &ArrayName) -> Result<bool> {
     Ok(name.bare.is_none() && assemble(name, OpenMode::ReadOnly)?.reshaped.is_some())
+}
+
+/// What of a part of the outermost array's disk lies at a place of one of the arrays within each other; `None` where
+/// that is not all within it. `pieces` are where on the disk the part lies, in order (`open::pieces`).
+pub fn places_in_part<'n>(
+    nested: &dyn Fn(usize) -> &'n Nested,
+    pieces: &[(ByteOffset, ByteLen)],
+    index: usize,
+    place: &Range<ByteOffset>,
+) -> Option<Vec<Range<ByteOffset>>> {
+    let Some((above, role, place)) = place_above(nested, index, place) else {
+        return Some(vec![within(pieces, place)?]);
+    };
+    let contents = nested(above).array.content_of(role?, &place?)?;
+    let places = contents.iter().map(|place| places_in_part(nested, pieces, above, place));
+    Some(places.collect::<Option<Vec<_>>>()?.concat())
+}
+
+/// A place of an array within another: the other one's index, the role there, and where on that member it is.
+pub fn place_above<'n>(
+    nested: &dyn Fn(usize) -> &'n Nested,
+    index: usize,
+    place: &Range<ByteOffset>,
+) -> Option<(usize, Option<usize>, Option<Range<ByteOffset>>)> {
+    let above = nested(index).above.as_ref()?;
+    let role = nested(above.index).array.role_of(&above.member);
+    Some((above.index, role, within(&above.pieces, place)))
+}
+
+/// A place of a device as one of the part of it that these pieces are; `None` where it is not within one of them.
+pub fn within(
+    pieces: &[(ByteOffset, ByteLen)],
+    place: &Range<ByteOffset>,
+) -> Option<Range<ByteOffset>> {
+    let mut start = 0;
+    for (below, len) in pieces {
+        let end = below.0.saturating_add(len.0);
+        if below.0 <= place.start.0 && place.end.0 <= end {
+            let at = |byte: ByteOffset| ByteOffset(byte.0 - below.0 + start);
+            return Some(at(place.start)..at(place.end));
+        }
+        start += len.0;
+    }
+    None
 }
 
 /// Opens one array and those within it. `found` has a place for each before it is made, so that an array stands

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
+use xfskit_block::cow::{self, Fingerprint};
 use xfskit_block::{BlockDevice, FileDevice, MemDevice, OpenMode, WindowDevice};
 use xfskit_md::array::Array;
 use xfskit_md::array::attend::{self, Attended};
@@ -14,6 +15,7 @@ use xfskit_units::{ByteLen, ByteOffset};
 
 use crate::array::ArrayName;
 use crate::error::{Error, Result};
+use crate::fingerprint;
 use crate::glob;
 use crate::linear::LinearDevice;
 use crate::lvm::{self, Group, Volume};
@@ -133,8 +135,35 @@ fn overlaid(
     if mode == OpenMode::ReadOnly && !path.exists() {
         return Ok(Vec::new());
     }
-    let views = xfskit_block::cow::open(path, devices, mode)?;
+    let views = cow::open(path, devices, &fingerprints(devices), mode)?;
     Ok(views.into_iter().map(|view| Arc::new(view) as _).collect())
+}
+
+fn fingerprints(devices: &[Arc<dyn BlockDevice>]) -> Vec<Fingerprint> {
+    devices.iter().map(fingerprint::of).collect()
+}
+
+/// What a caller ought to know before it goes on with the overlay that a target names: devices that have changed since
+/// it was made. Nothing where it names none, or one that is not made yet.
+///
+/// # Errors
+/// As [`open_unchecked`]; where the overlay was made on other devices.
+pub fn overlay_warnings(target: &Target) -> Result<Vec<String>> {
+    let (path, devices) = match &target.base {
+        Base::Overlay(path, below) if path.exists() => {
+            (path, vec![whole(below, OpenMode::ReadOnly)?])
+        }
+        Base::Array(name) => match &name.overlay {
+            Some(path) if path.exists() => {
+                let bare = ArrayName { overlay: None, ..(**name).clone() };
+                let members = members(&bare, OpenMode::ReadOnly)?;
+                (path, members.into_iter().flatten().map(|member| member.device).collect())
+            }
+            _ => return Ok(Vec::new()),
+        },
+        _ => return Ok(Vec::new()),
+    };
+    Ok(cow::warnings(path, &fingerprints(&devices))?)
 }
 
 /// The part of its disk that a target names; the disk itself where it names none.

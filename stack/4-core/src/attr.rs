@@ -6,6 +6,7 @@
 
 mod blocks;
 pub mod change;
+pub(crate) mod debris;
 mod finish;
 pub mod forkoff;
 mod leaves;

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use xfskit_block::IoRead;
 use xfskit_format::agbtree::{Block, Tree};
 use xfskit_format::inobt::{self, Chunk, INODES_PER_CHUNK};
-use xfskit_format::inode::Dinode;
+use xfskit_format::inode::{Dinode, flags2};
 use xfskit_format::{Ctx, Location, Verdict};
 use xfskit_trans::Buf;
 use xfskit_units::{AgBlock, AgIno, AgNumber, ByteOffset, Ino, index};
@@ -71,6 +71,16 @@ impl Volume {
             }
         }
         Ok(())
+    }
+
+    /// True for an inode that is the volume's own and no file of its users: the realtime bitmap and summary, quota, and
+    /// whatever lies in the metadata directory tree. [`bulkstat`](Self::bulkstat) shows these too; the kernel's does not.
+    pub fn is_internal(&self, ino: Ino, inode: &Dinode<'_>) -> bool {
+        let (geo, sb) = (self.geo(), self.superblock());
+        let quota = [sb.uquotino, sb.gquotino, sb.pquotino];
+        [geo.rbmino, geo.rsumino, geo.metadirino].contains(&Some(ino))
+            || quota.iter().any(|quota| quota.get() == ino.0)
+            || inode.flags2() & flags2::METADATA != 0
     }
 
     /// Shows `visit` every inode in use of the whole volume, in batches of up to some thousand, on

@@ -35,7 +35,7 @@ use xfskit_format::dir::data::{Data, Form, salvage};
 use xfskit_format::dir::sf::Sf;
 use xfskit_format::dir::{self, DataPtr, Entry};
 use xfskit_format::inode::{Dinode, FileType};
-use xfskit_format::{Ctx, Fork, Layout, bytes};
+use xfskit_format::{Ctx, Fork, Layout, Verdict, bytes};
 use xfskit_trans::Shared;
 use xfskit_units::{FileOff, Geometry, Ino};
 
@@ -206,7 +206,8 @@ impl<'a> Dir<'a> {
         if u64::from(start.0) < cookie {
             return ControlFlow::Continue(());
         }
-        if let Err(fault) = entry.verify_name(ctx) {
+        let named = entry.verify_name(ctx).and_then(|()| self.verify_dots(entry, fileoff, ctx));
+        if let Err(fault) = named {
             return each(Err(fault.into()));
         }
         let len = dir::entry_len(self.geo(), entry.name.len()) as u64 / 8;
@@ -216,6 +217,25 @@ impl<'a> Dir<'a> {
             ftype: file_type(entry.filetype),
             cookie: u64::from(start.0).saturating_add(len),
         }))
+    }
+
+    /// Fails where "." or ".." stands anywhere but in its own place, at the directory's beginning: another name was
+    /// there, and is lost.
+    #[inline]
+    fn verify_dots(&self, entry: &Entry<'_>, fileoff: FileOff, ctx: &Ctx<'_>) -> Verdict {
+        let dot = Layout::of(self.geo()).dir_data_header;
+        let place = match entry.name {
+            b"." => dot,
+            b".." => dot.saturating_add(dir::entry_len(self.geo(), 1)),
+            _ => return Ok(()),
+        };
+        let there = fileoff.0 == 0 && usize::from(entry.offset) == place;
+        ctx.require(
+            "dir.dots",
+            there,
+            "\".\" and \"..\" once, first",
+            String::from_utf8_lossy(entry.name).into_owned(),
+        )
     }
 
     fn read_blocks(&self, cookie: u64, each: &mut EachEntry<'_>) -> ControlFlow<()> {

@@ -277,7 +277,7 @@ fn halves(n: u32) -> (u16, u16) {
     (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]))
 }
 
-fn encode(time: Timestamp, bigtime: bool) -> U64 {
+pub(crate) fn encode(time: Timestamp, bigtime: bool) -> U64 {
     U64::new(if bigtime { time.to_bigtime() } else { time.to_legacy() })
 }
 

@@ -43,6 +43,18 @@ impl Inode {
         Dinode::over(&self.bytes, self.layout).expect("a verified inode has a core")
     }
 
+    /// The same inode, its bytes changed by `edit`; they have no checksum then.
+    pub(crate) fn with(&self, edit: impl FnOnce(&mut [u8])) -> Self {
+        let mut bytes = self.bytes.to_vec();
+        edit(&mut bytes);
+        Self { bytes: bytes.into(), ..*self }
+    }
+
+    /// True where `other` is a copy of the same file, maybe of another time: the number of a removed file is given to others.
+    pub fn is_same_file(&self, other: &Self) -> bool {
+        self.ino == other.ino && self.core().generation() == other.core().generation()
+    }
+
     /// All its bytes, as they stand on disk.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
@@ -129,9 +141,8 @@ impl Volume {
         Ok(Some(engine.inodes().read(ino, &home, || self.read_dinode_at(ino, &home))?))
     }
 
-    /// Many inodes, their clusters read ahead together. Entry `i` of the answer belongs to
-    /// `inos[i]`.
-    pub fn iget_many(&self, inos: &[Ino]) -> Vec<Result<Inode>> {
+    /// Announces the clusters of many inodes to the device, near ones together.
+    pub fn read_ahead_inodes(&self, inos: &[Ino]) {
         let mut wanted: Vec<(Daddr, Sectors)> = inos
             .iter()
             .filter_map(|&ino| {
@@ -142,6 +153,12 @@ impl Volume {
             .collect();
         wanted.dedup();
         self.cache().read_ahead(&wanted);
+    }
+
+    /// Many inodes, their clusters read ahead together. Entry `i` of the answer belongs to
+    /// `inos[i]`.
+    pub fn iget_many(&self, inos: &[Ino]) -> Vec<Result<Inode>> {
+        self.read_ahead_inodes(inos);
         inos.iter().map(|&ino| self.iget(ino)).collect()
     }
 

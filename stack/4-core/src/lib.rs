@@ -10,6 +10,7 @@
 //! | [`error`] | what can go wrong, with device, corruption and refusal kept apart |
 //! | [`recovery`] | the journal's changes put in place |
 //! | [`volume`] | [`Volume`]: open, geometry, AG headers, counters |
+//! | [`superblock`] | the superblock, or a copy where the primary is damaged |
 //! | [`inode`] | inodes one by one, by cluster |
 //! | [`bmap`] | extent lists: where a fork lies |
 //! | [`mod@file`] | content of files, targets of symlinks |
@@ -41,6 +42,7 @@ pub mod options;
 pub mod parent;
 pub mod recovery;
 pub mod space;
+pub mod superblock;
 pub mod tx;
 pub mod uuid;
 pub mod volume;
@@ -50,7 +52,8 @@ pub use attr::change::{ParentName, SetMode};
 pub use attr::{Attr, AttrValue, Xattr};
 pub use bmap::ExtentList;
 pub use dir::{Dir, DirEntry};
-pub use error::{Error, Result};
+pub use error::{Error, JournalDamage, Result};
+pub use ialloc::Orphan;
 pub use inode::Inode;
 pub use options::{JournalOptions, OpenOptions};
 pub use parent::Parent;

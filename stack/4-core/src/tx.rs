@@ -24,6 +24,7 @@ use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::space::Deferred;
 use crate::volume::Volume;
+use crate::writable;
 
 /// Checkpoints that a transaction waits for, at most, until freed space is usable.
 const SETTLE_MAX: usize = 5;
@@ -107,6 +108,10 @@ impl Volume {
                     settled += 1;
                 }
                 Err(Error::Settle) => return Err(Error::NoSpace("blocks")),
+                Err(Error::AttrBit) => {
+                    drop(tx);
+                    writable::set_attr_bit(self)?;
+                }
                 // Promises are for the worst case; what is written counts as what it is.
                 Err(Error::NoSpace(_)) if (tx.met_promises || self.has_staged()) && !flushed => {
                     drop(tx);

@@ -3,23 +3,26 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use xfskit_block::{BlockDevice, NoBarrierDevice, OverlayDevice};
 use xfskit_format::agf::Agf;
 use xfskit_format::agi::Agi;
-use xfskit_format::sb::{self, SbError, Superblock};
-use xfskit_format::{Corruption, Ctx, Expected, Fault, Location, Verdict, agf, agi};
-use xfskit_trans::heal::read_other_way;
+use xfskit_format::sb::{self, Superblock};
+use xfskit_format::{Corruption, Ctx, Expected, Location, Verdict, agf, agi};
 use xfskit_trans::{Buf, BufCache, BufMap, Running, Stats};
 use xfskit_units::{AgNumber, ByteLen, ByteOffset, Geometry, Lsn};
 
+use crate::attr::debris::Swept;
 use crate::dir::room::Rooms;
 use crate::error::{Error, Result};
 use crate::file::Contents;
-use crate::ialloc::{Remembered, Rotor};
+use crate::ialloc::{Orphan, Remembered, Rotor};
 use crate::options::{JournalOptions, OpenOptions};
 use crate::recovery::{self, Replay};
 use crate::space::Hints;
+use crate::superblock::{
+    FoundSuperblock, StandIn, find_superblock, read_superblock, superblock_to_write,
+};
 use crate::writable;
 
 /// The superblock's counters, as they are now.
@@ -52,11 +55,17 @@ pub struct Volume {
     pub(crate) remembered: Remembered,
     /// Inodes without a name may be on unlinked lists that nobody holds open.
     pub(crate) orphans_left: AtomicBool,
+    /// Orphans that are damaged, and stay on their lists.
+    pub(crate) damaged_orphans: Mutex<Vec<Orphan>>,
     /// Files that are open for writing.
     pub(crate) contents: Contents,
     log_head: Option<Lsn>,
     replay: Option<Replay>,
     faults: Vec<Corruption>,
+    /// The copy that is read in the place of the primary superblock.
+    stand_in: Option<StandIn>,
+    /// Inodes whose attributes hold nothing that Linux left behind.
+    pub(crate) swept: Swept,
     /// Where large directories have room.
     pub(crate) rooms: Rooms,
 }
@@ -74,11 +83,11 @@ impl Volume {
         if options.write {
             return Self::open_writable(dev, options);
         }
-        let (sb, healed) = read_healed_superblock(&*dev)?;
+        let FoundSuperblock { sb, healed, stand_in } = find_superblock(&*dev)?;
         let geo = sb.geometry();
         let faults = judge_size(&geo, dev.size());
         let (dev, replay) = if options.recovery && log_is_there(&geo, dev.size()) {
-            recovered(dev, options, &sb)?
+            recovered(dev, options, &sb, stand_in.is_some())?
         } else {
             (dev, None)
         };
@@ -104,10 +113,13 @@ impl Volume {
             rotor: Rotor::default(),
             remembered: Remembered::default(),
             orphans_left: AtomicBool::new(false),
+            damaged_orphans: Mutex::default(),
             contents: Contents::default(),
             log_head,
             replay,
             faults,
+            stand_in,
+            swept: Swept::default(),
             rooms: Rooms::default(),
         })
     }
@@ -123,7 +135,7 @@ impl Volume {
             let journal = JournalOptions { barrier: true, ..options.journal };
             return Self::open_writable(dev, &OpenOptions { log_dev, journal, ..options.clone() });
         }
-        let sb = read_superblock(&*dev)?;
+        let sb = superblock_to_write(&*dev)?;
         writable::refuse(&sb, &*dev)?;
         let replay = writable::recover(&dev, options.log_dev.as_deref(), &sb)?;
         let clean = replay.clean;
@@ -159,10 +171,13 @@ impl Volume {
             rotor: Rotor::default(),
             remembered: Remembered::default(),
             orphans_left: AtomicBool::new(false),
+            damaged_orphans: Mutex::default(),
             contents: Contents::default(),
             log_head,
             replay: Some(replay),
             faults: vec![],
+            stand_in: None,
+            swept: Swept::default(),
             rooms: Rooms::default(),
         };
         if !promises.is_empty() {
@@ -171,12 +186,14 @@ impl Volume {
         Ok(volume)
     }
 
-    /// All changes so far become durable.
+    /// All changes so far become durable, the content of files too.
     ///
     /// # Errors
     /// [`Error::ReadOnly`], [`Error::Trans`] where the volume was shut down, or is by this.
     pub fn sync(&self) -> Result<()> {
-        Ok(self.engine()?.checkpoint()?)
+        let engine = self.engine()?;
+        self.flush_contents()?;
+        Ok(engine.checkpoint()?)
     }
 
     /// All changes become durable and go in place, the counters go into the superblock, and the journal
@@ -198,6 +215,7 @@ impl Volume {
             self.flush_contents()?;
             self.unstage_contents()?;
             if self.orphans_left.swap(false, Ordering::Relaxed) {
+                engine.checkpoint()?;
                 self.inactivate_orphans()?;
             }
             writable::log_counters(&self)?;
@@ -222,6 +240,11 @@ impl Volume {
     /// What was found wrong with the volume as a whole, though it could be opened.
     pub fn faults(&self) -> &[Corruption] {
         &self.faults
+    }
+
+    /// The copy that is read in the place of the primary superblock, where that is damaged.
+    pub fn stand_in(&self) -> Option<&StandIn> {
+        self.stand_in.as_ref()
     }
 
     /// What the journal held when the volume was opened; `None` where nobody looked.
@@ -309,18 +332,25 @@ impl Volume {
 }
 
 /// The device as it is with the journal replayed: `dev` itself where the journal is clean, else a
-/// copy-on-write copy of it in memory.
+/// copy-on-write copy of it in memory. `stand_in`: `sb` is not what stands on the device, and goes into the copy.
 fn recovered(
     dev: Arc<dyn BlockDevice>,
     options: &OpenOptions,
     sb: &Superblock,
+    stand_in: bool,
 ) -> Result<(Arc<dyn BlockDevice>, Option<Replay>)> {
     let log_dev = options.log_dev.as_deref();
-    if recovery::open_log(&*dev, log_dev, &sb.geometry())?.is_clean() {
+    // What is damaged is said by the replay.
+    let geo = sb.geometry();
+    let log = recovery::open_log(&*dev, log_dev, &geo);
+    if log.is_ok_and(|log| log.is_clean()) {
         let replay = recovery::replay(&*dev, log_dev, sb)?;
         return Ok((dev, Some(replay)));
     }
     let copy: Arc<dyn BlockDevice> = Arc::new(OverlayDevice::new(dev));
+    if stand_in {
+        copy.write_at(ByteOffset(0), &sb.to_sector())?;
+    }
     let replay = recovery::replay(&*copy, log_dev, sb)?;
     if replay.unfinished.is_empty() {
         return Ok((copy, Some(replay)));
@@ -360,52 +390,6 @@ fn note_healed(cache: &BufCache, replay: &Replay) {
     for record in &replay.healed {
         cache.heals().note(Box::new(record.fault.clone()), record.rewritten);
     }
-}
-
-/// Reads and judges the primary superblock; one that fails is had in another way, where the device has one.
-///
-/// # Errors
-/// [`Error::Device`] and [`Error::Superblock`].
-pub fn read_superblock(dev: &dyn BlockDevice) -> Result<Superblock> {
-    read_healed_superblock(dev).map(|(sb, _)| sb)
-}
-
-/// The primary superblock as it is read first. Its sector size is only known after a first look.
-fn read_first_superblock(dev: &dyn BlockDevice) -> Result<Superblock> {
-    let mut first = vec![0; 512];
-    dev.read_at(ByteOffset(0), &mut first)?;
-    let mut sector = vec![0; judge_first(&first)?];
-    dev.read_at(ByteOffset(0), &mut sector)?;
-    Ok(Superblock::verify(&sector, AgNumber(0))?.clone())
-}
-
-/// What the start of a superblock says of its length, in bytes.
-fn judge_first(first: &[u8]) -> Result<usize> {
-    let sb = Superblock::parse(first).ok_or(SbError::NotXfs { found: 0 })?;
-    sb.check_readable()?;
-    Ok(usize::from(sb.sectsize.get()).clamp(512, 32768))
-}
-
-/// [`read_superblock`], and the fault of the first way where another one was taken.
-fn read_healed_superblock(dev: &dyn BlockDevice) -> Result<(Superblock, Option<Fault>)> {
-    let error = match read_first_superblock(dev) {
-        Ok(sb) => return Ok((sb, None)),
-        Err(error) => error,
-    };
-    let fault = match &error {
-        Error::Superblock(error) => error.fault(),
-        _ => return Err(error),
-    };
-    let mut first = vec![0; 512];
-    if !read_other_way(dev, ByteOffset(0), &mut first, |first| judge_first(first).is_ok()) {
-        return Err(error);
-    }
-    let mut sector = vec![0; judge_first(&first)?];
-    let sound = |sector: &[u8]| Superblock::verify(sector, AgNumber(0)).is_ok();
-    if !read_other_way(dev, ByteOffset(0), &mut sector, sound) {
-        return Err(error);
-    }
-    Ok((Superblock::verify(&sector, AgNumber(0))?.clone(), Some(fault)))
 }
 
 /// The fault of a device that ends before the volume does.

@@ -10,6 +10,7 @@ use xfskit_format::{Ctx, Image, Verdict};
 use xfskit_log::LogWriter;
 use xfskit_trans::{BufCache, Delta, Engine, Held, Journal};
 use xfskit_units::AgNumber;
+use xfskit_units::features::versionnum;
 use zerocopy::big_endian::{U16, U64};
 
 use crate::error::{Error, Result};
@@ -19,6 +20,10 @@ use crate::volume::Volume;
 
 /// Memory that a cached inode takes, in bytes, roughly.
 const INODE_COST: usize = 1024;
+
+/// ATTR in `versionnum`.
+#[allow(clippy::cast_possible_truncation)] // 0x10
+const ATTR_BIT: u16 = versionnum::ATTR as u16;
 
 /// Longest label in bytes.
 const LABEL_MAX: usize = 12;
@@ -106,6 +111,16 @@ pub(crate) fn reset_quota(volume: &Volume) -> Result<()> {
     edit_superblock(volume, |image| image.put(offset_of!(Superblock, qflags), &U16::new(0)))
 }
 
+/// Says in the superblock that there are attributes, in a transaction before the one that makes the first: Linux'
+/// online check calls every attribute fork of a volume without that bit corrupt.
+///
+/// # Errors
+/// As [`Volume::transact`].
+pub(crate) fn set_attr_bit(volume: &Volume) -> Result<()> {
+    let with_bit = U16::new(volume.superblock().versionnum.get() | ATTR_BIT);
+    edit_superblock(volume, |image| image.put(offset_of!(Superblock, versionnum), &with_bit))
+}
+
 /// Writes the superblock's counters as of now.
 ///
 /// # Errors
@@ -123,6 +138,11 @@ pub(crate) fn log_counters(volume: &Volume) -> Result<()> {
 }
 
 impl Volume {
+    /// True where the superblock says that there are attributes.
+    pub(crate) fn has_attr_bit(&self) -> bool {
+        self.sb.read().versionnum.get() & ATTR_BIT != 0
+    }
+
     /// The label, as it is now.
     pub fn label(&self) -> Vec<u8> {
         let fname = self.superblock().fname;
@@ -169,12 +189,16 @@ fn edit_superblock_of(
     agno: AgNumber,
     edit: impl Fn(&mut Held<'_, '_>),
 ) -> Result<()> {
+    // A superblock has no place in the lock order: what waits for one holds nothing else, and it is let go of at once.
+    let engine = volume.engine()?;
+    engine.settle();
     volume.transact(|tx| {
         let judge = |bytes: &[u8], _: &Ctx<'_>| judge(bytes, agno);
         let handle = tx.read_buf(sb::location(volume.geo(), agno), &judge)?;
         edit(&mut tx.image(handle));
         Ok(())
     })?;
+    engine.settle();
     if agno == AgNumber(0) {
         volume.reread_superblock()?;
     }

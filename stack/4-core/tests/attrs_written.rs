@@ -202,6 +202,35 @@ fn an_inode_gives_back_all_that_its_attributes_take() {
     judge::volume(&image, &scratch).unwrap();
 }
 
+/// Linux' online check calls attributes corrupt on a volume whose superblock does not say that there are any.
+#[test]
+fn the_superblock_says_so_from_the_first_attribute_on() {
+    let scratch = Scratch::new("attrs-bit");
+    let image = Image::sparse(&scratch, "image", 320 << 20);
+    ours::mkfs(&image, &[]).unwrap();
+    let bit = |vol: &Volume| vol.superblock().features().attr();
+    let vol = open(&image);
+    let root = vol.superblock().rootino.get();
+    assert!(!bit(&vol));
+    std::thread::scope(|scope| {
+        for name in [b"one", b"two"] {
+            let vol = &vol;
+            scope.spawn(move || {
+                vol.transact(|tx| {
+                    let inode = tx.iget(Ino(root))?;
+                    tx.attr_set(inode, Namespace::User, name, b"value", SetMode::Any)
+                })
+                .unwrap();
+            });
+        }
+    });
+    assert!(bit(&vol));
+    assert_eq!(stored(&vol, Ino(root)).len(), 2);
+    vol.close().unwrap();
+    assert!(bit(&open(&image)));
+    judge::volume(&image, &scratch).unwrap();
+}
+
 /// A volume that runs full: what does not fit is refused, and nothing of it remains.
 #[test]
 fn a_full_volume_refuses_an_attribute_and_stays_sound() {
@@ -530,4 +559,98 @@ fn the_kernel_and_we_take_turns() {
 /// True where the value means something to the kernel: it must stay as it is.
 fn kernel_reads(name: &[u8]) -> bool {
     name.starts_with(b"SGI_ACL") || name == b"capability"
+}
+
+/// Flags the entries of all attributes of `ino` whose name begins with "debris", as an attribute is that Linux was setting
+/// when power failed; with `unnamed` as it is before its entry names the blocks of its value. Returns how many.
+fn leave_debris(image: &Image<'_>, ino: Ino, unnamed: bool) -> usize {
+    const BLOCK: usize = 4096;
+    let mut bytes = fs::read(image.path()).unwrap();
+    let file = File::options().write(true).open(image.path()).unwrap();
+    let be = |bytes: &[u8]| bytes.iter().fold(0, |n, b| (n << 8) | usize::from(*b));
+    let mut flagged = 0;
+    for (block, at) in bytes.chunks_exact_mut(BLOCK).zip((0..).step_by(BLOCK)) {
+        if block[8..10] != [0x3b, 0xee] || block[48..56] != ino.0.to_be_bytes() {
+            continue;
+        }
+        let before = flagged;
+        for n in 0..be(&block[56..58]) {
+            let entry = 80 + 8 * n;
+            let (name, is_local) = (be(&block[entry + 4..entry + 6]), block[entry + 6] & 1 != 0);
+            let head = if is_local { 3 } else { 9 };
+            if !block[name + head..].starts_with(b"debris") {
+                continue;
+            }
+            block[entry + 6] |= 0x80;
+            if unnamed && !is_local {
+                block[name..name + 8].fill(0);
+            }
+            flagged += 1;
+        }
+        if flagged > before {
+            xfskit_crc::update(block, 12);
+            file.write_all_at(block, at).unwrap();
+        }
+    }
+    flagged
+}
+
+/// The attribute that was being set when power failed: untidy, and gone with the next change of any other.
+#[test]
+fn what_linux_left_unfinished_is_a_warning_and_goes_with_the_next_change() {
+    if !needs(&[Need::Xfsprogs, Need::Mount]) {
+        return;
+    }
+    let tools = Xfsprogs::installed().unwrap();
+    // Debris beside so many other attributes, of so many bytes each; how the next change goes.
+    for (others, len, unnamed, removes) in [
+        (3, 200, false, false),
+        (3, 20_000, false, true),
+        (3, 60_000, true, false),
+        (300, 200, false, true),
+        (300, 9000, true, false),
+    ] {
+        let scratch = Scratch::new("attrs-debris");
+        let image = Image::sparse(&scratch, "image", 64 << 20);
+        tools.mkfs(&image, &["-d", "agcount=2"]).unwrap();
+        let vol = open(&image);
+        let root = Ino(vol.superblock().rootino.get());
+        let set = |vol: &Volume, name: &str, len: usize| {
+            vol.transact(|tx| {
+                let inode = tx.iget(root)?;
+                let value = vec![b'v'; len];
+                tx.attr_set(inode, Namespace::User, name.as_bytes(), &value, SetMode::Any)
+            })
+            .unwrap();
+        };
+        for n in 0..others {
+            set(&vol, &format!("of-those-that-stay-{n}"), 200);
+        }
+        let model = stored(&vol, root);
+        let debris = if others > 100 { 3 } else { 1 };
+        for n in 0..debris {
+            set(&vol, &format!("debris-{n}"), len);
+        }
+        vol.close().unwrap();
+        assert_eq!(leave_debris(&image, root, unnamed), debris);
+        let verdict = ours::verdict(&image);
+        assert_eq!((verdict.errors.len(), verdict.warnings.len()), (0, debris), "{verdict:#?}");
+
+        let vol = open(&image);
+        assert!(stored(&vol, root) == model);
+        if removes {
+            vol.transact(|tx| {
+                let inode = tx.iget(root)?;
+                tx.attr_remove(inode, Namespace::User, b"of-those-that-stay-1")
+            })
+            .unwrap();
+        } else {
+            set(&vol, "of-those-that-stay-1", 200);
+        }
+        let mut left = model;
+        left.retain(|(_, name), _| !removes || name != b"of-those-that-stay-1");
+        assert!(stored(&vol, root) == left);
+        vol.close().unwrap();
+        judge::volume(&image, &scratch).unwrap();
+    }
 }

@@ -68,7 +68,7 @@ impl<K: AgKind> Home for &Lone<K> {
         let agbno = AgBlock(u32::try_from(block).unwrap());
         let at = K::TREE.location(tx.volume().geo(), AGNO, agbno);
         tx.read_buf(at, &|bytes: &[u8], ctx: &Ctx<'_>| {
-            Block::verify(bytes, ctx, K::TREE, AGNO).map(|_| ())
+            Block::verify(bytes, ctx, K::TREE, AGNO)?.verify_order(ctx)
         })
     }
     fn alloc(&self, tx: &mut Tx<'_>, _: BlockRef, level: u16) -> Result<(BlockRef, Handle)> {
@@ -269,7 +269,7 @@ fn ordeal<K: AgKind>(seed: u64, many: usize, make: impl Fn(&mut Random) -> K::Re
 }
 
 fn extent(random: &mut Random) -> alloc::Rec {
-    let (start, len) = (random.below(1 << 16), 1 + random.below(100));
+    let (start, len) = (random.below(1 << 16) * 100, 1 + random.below(100));
     alloc::Rec::new(AgBlock(u32::try_from(start).unwrap()), ExtLen(u32::try_from(len).unwrap()))
 }
 
@@ -285,24 +285,30 @@ fn cntbt() {
 
 #[test]
 fn inobt() {
-    let make = |random: &mut Random| inobt::Rec {
+    ordeal::<Chunks<true>>(3, 8000, chunk, 3);
+}
+
+fn chunk(random: &mut Random) -> inobt::Rec {
+    inobt::Rec {
         startino: u32::try_from(random.below(1 << 20) * 64).unwrap().into(),
         holemask: 0.into(),
         count: 64,
         freecount: 1,
         free: 1.into(),
-    };
-    ordeal::<Chunks<true>>(3, 8000, make, 3);
+    }
 }
 
 #[test]
 fn refcountbt() {
-    let make = |random: &mut Random| refcount::Rec {
+    ordeal::<Refcounts>(4, 12_000, shared, 3);
+}
+
+fn shared(random: &mut Random) -> refcount::Rec {
+    refcount::Rec {
         startblock: u32::try_from(random.below(1 << 32)).unwrap().into(),
         blockcount: 1.into(),
         refcount: u32::try_from(random.below(9)).unwrap().into(),
-    };
-    ordeal::<Refcounts>(4, 12_000, make, 3);
+    }
 }
 
 fn mapping(random: &mut Random) -> rmap::Rec {
@@ -425,4 +431,82 @@ fn a_change_that_fails_halfway_leaves_no_trace() {
             assert_eq!(volume.transact(|tx| all(tx, &home)).unwrap(), before);
         }
     }
+}
+
+/// A way through a tree.
+type Way<K> = fn(&mut Tx<'_>, &mut Cursor<&Lone<K>>, &[<K as Kind>::Rec]) -> Result<()>;
+
+/// What ends when the blocks below the root are not where its keys say, however one comes there.
+fn leads_astray<K: AgKind>(make: impl Fn(&mut Random) -> K::Rec) {
+    let volume = volume();
+    let home = Lone::<K>::new(&volume);
+    let mut random = Random(8);
+    let mut made: Vec<K::Rec> = Vec::new();
+    while home.root.get().1 < 3 {
+        volume
+            .transact(|tx| {
+                let mut cursor = Cursor::new(&home);
+                for _ in 0..40 {
+                    let rec = make(&mut random);
+                    if cursor.seek(tx, K::rec_pos(&rec), Seek::Eq)?.is_none() {
+                        cursor.insert(tx, &rec)?;
+                        made.push(rec);
+                    }
+                }
+                cursor.close(tx);
+                Ok(())
+            })
+            .unwrap();
+    }
+    made.sort_unstable_by_key(K::rec_pos);
+    let ways: [(&str, Way<K>); 6] = [
+        ("seek", |tx, cursor, made| cursor.seek(tx, K::rec_pos(&made[0]), Seek::Ge).map(drop)),
+        ("walk forth", |tx, cursor, _| {
+            let mut next = cursor.first(tx)?;
+            while next.is_some() {
+                next = cursor.next(tx)?;
+            }
+            Ok(())
+        }),
+        ("walk back", |tx, cursor, _| {
+            let mut next = cursor.last(tx)?;
+            while next.is_some() {
+                next = cursor.prev(tx)?;
+            }
+            Ok(())
+        }),
+        ("insert", |tx, cursor, made| cursor.insert(tx, &made[1])),
+        ("delete", |tx, cursor, made| {
+            cursor.seek(tx, K::rec_pos(&made[2]), Seek::Eq)?;
+            cursor.delete(tx)
+        }),
+        ("overlapping", |tx, cursor, made| {
+            let last = K::rec_pos(&made[made.len() - 1]);
+            cursor.overlapping(tx, K::rec_pos(&made[0]), last, usize::MAX).map(drop)
+        }),
+    ];
+    for (name, way) in ways {
+        let answer: Result<()> = volume.transact(|tx| {
+            let (root, levels) = home.root.get();
+            let handle = (&home).read(tx, root)?;
+            let shape = (&home).shape(tx, levels - 1);
+            let [first, second] = [0, 1].map(|index| shape.ptr(tx.bytes(handle), index).unwrap());
+            shape.set_ptr(&mut tx.image(handle), 0, second);
+            shape.set_ptr(&mut tx.image(handle), 1, first);
+            way(tx, &mut Cursor::new(&home), &made)?;
+            Err(Error::NoSpace("nothing was noticed"))
+        });
+        let said = answer.unwrap_err().to_string();
+        assert!(said.contains("Key in"), "{:?}: {name}: {said}", K::TREE);
+    }
+}
+
+#[test]
+fn blocks_outside_of_their_keys_are_damage_on_every_way() {
+    leads_astray::<ByBlock>(extent);
+    leads_astray::<BySize>(extent);
+    leads_astray::<Chunks<false>>(chunk);
+    leads_astray::<Chunks<true>>(chunk);
+    leads_astray::<Mappings>(mapping);
+    leads_astray::<Refcounts>(shared);
 }

@@ -246,7 +246,7 @@ fn numbers_of_no_inode_are_refused_as_such() {
         assert!(matches!(vol.iget(Ino(ino)), Err(Error::NoInode(_))), "{ino}");
     }
     let root = vol.iget(vol.geo().rootino).unwrap();
-    assert!(matches!(vol.open_file(&root), Err(Error::NotFile(_))));
+    assert!(matches!(vol.open_file(&root), Err(Error::IsDirectory(_))));
     assert!(matches!(vol.readlink(&root), Err(Error::NotSymlink(_))));
 }
 

@@ -96,27 +96,39 @@ fn judge_blocks(
     on_parent: &mut OnParent<'_>,
 ) -> bool {
     let vol = fork.vol;
-    let mut values = Vec::new();
+    let mut seen = Seen::default();
     let entered = datree::walk(fork, scratch, &mut |bytes, ctx, whole| {
         let leaf = Leaf::verify(bytes, ctx)?;
-        judge_leaf(vol, ctx, &leaf, whole, &mut values, on_parent);
+        judge_leaf(vol, ctx, &leaf, whole, &mut seen, on_parent);
         let hash = |entry: &attr::leaf::LeafEntry| entry.hashval.get();
         let hashes = leaf.entries.first().map(hash).zip(leaf.last_hash());
         Ok(LeafHead::new(leaf.info, hashes))
     });
     let mut sound = entered.is_some();
     let mut blocks = entered.unwrap_or(0);
-    for (valueblk, valuelen) in values {
+    for (valueblk, valuelen) in seen.values {
         sound &= judge_value(fork, valueblk, valuelen);
         blocks += u64::from(remote::blocks(&vol.geo, valuelen));
     }
     if sound {
         let ctx = vol.ctx(Location::of("inode").ino(fork.ino).fork(Fork::Attr));
         let mapped = fork.mapped(0, u64::MAX);
-        vol.sink.warning(ctx.eq("attr.unreached", 0, mapped.saturating_sub(blocks)));
+        // What an unfinished attribute has is said with that one.
+        if !seen.unfinished {
+            vol.sink.warning(ctx.eq("attr.unreached", 0, mapped.saturating_sub(blocks)));
+        }
         vol.sink.error(ctx.at_most("attr.leaf.valueblk", mapped, blocks));
     }
     sound
+}
+
+/// What the leaves of a fork hold.
+#[derive(Default)]
+struct Seen {
+    /// First block and length in bytes of each value that has blocks of its own.
+    values: Vec<(u32, u32)>,
+    /// Whether there is an entry that is not complete.
+    unfinished: bool,
 }
 
 fn judge_leaf(
@@ -124,7 +136,7 @@ fn judge_leaf(
     ctx: &Ctx<'_>,
     leaf: &Leaf<'_>,
     whole: bool,
-    values: &mut Vec<(u32, u32)>,
+    seen: &mut Seen,
     on_parent: &mut OnParent<'_>,
 ) {
     if leaf.entries.is_empty() {
@@ -149,8 +161,10 @@ fn judge_leaf(
         let ctx = ctx.entry(index);
         let Some(attr) = leaf.attr(entry) else { continue };
         if attr.is_incomplete() {
+            seen.unfinished = true;
             let wanted = "an attribute that was finished";
-            vol.sink.error(ctx.require("attr.leaf.incomplete", false, wanted, "incomplete"));
+            let found = "one that was being set when power failed; the next change of the attributes clears it";
+            vol.sink.warning(ctx.require("attr.leaf.incomplete", false, wanted, found));
             continue;
         }
         judge_name(vol, &ctx, attr.flags, attr.name);
@@ -169,7 +183,7 @@ fn judge_leaf(
             vol.sink.error(ctx.require("attr.dup", false, "each name once", name));
         }
         match attr.value {
-            Place::Remote { valueblk, valuelen } => values.push((valueblk.0, valuelen)),
+            Place::Remote { valueblk, valuelen } => seen.values.push((valueblk.0, valuelen)),
             Place::Local(value) if is_parent => {
                 judge_parent(vol, &ctx, attr.name, value, on_parent);
             }

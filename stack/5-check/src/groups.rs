@@ -9,7 +9,9 @@ use xfskit_format::agf::{self, Agf};
 use xfskit_format::agfl::{self, Agfl};
 use xfskit_format::agi::{self, Agi, NULLAGINO};
 use xfskit_format::rmap::owner;
+use xfskit_format::{Ctx, Verdict};
 use xfskit_units::{AgBlock, AgIno, AgNumber, ExtLen, FsBlock};
+use zerocopy::FromBytes;
 
 use crate::btree::{Walked, walk};
 use crate::census::Used;
@@ -93,7 +95,7 @@ fn judge_agf(vol: &Volume<'_>, agno: AgNumber) -> Option<(Box<Agf>, bool)> {
     let ctx = vol.ctx(agf::location(&vol.geo, agno));
     let mut sector = vec![0; vol.geo.sectsize()];
     let agf = vol.judge(ctx.at, &mut sector, agf::CRC_OFFSET, |bytes| {
-        Agf::verify(bytes, &ctx, agno).cloned().map(Box::new)
+        verify_agf(bytes, &ctx, agno).map(Box::new)
     })?;
     if vol.geo.v5() {
         let stray = agf.spare64.iter().filter(|word| word.get() != 0).count();
@@ -104,6 +106,25 @@ fn judge_agf(vol: &Volume<'_>, agno: AgNumber) -> Option<(Box<Agf>, bool)> {
     let due = if empty { 0 } else { window };
     let sound = vol.sink.error(ctx.eq("agf.flcount", due, agf.flcount.get()));
     Some((agf, sound))
+}
+
+/// The AGF, verified; that `longest` fits `freeblks` is judged with the free extents, which tell which of the two is wrong.
+fn verify_agf(bytes: &[u8], ctx: &Ctx<'_>, agno: AgNumber) -> Verdict<Agf> {
+    let fault = match Agf::verify(bytes, ctx, agno) {
+        Ok(agf) => return Ok(agf.clone()),
+        Err(fault) => fault,
+    };
+    let Some((found, _)) =
+        Agf::read_from_prefix(bytes).ok().filter(|_| fault.check.0 == "agf.longest")
+    else {
+        return Err(fault);
+    };
+    let mut other = bytes.to_vec();
+    if let Ok((agf, _)) = Agf::mut_from_prefix(&mut other) {
+        agf.longest.set(0);
+    }
+    Agf::verify(&other, &ctx.crc_known(), agno)?;
+    Ok(found)
 }
 
 /// Slots of the AGFL from `flfirst` to `fllast`.
@@ -167,6 +188,9 @@ fn judge_free_space(
         vol.sink.error(ctx.eq("agf.freeblks", freeblks, agf.freeblks.get().into()));
         let longest = group.free.iter().map(|extent| extent.len).max().unwrap_or(0);
         vol.sink.error(ctx.eq("agf.longest", longest, agf.longest.get()));
+    } else {
+        let ctx = vol.ctx(agf::location(&vol.geo, agno));
+        vol.sink.error(ctx.at_most("agf.longest", agf.freeblks.get(), agf.longest.get()));
     }
 }
 

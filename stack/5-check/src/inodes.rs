@@ -40,6 +40,8 @@ pub(crate) struct Inodes<'a, 'v> {
     pub forks_known: &'a AtomicBool,
     /// False once some attributes could not be read: then parent pointers are missing.
     pub attrs_known: &'a AtomicBool,
+    /// True once some inode has an attribute fork.
+    pub attrs_found: &'a AtomicBool,
 }
 
 impl Inodes<'_, '_> {
@@ -213,7 +215,9 @@ impl<'w, 'v> Worker<'w, 'v> {
         let at = inode_place(vol, place);
         let mut copy = bytes.to_vec();
         let judged = vol.judge_in(at, &mut copy, inode::CRC_OFFSET, |bytes| {
-            let inode = Dinode::verify(bytes, ctx, place.ino)?;
+            let inode = Dinode::verify(bytes, ctx, place.ino).map_err(|fault| {
+                if place.in_use { without_mode(bytes, ctx).unwrap_or(fault) } else { fault }
+            })?;
             self.judge_sound(&inode, ctx, place);
             Ok(())
         });
@@ -334,6 +338,9 @@ impl<'w, 'v> Worker<'w, 'v> {
 
     fn judge_attrs(&mut self, inode: &Dinode<'_>, place: &Place, map: &[Extent]) {
         let shared = self.shared;
+        if inode.forkoff() != 0 && !shared.attrs_found.load(Ordering::Relaxed) {
+            shared.attrs_found.store(true, Ordering::Relaxed);
+        }
         let sound = attrs::judge(
             shared.vol,
             &mut self.tree,
@@ -470,4 +477,14 @@ fn all<T: Copy + Default + std::ops::BitOr<Output = T>>(bits: &[(T, &str)]) -> T
 pub(crate) fn rank_of(shared: &Inodes<'_, '_>, ino: Ino) -> Option<usize> {
     let (agno, agino) = shared.vol.geo.ino_split(ino)?;
     rank_in(shared.groups, agno, agino)
+}
+
+/// The fault of an inode in use whose mode is 0, where its checksum is right: what its verifier says of one that is free
+/// leads astray.
+fn without_mode(bytes: &[u8], ctx: &Ctx<'_>) -> Option<xfskit_format::Fault> {
+    let inode = Dinode::parse(bytes, ctx.geo)?;
+    let whole = ctx.crc("inode.crc", bytes, inode::CRC_OFFSET).is_ok();
+    let starts = bytes.starts_with(b"IN") && inode.is_free();
+    let wanted = xfskit_format::Expected::Described("the type of a file, for it is in use".into());
+    (whole && starts).then(|| ctx.fault("inode.mode", wanted, xfskit_format::Value::Hex(0)))
 }

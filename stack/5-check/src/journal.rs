@@ -46,5 +46,13 @@ pub(crate) fn judge(vol: &Volume<'_>, log_dev: Option<&dyn BlockDevice>) -> Jour
     let wanted = "a journal without changes to replay";
     let found = format!("changes from {} to {}", log.tail(), log.head());
     vol.sink.warning(vol.ctx(at).require("log.dirty", clean, wanted, found));
+    // A record that is damaged keeps all behind it from being replayed.
+    for transaction in log.transactions() {
+        match transaction {
+            Ok(_) => {}
+            Err(xfskit_log::Error::Corrupt(fault)) => vol.sink.report(Severity::Error, fault),
+            Err(xfskit_log::Error::Device(_)) => break,
+        }
+    }
     Journal { head: Some(log.head()), clean }
 }

@@ -51,6 +51,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use xfskit_block::BlockDevice;
+use xfskit_format::Corruption;
 use xfskit_format::sb::{SbError, Superblock};
 use xfskit_units::{AgNumber, index};
 
@@ -77,6 +78,8 @@ pub struct Options<'a> {
     /// Have the device rewrite what was bad and is sound in another way; not before the journal was
     /// replayed. All else is only read.
     pub mend: bool,
+    /// What is wrong with the primary superblock, where the device shows one that was made from a copy.
+    pub primary: Option<&'a Corruption>,
     /// Places of the device of which the caller wants to know who uses them.
     pub suspects: Option<&'a Suspects>,
     /// Who is told how far the check has come.
@@ -85,7 +88,14 @@ pub struct Options<'a> {
 
 impl Default for Options<'_> {
     fn default() -> Self {
-        Self { threads: 1, scrub: false, mend: false, suspects: None, progress: &Silent }
+        Self {
+            threads: 1,
+            scrub: false,
+            mend: false,
+            primary: None,
+            suspects: None,
+            progress: &Silent,
+        }
     }
 }
 
@@ -135,6 +145,9 @@ pub fn check(
             None => vol.sink.report(Severity::Error, fault),
         }
     }
+    if let Some(fault) = options.primary {
+        vol.sink.report(Severity::Error, Box::new(fault.clone()));
+    }
     let journal = journal::judge(&vol, log_dev);
     (vol.log_head, vol.log_clean) = (journal.head, journal.clean);
     superblocks::judge_primary(&vol, &primary.sb);
@@ -182,6 +195,7 @@ fn judge_files(
         table: &table,
         forks_known: &AtomicBool::new(known),
         attrs_known: &AtomicBool::new(known),
+        attrs_found: &AtomicBool::new(false),
     };
     let (directories, counts) =
         inodes::judge(&shared, options.threads.saturating_mul(READERS), options.progress);
@@ -200,6 +214,7 @@ fn judge_files(
     tree::judge_shape(&shared, &dirs);
     tree::judge_links(&shared, &dirs);
     tree::judge_counters(&shared, primary, &totals);
+    tree::judge_attr_bit(&shared, primary);
     clock.lap(vol, Phase::Tree);
 
     Report {

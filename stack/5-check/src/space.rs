@@ -9,6 +9,7 @@ use std::collections::{BinaryHeap, HashSet};
 use std::sync::PoisonError;
 
 use xfskit_format::agbtree::Tree;
+use xfskit_format::reserve::{self, TreeBlocks};
 use xfskit_format::rmap::owner;
 use xfskit_format::{Ctx, Location, agf};
 use xfskit_units::{AgBlock, AgNumber};
@@ -145,7 +146,20 @@ fn judge_agf_counters(
     }
     let free: u64 = group.free.iter().map(|e| u64::from(e.len)).sum();
     let agfl = group.agfl_blocks?;
+    if group.free_known {
+        judge_reserve(vol, agno, group, free + u64::from(agfl));
+    }
     group.free_known.then(|| free + u64::from(agfl) + u64::from(btreeblks))
+}
+
+/// A group with fewer free blocks than its own trees may come to need: Linux warns at every mount.
+fn judge_reserve(vol: &Volume<'_>, agno: AgNumber, group: &Group, free: u64) {
+    let (Some(agf), Some(agi)) = (&group.agf, &group.agi) else { return };
+    let growth = reserve::growth(&vol.geo, agno, &TreeBlocks::of(&vol.geo, agf, agi));
+    let found = format!("{free} free blocks, where Linux holds back {growth}");
+    let wanted = "room for the group's trees to grow; free some space";
+    let ctx = vol.ctx(agf::location(&vol.geo, agno));
+    vol.sink.warning(ctx.require("agf.reserve", free >= growth, wanted, found));
 }
 
 /// A place in group `agno`, called "block".

@@ -4,12 +4,12 @@ use std::cmp::Reverse;
 
 use xfskit_block::BlockDevice;
 use xfskit_format::sb::{self, SbError, Superblock};
+use xfskit_format::sb_search::{self, Source};
 use xfskit_format::{Corruption, Ctx, Fault, Location};
 use xfskit_units::{AgNumber, ByteLen, ByteOffset, Features};
-use zerocopy::FromBytes;
 
 use crate::Error;
-use crate::finding::Healing;
+use crate::finding::{Healing, Severity};
 use crate::volume::Volume;
 
 /// Largest sector the format knows, in bytes.
@@ -21,56 +21,48 @@ pub(crate) struct Primary {
     pub faults: Vec<(Fault, Option<Healing>)>,
 }
 
-/// Reads the superblock at byte `offset` and verifies it as that of group `agno`.
-fn read_at(
-    dev: &dyn BlockDevice,
-    offset: u64,
-    agno: AgNumber,
-) -> Result<(Superblock, Vec<u8>), Error> {
-    let room = dev.size().0.saturating_sub(offset).min(MAX_SECTOR as u64);
+/// Reads and verifies the primary superblock.
+fn read_primary(dev: &dyn BlockDevice) -> Result<Superblock, Error> {
+    let room = dev.size().0.min(MAX_SECTOR as u64);
     let mut sector = vec![0; usize::try_from(room).unwrap_or(MAX_SECTOR)];
-    dev.read_at(ByteOffset(offset), &mut sector)?;
-    Ok(verified(&sector, agno)?)
+    dev.read_at(ByteOffset(0), &mut sector)?;
+    Ok(verified(&sector)?.0)
 }
 
-/// The superblock of group `agno` at the start of `bytes`, verified, and its sector.
-fn verified(bytes: &[u8], agno: AgNumber) -> Result<(Superblock, Vec<u8>), SbError> {
+/// The primary superblock at the start of `bytes`, verified, and its sector.
+fn verified(bytes: &[u8]) -> Result<(Superblock, Vec<u8>), SbError> {
     let size = Superblock::parse(bytes).map_or(0, |sb| usize::from(sb.sectsize.get()));
     let size = if (512..=MAX_SECTOR).contains(&size) { size } else { 512 };
     let sector = bytes.get(..size).unwrap_or(bytes);
-    Ok((Superblock::verify(sector, agno)?.clone(), sector.to_vec()))
+    Ok((Superblock::verify(sector, AgNumber(0))?.clone(), sector.to_vec()))
 }
 
-/// The primary superblock of `dev`. Where a field of it is wrong, the first secondary that can be
-/// found by its sizes and passes stands in for it.
+/// The primary superblock of `dev`. Where it is damaged, one made from a copy stands in for it.
 pub(crate) fn find(dev: &dyn BlockDevice, mend: bool) -> Result<Primary, Error> {
-    let error = match read_at(dev, 0, AgNumber(0)) {
-        Ok((sb, _)) => return Ok(Primary { sb, faults: Vec::new() }),
+    let error = match read_primary(dev) {
+        Ok(sb) => return Ok(Primary { sb, faults: Vec::new() }),
         Err(Error::Superblock(error)) => error,
         Err(other) => return Err(other),
     };
     if let Some((sb, healing)) = other_way(dev, mend) {
         return Ok(Primary { sb, faults: vec![(error.fault(), Some(healing))] });
     }
-    let SbError::Corrupt(fault) = error else { return Err(error.into()) };
-    let mut start = [0u8; size_of::<Superblock>()];
-    dev.read_at(ByteOffset(0), &mut start)?;
-    let broken = Superblock::read_from_bytes(&start).map_err(|_| Error::TooSmall)?;
+    let fault = error.fault();
     if fault.check.0 == "sb.crc"
-        && let Some(sb) = with_crc_mended(dev, &broken)
+        && let Some(sb) = with_crc_mended(dev)
     {
         return Ok(Primary { sb, faults: vec![(fault, None)] });
     }
-    let ag_bytes = u64::from(broken.agblocks.get()).saturating_mul(broken.blocksize.get().into());
-    for agno in 1..broken.agcount.get().min(64) {
-        let offset = ag_bytes.saturating_mul(agno.into());
-        if let Ok((mut sb, _)) = read_at(dev, offset, AgNumber(agno)) {
-            sb.inprogress = 0;
-            sb.rootino = broken.rootino;
-            return Ok(Primary { sb, faults: vec![(fault, None)] });
-        }
+    if matches!(error, SbError::UnknownFeature { .. } | SbError::Unsupported(_)) {
+        return Err(error.into());
     }
-    Err(Error::Superblock(SbError::Corrupt(fault)))
+    let source = Source {
+        size: dev.size().0,
+        read: &|offset, buf| dev.read_at(ByteOffset(offset), buf).is_ok(),
+        skip_hole: &|offset| dev.skip_hole(ByteOffset(offset)).0,
+    };
+    let copy = sb_search::find_copy(&source).ok_or(error)?;
+    Ok(Primary { sb: copy.sb, faults: vec![(fault, None)] })
 }
 
 /// The primary in another way that the device has, the newest that passes; rewritten where that is wanted.
@@ -80,7 +72,7 @@ fn other_way(dev: &dyn BlockDevice, mend: bool) -> Option<(Superblock, Healing)>
     let mut copy = vec![0; usize::try_from(len).unwrap_or(MAX_SECTOR)];
     let read = |k: usize| {
         dev.read_alternative(ByteOffset(0), &mut copy, k).ok()?;
-        let (sb, sector) = verified(&copy, AgNumber(0)).ok()?;
+        let (sb, sector) = verified(&copy).ok()?;
         Some((sb.lsn(), k, sb, sector))
     };
     let found = (0..ways).filter(|_| ways > 1).filter_map(read);
@@ -90,11 +82,13 @@ fn other_way(dev: &dyn BlockDevice, mend: bool) -> Option<(Superblock, Healing)>
 }
 
 /// The primary, if nothing but its checksum is wrong.
-fn with_crc_mended(dev: &dyn BlockDevice, broken: &Superblock) -> Option<Superblock> {
-    let mut sector = vec![0; usize::from(broken.sectsize.get()).clamp(512, MAX_SECTOR)];
+fn with_crc_mended(dev: &dyn BlockDevice) -> Option<Superblock> {
+    let mut sector = vec![0; MAX_SECTOR.min(usize::try_from(dev.size().0).unwrap_or(MAX_SECTOR))];
     dev.read_at(ByteOffset(0), &mut sector).ok()?;
-    xfskit_crc::update(&mut sector, sb::CRC_OFFSET);
-    Superblock::verify(&sector, AgNumber(0)).ok().cloned()
+    let size = usize::from(Superblock::parse(&sector)?.sectsize.get()).clamp(512, MAX_SECTOR);
+    let sector = sector.get_mut(..size)?;
+    xfskit_crc::update(sector, sb::CRC_OFFSET);
+    Superblock::verify(sector, AgNumber(0)).ok().cloned()
 }
 
 /// Judges what the primary says beyond its verifier.
@@ -195,9 +189,27 @@ pub(crate) fn judge_secondary(vol: &Volume<'_>, primary: &Superblock, agno: AgNu
     }
     match verdict {
         Ok(sb) => compare(vol, &ctx, primary, &sb),
-        Err(fault) => {
-            vol.sink.error(Err(fault));
-        }
+        Err(fault) => report_refused(vol, &ctx, primary, &sector, fault),
+    }
+}
+
+/// Reports a copy that its verifier refuses: by the fields that differ from the primary's, where there are any, for
+/// the verifier complains of the first that does not fit the wrong one.
+fn report_refused(
+    vol: &Volume<'_>,
+    ctx: &Ctx<'_>,
+    primary: &Superblock,
+    sector: &[u8],
+    fault: Fault,
+) {
+    let same = Superblock::parse(sector)
+        .filter(|sb| sb.magicnum == primary.magicnum && sb.version() == primary.version());
+    let before = vol.sink.total();
+    if let Some(sb) = same {
+        compare(vol, ctx, primary, sb);
+    }
+    if vol.sink.total() == before {
+        vol.sink.report(Severity::Error, fault);
     }
 }
 
@@ -238,10 +250,20 @@ fn compare(vol: &Volume<'_>, ctx: &Ctx<'_>, primary: &Superblock, sb: &Superbloc
         ("sb.logblocks", primary.logblocks.get().into(), sb.logblocks.get().into()),
         ("sb.sectsize", primary.sectsize.get().into(), sb.sectsize.get().into()),
         ("sb.inodesize", primary.inodesize.get().into(), sb.inodesize.get().into()),
-        ("sb.imax_pct", primary.imax_pct.into(), sb.imax_pct.into()),
+        ("sb.inoalignmt", primary.inoalignmt.get().into(), sb.inoalignmt.get().into()),
+        ("sb.unit", primary.unit.get().into(), sb.unit.get().into()),
     ];
     for (id, expected, found) in numbers {
         sink.error(ctx.eq(id, expected, found));
+    }
+    // Linux may change it in the primary alone.
+    sink.warning(ctx.eq("sb.imax_pct", primary.imax_pct, sb.imax_pct));
+    if primary.rblocks.get() == 0 {
+        sink.error(ctx.eq("sb.frextents", 0, sb.frextents.get()));
+    }
+    if vol.geo.v5() {
+        sink.error(ctx.eq_hex("sb.features2", primary.features2.get(), sb.features2.get()));
+        sink.error(ctx.eq("sb.spino_align", primary.spino_align.get(), sb.spino_align.get()));
     }
     let (ours, theirs): (Features, Features) = (primary.features(), sb.features());
     let needsrepair = xfskit_units::features::incompat::NEEDSREPAIR;

@@ -1,5 +1,8 @@
 //! Phase 6: link counts, the shape of the directory tree, and the counters of the superblock.
 
+use std::sync::atomic::Ordering;
+
+use xfskit_format::Value;
 use xfskit_format::inobt::INODES_PER_CHUNK;
 use xfskit_format::inode::{self, FileType};
 use xfskit_format::sb::{self, Superblock};
@@ -137,7 +140,7 @@ fn judge_reach(shared: &Inodes<'_, '_>, dirs: &Directories, roots: &[Ino]) {
 pub(crate) fn judge_links(shared: &Inodes<'_, '_>, dirs: &Directories) {
     let vol = shared.vol;
     let complete = dirs.complete && shared.groups.iter().all(|g| g.chunks.complete);
-    let attrs_known = shared.attrs_known.load(std::sync::atomic::Ordering::Relaxed);
+    let attrs_known = shared.attrs_known.load(Ordering::Relaxed);
     for (agno, group) in vol.geo.ags().zip(shared.groups) {
         let ranks = group.chunks.base * INODES_PER_CHUNK as usize..;
         for (chunk, base) in group.chunks.list.iter().zip(ranks.step_by(INODES_PER_CHUNK as usize))
@@ -203,4 +206,15 @@ pub(crate) fn judge_counters(shared: &Inodes<'_, '_>, primary: &Superblock, tota
     if let Some(fdblocks) = totals.iter().map(|t| t.fdblocks).sum::<Option<u64>>() {
         vol.sink.error(ctx.eq("sb.fdblocks", fdblocks, primary.fdblocks.get()));
     }
+}
+
+/// A superblock that does not say that there are attributes: Linux works with it and `xfs_repair` is silent, but its
+/// online check calls every inode with attributes corrupt.
+pub(crate) fn judge_attr_bit(shared: &Inodes<'_, '_>, primary: &Superblock) {
+    let vol = shared.vol;
+    let missing = !primary.features().attr() && shared.attrs_found.load(Ordering::Relaxed);
+    let ctx = vol.ctx(sb::location(&vol.geo, AgNumber(0)));
+    let wanted = "the ATTR bit (0x10), for there are attributes";
+    let found = Value::Hex(primary.versionnum.get().into());
+    vol.sink.warning(ctx.require("sb.versionnum", !missing, wanted, found));
 }

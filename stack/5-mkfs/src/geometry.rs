@@ -4,7 +4,7 @@
 //! with what it printed: sizes first, then features, the stripe, groups, inodes, the log, and last
 //! the place of the root directory, which follows from all the others.
 
-use xfskit_block::BlockDevice;
+use xfskit_block::{BlockDevice, Topology};
 use xfskit_format::timestamp::Timestamp;
 use xfskit_units::features::{features2, incompat, ro_compat, versionnum};
 use xfskit_units::{AgNumber, ByteLen, Features, Geometry, Ino, RfsBlock, Uuid, Version};
@@ -12,7 +12,8 @@ use xfskit_units::{AgNumber, ByteLen, Features, Geometry, Ino, RfsBlock, Uuid, V
 use crate::error::{Error, refuse};
 use crate::layout::AgLayout;
 use crate::logspace;
-use crate::options::{Autofsck, Options, Quantity, StripeUnit, StripeWidth};
+use crate::options::{Autofsck, Options, Quantity};
+use crate::stripe::Stripe;
 
 pub(crate) const MIB: u64 = 1 << 20;
 pub(crate) const GIB: u64 = 1 << 30;
@@ -36,10 +37,8 @@ pub struct DeviceFacts {
     pub logical_sector: u32,
     /// Unit of I/O without read-modify-write, in bytes: the default sector size.
     pub physical_sector: u32,
-    /// Stripe unit that the device reports; 0 for none.
-    pub stripe_unit: ByteLen,
-    /// Stripe width that the device reports; 0 for none.
-    pub stripe_width: ByteLen,
+    /// Where the data device's stripes lie.
+    pub stripes: Topology,
     /// The device for an external log.
     pub log: Option<LogFacts>,
 }
@@ -56,15 +55,8 @@ pub struct LogFacts {
 impl DeviceFacts {
     /// A plain file of `size`: sectors of 512 bytes, no stripes, no log device.
     pub fn file(size: ByteLen) -> Self {
-        let none = ByteLen(0);
-        Self {
-            size,
-            logical_sector: 512,
-            physical_sector: 512,
-            stripe_unit: none,
-            stripe_width: none,
-            log: None,
-        }
+        let stripes = Topology::default();
+        Self { size, logical_sector: 512, physical_sector: 512, stripes, log: None }
     }
 
     /// What the devices say of themselves.
@@ -72,6 +64,7 @@ impl DeviceFacts {
         Self {
             logical_sector: data.logical_block_size(),
             physical_sector: data.physical_block_size(),
+            stripes: data.topology(),
             log: log.map(|log| LogFacts { size: log.size(), sector: log.physical_block_size() }),
             ..Self::file(data.size())
         }
@@ -129,7 +122,7 @@ pub fn plan(options: &Options, facts: &DeviceFacts, stamp: Stamp) -> Result<Plan
     let sizes = Sizes::decide(options, facts)?;
     let features = features(options)?;
     let mut geo = sizes.geometry(features, uuid);
-    let stripe = Stripe::decide(options, facts, &sizes)?;
+    let stripe = Stripe::decide(options, facts, &sizes, &mut notes)?;
     decide_groups(&mut geo, options, &sizes, &stripe, &mut notes)?;
     decide_inodes(&mut geo, options, &sizes);
     logspace::decide(&mut geo, options, facts, &sizes, &stripe)?;
@@ -320,42 +313,6 @@ fn set_version_bits(geo: &mut Geometry, options: &Options) {
         bits |= if on { bit } else { 0 };
     }
     geo.features.versionnum = u16::try_from(bits).unwrap_or(0);
-}
-
-/// The data stripe, in blocks; both 0 without one.
-pub(crate) struct Stripe {
-    pub(crate) unit: u32,
-    pub(crate) width: u32,
-}
-
-impl Stripe {
-    fn decide(options: &Options, facts: &DeviceFacts, sizes: &Sizes) -> Result<Self, Error> {
-        let (unit, width) = match (options.stripe_unit, options.stripe_width) {
-            (None, None) if options.noalign || facts.stripe_unit.0 == 0 || sizes.bytes < GIB => {
-                (0, 0)
-            }
-            (None, None) => (facts.stripe_unit.0, facts.stripe_width.0),
-            (Some(StripeUnit::Su(su)), Some(StripeWidth::Sw(sw))) => {
-                let unit = sizes.in_bytes(su)?;
-                (unit, unit.saturating_mul(sw.into()))
-            }
-            (Some(StripeUnit::Sunit(unit)), Some(StripeWidth::Swidth(width))) => {
-                (u64::from(unit) * 512, u64::from(width) * 512)
-            }
-            _ => refuse!("-d su needs sw (and sunit needs swidth), and the other way round"),
-        };
-        let block = u64::from(sizes.block);
-        if unit % block != 0 {
-            refuse!("stripe unit of {unit} bytes is not a multiple of the block size {block}");
-        }
-        if (unit == 0) != (width == 0) || (unit != 0 && width % unit != 0) {
-            refuse!("stripe width of {width} bytes is not a multiple of the unit of {unit} bytes");
-        }
-        match (u32::try_from(unit / block), u32::try_from(width / block)) {
-            (Ok(unit), Ok(width)) => Ok(Self { unit, width }),
-            _ => refuse!("stripe unit of {unit} or width of {width} bytes is too large"),
-        }
-    }
 }
 
 /// How many groups a device of `bytes` gets; `None` for as few as possible.

@@ -37,11 +37,14 @@ pub struct Totals {
     pub icount: u64,
     /// Inodes that exist and are free.
     pub ifree: u64,
+    /// Whether some inode has attributes: the finished superblock says so.
+    pub has_attrs: bool,
 }
 
 impl Totals {
     /// Of an empty volume. Only the first group, the log's and the last differ from the others.
-    pub fn of(geo: &Geometry) -> Self {
+    pub fn of(plan: &Plan) -> Self {
+        let geo = &plan.geometry;
         let free = |agno| {
             let layout = AgLayout::of(geo, agno);
             u64::from(layout.free_blocks() + layout.agfl_len())
@@ -52,13 +55,14 @@ impl Totals {
             chunk: geo.chunk_blocks().into(),
             icount,
             ifree: icount - u64::from(USED_INODES),
+            has_attrs: plan.autofsck.is_some(),
         }
     }
 
     /// Of a volume whose groups are filled.
-    pub fn filled(geo: &Geometry, groups: &[Group]) -> Self {
-        let mut totals =
-            Self { fdblocks: 0, chunk: geo.chunk_blocks().into(), icount: 0, ifree: 0 };
+    pub fn filled(geo: &Geometry, groups: &[Group], has_attrs: bool) -> Self {
+        let chunk = geo.chunk_blocks().into();
+        let mut totals = Self { fdblocks: 0, chunk, icount: 0, ifree: 0, has_attrs };
         for group in groups {
             let (count, free) = group.inodes();
             totals.fdblocks += u64::from(group.freeblks() + u32_of(group.agfl.len()));
@@ -274,9 +278,8 @@ pub fn superblock(plan: &Plan, agno: AgNumber, totals: &Totals, inprogress: bool
     let ino = |ino: Option<Ino>, known: bool| {
         if known { ino.map_or(0, |ino| ino.0) } else { u64::MAX }
     };
-    // The root directory gets its property when the secondaries are written already.
-    let with_property = !inprogress && plan.autofsck.is_some();
-    let attr = if with_property { versionnum::ATTR } else { 0 };
+    // Attributes are made when the secondaries are written already.
+    let attr = if !inprogress && totals.has_attrs { versionnum::ATTR } else { 0 };
     let mut sb = Superblock::new_zeroed();
     sb.magicnum = sb::MAGIC.into();
     sb.blocksize = u32_of(geo.blocksize()).into();

@@ -10,7 +10,8 @@
 //! | [`options`] | [`Options`]: mkfs.xfs's option syntax |
 //! | `suboptions` | the table of what each option takes |
 //! | [`geometry`] | [`DeviceFacts`], [`Plan`], [`plan`]: every rule of mkfs.xfs |
-//! | `logspace` | the log's part of that |
+//! | `stripe` | the data stripe's part of that |
+//! | `logspace` | the log's |
 //! | [`minlog`] | the smallest log that Linux accepts |
 //! | [`layout`] | what lies where in one group |
 //! | [`group`] | a group's bytes: headers and btree roots |
@@ -33,6 +34,7 @@ pub mod layout;
 mod logspace;
 pub mod minlog;
 pub mod options;
+mod stripe;
 mod suboptions;
 pub mod summary;
 pub mod write;

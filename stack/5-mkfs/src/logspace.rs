@@ -3,10 +3,11 @@
 use xfskit_units::{AgBlock, AgNumber, FsBlock, Geometry};
 
 use crate::error::{Error, refuse};
-use crate::geometry::{DeviceFacts, GIB, MIB, SMALL, Sizes, Stripe};
+use crate::geometry::{DeviceFacts, GIB, MIB, SMALL, Sizes};
 use crate::layout;
 use crate::minlog::min_log_blocks;
 use crate::options::{Options, StripeUnit};
+use crate::stripe::Stripe;
 
 const KIB: u64 = 1 << 10;
 /// Most blocks of a log.

@@ -36,7 +36,7 @@ pub fn make(
     plan: &Plan,
 ) -> Result<(), Error> {
     let geo = &plan.geometry;
-    let totals = Totals::of(geo);
+    let totals = Totals::of(plan);
     begin(data, log, plan, &totals)?;
     write_groups(data, plan, &totals, geo.ags().map(|agno| Group::empty(geo, agno)))?;
     write_inodes(data, plan)?;

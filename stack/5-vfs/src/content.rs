@@ -10,10 +10,11 @@ use std::ops::Range;
 
 use xfskit_block::IoRead;
 use xfskit_core::Inode;
+use xfskit_core::file::Seek;
 use xfskit_format::bmbt::Extent;
 use xfskit_units::{ByteOffset, Geometry, index};
 
-use crate::{Error, Fs, Result};
+use crate::{Error, Fs, Handle, Result};
 
 /// Bytes of one read of a long piece.
 const CHUNK: u64 = 1 << 20;
@@ -27,13 +28,19 @@ const JOIN_MAX: u64 = 4 << 20;
 pub struct Piece {
     /// Which bytes of the file.
     pub file: Range<u64>,
-    /// Where the first of them is on the data device.
-    pub device: ByteOffset,
+    /// Where the first of them is on the data device; `None` on a volume that is open for writing, where content moves.
+    pub device: Option<ByteOffset>,
 }
 
 impl Piece {
     fn len(&self) -> u64 {
         self.file.end - self.file.start
+    }
+
+    /// Where on the device it lies, where it stays.
+    fn on_device(&self) -> Option<Range<u64>> {
+        let start = self.device?.0;
+        Some(start..start.saturating_add(self.len()))
     }
 }
 
@@ -54,13 +61,29 @@ impl FileMap {
             let file = bytes(extent.startoff.0)..bytes(extent.end().0);
             match pieces.last_mut() {
                 _ if file.is_empty() => {}
-                Some(p) if p.file.end == file.start && p.device.0 + p.len() == device.0 => {
+                Some(p)
+                    if p.file.end == file.start
+                        && p.on_device().is_some_and(|there| there.end == device.0) =>
+                {
                     p.file.end = file.end;
                 }
-                _ => pieces.push(Piece { file, device }),
+                _ => pieces.push(Piece { file, device: Some(device) }),
             }
         }
         Self { size, pieces }
+    }
+
+    /// The map of a file that may change meanwhile: what is data now.
+    fn live(file: &Handle<'_>) -> Result<Self> {
+        let (mut pieces, mut at, size) = (Vec::new(), 0, file.size());
+        while let Some(start) = file.seek(at, Seek::Data)?.filter(|&start| start < size) {
+            at = file.seek(start, Seek::Hole)?.unwrap_or(size).min(size);
+            pieces.push(Piece { file: start..at, device: None });
+            if at <= start {
+                break;
+            }
+        }
+        Ok(Self { size, pieces })
     }
 
     /// Length of the file in bytes.
@@ -95,9 +118,10 @@ pub struct ReadAhead {
 
 impl ReadAhead {
     fn get(&self, piece: &Piece) -> Option<&[u8]> {
-        let after = self.runs.partition_point(|(start, _)| *start <= piece.device);
+        let device = piece.device?;
+        let after = self.runs.partition_point(|(start, _)| *start <= device);
         let (start, bytes) = self.runs.get(after.checked_sub(1)?)?;
-        let from = index(piece.device.0 - start.0);
+        let from = index(device.0 - start.0);
         bytes.get(from..from.checked_add(index(piece.len()))?)
     }
 }
@@ -122,6 +146,9 @@ impl Fs {
     /// # Errors
     /// Where the inode is no regular file, lies on the realtime device, or its map is damaged.
     pub fn file_map(&self, inode: &Inode) -> Result<FileMap> {
+        if self.volume().engine().is_ok() {
+            return FileMap::live(&self.open_to_read(inode)?);
+        }
         let file = self.volume().open_file(inode)?;
         Ok(FileMap::new(self.volume().geo(), file.extents().as_slice(), file.size().0))
     }
@@ -129,10 +156,8 @@ impl Fs {
     /// Reads all content of `maps` into memory, what lies close together at once. What cannot be
     /// read now is left out, and will be tried again by [`read_piece`](Self::read_piece).
     pub fn read_ahead_content<'m>(&self, maps: impl Iterator<Item = &'m FileMap>) -> ReadAhead {
-        let mut wanted: Vec<Range<u64>> = maps
-            .flat_map(FileMap::pieces)
-            .map(|piece| piece.device.0..piece.device.0.saturating_add(piece.len()))
-            .collect();
+        let mut wanted: Vec<Range<u64>> =
+            maps.flat_map(FileMap::pieces).filter_map(Piece::on_device).collect();
         wanted.sort_unstable_by_key(|range| range.start);
         let mut runs: Vec<Range<u64>> = Vec::new();
         for range in wanted {
@@ -157,12 +182,14 @@ impl Fs {
         ReadAhead { runs: read.map(|((run, buf), _)| (ByteOffset(run.start), buf)).collect() }
     }
 
-    /// Hands the bytes of `piece` to `sink`, in order, from `ahead` where they are there.
+    /// Hands the bytes of `piece` of the file `inode` to `sink`, in order, from `ahead` where they are there. What was cut off
+    /// the file meanwhile is zeroes.
     ///
     /// # Errors
     /// [`ReadError::Volume`] where the device fails, [`ReadError::Sink`] where `sink` does.
     pub fn read_piece(
         &self,
+        inode: &Inode,
         piece: &Piece,
         ahead: &ReadAhead,
         sink: Sink<'_>,
@@ -174,10 +201,15 @@ impl Fs {
         let mut done = 0;
         while done < piece.len() {
             let part = &mut buf[..index((piece.len() - done).min(CHUNK))];
-            let at = ByteOffset(piece.device.0 + done);
-            let read = self.volume().device().read_at(at, part);
-            read.map_err(|e| Error::Core(e.into()))?;
-            sink(piece.file.start + done, part)?;
+            let offset = piece.file.start + done;
+            if let Some(device) = piece.device {
+                let read = self.volume().device().read_at(ByteOffset(device.0 + done), part);
+                read.map_err(|e| Error::Core(e.into()))?;
+            } else {
+                let len = self.reader(inode)?.read_at(offset, part)?;
+                part[len..].fill(0);
+            }
+            sink(offset, part)?;
             done += part.len() as u64;
         }
         Ok(())
@@ -193,12 +225,12 @@ impl Fs {
         range: Range<u64>,
         sink: Sink<'_>,
     ) -> std::result::Result<(), ReadError> {
-        let file = self.volume().open_file(inode).map_err(Error::Core)?;
+        let file = self.reader(inode)?;
         let mut at = range.start;
         let mut buf = vec![0; index(range.end.saturating_sub(at).min(CHUNK))];
         while at < range.end {
             let wanted = index((range.end - at).min(CHUNK));
-            let read = file.read_at(ByteOffset(at), &mut buf[..wanted]).map_err(Error::Core)?;
+            let read = file.read_at(at, &mut buf[..wanted])?;
             if read == 0 {
                 break;
             }

@@ -7,7 +7,6 @@ use serde::Serialize;
 use xfskit_core::{Inode, Volume};
 use xfskit_format::Fork;
 use xfskit_format::inode::FileType;
-use xfskit_format::timestamp::Timestamp;
 use xfskit_trans::Shared;
 use xfskit_trans::lock::{LockRank, RankedMutex};
 use xfskit_units::{Daddr, FileOff, Ino, Sectors};
@@ -19,7 +18,13 @@ use crate::{Error, Result};
 /// Blocks of one directory announced to the device ahead of reading it, at most.
 const DIR_AHEAD: u64 = 64;
 
+/// Bytes that one call returns whole, at most, unless [`Fs::with_whole_max`] says otherwise: how much there is, a damaged
+/// or hostile disk says.
+pub const WHOLE_MAX: u64 = 1 << 30;
+
 /// A volume as a filesystem. Shared by all threads.
+///
+/// Dropped without [`close`](Fs::close), it leaves a volume that is open for writing as a crash does: with what was synced.
 #[derive(Debug)]
 pub struct Fs {
     pub(crate) volume: Volume,
@@ -28,6 +33,8 @@ pub struct Fs {
     pub(crate) held: Holds,
     /// Directories are moved one at a time. Taken before any inode; rank [`LockRank::Io`].
     pub(crate) moves: RankedMutex<()>,
+    /// Bytes that one call returns whole, at most.
+    pub(crate) whole_max: u64,
 }
 
 /// One name in a directory.
@@ -62,16 +69,48 @@ pub struct Portion {
     pub errors: Vec<Error>,
 }
 
+/// Memory that an answer takes which is returned whole.
+struct Whole {
+    max: u64,
+    bytes: u64,
+}
+
+impl Whole {
+    fn new(max: u64) -> Self {
+        Self { max, bytes: 0 }
+    }
+
+    /// One more `T`, which owns `len` bytes, or an error in its place; breaks where that is too much.
+    fn take<T>(&mut self, len: usize) -> ControlFlow<()> {
+        let more = (size_of::<T>().max(size_of::<Error>()) + len) as u64;
+        self.bytes = self.bytes.saturating_add(more);
+        if self.bytes > self.max { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+
+    /// The error where it was too much. `instead` tells how to have it in pieces.
+    fn exceeded(&self, what: &'static str, instead: &'static str) -> Option<Error> {
+        let (bytes, max) = (self.bytes, self.max);
+        (bytes > max).then_some(Error::TooLarge { what, bytes, max, instead })
+    }
+}
+
 impl Fs {
-    /// The filesystem on `volume`.
+    /// The filesystem on `volume`, whose changes are dated by the clock of this machine.
     pub fn new(volume: Volume) -> Self {
-        Self::with_clock(volume, Clock::fixed(Timestamp::EPOCH))
+        Self::with_clock(volume, Clock::system())
     }
 
     /// The filesystem on `volume`, whose changes are dated by `clock`.
     pub fn with_clock(volume: Volume, clock: Clock) -> Self {
         let moves = RankedMutex::new(LockRank::Io, ());
-        Self { volume, clock, held: Holds::default(), moves }
+        Self { volume, clock, held: Holds::default(), moves, whole_max: WHOLE_MAX }
+    }
+
+    /// Bounds by `bytes` what one call returns whole: a directory, all attributes of a file, a file's content
+    /// ([`WHOLE_MAX`] otherwise).
+    #[must_use]
+    pub fn with_whole_max(self, bytes: u64) -> Self {
+        Self { whole_max: bytes, ..self }
     }
 
     /// All changes so far become durable.
@@ -79,7 +118,6 @@ impl Fs {
     /// # Errors
     /// Where the volume is open for reading only, or was shut down, or is by this.
     pub fn sync(&self) -> Result<()> {
-        self.volume.flush_contents()?;
         Ok(self.volume.sync()?)
     }
 
@@ -109,9 +147,6 @@ impl Fs {
     /// # Errors
     /// As [`close`](Self::close).
     pub fn close_counted(self) -> Result<xfskit_core::Stats> {
-        if self.volume.engine().is_ok() {
-            self.volume.flush_contents()?;
-        }
         Ok(self.volume.close_counted()?)
     }
 
@@ -128,26 +163,35 @@ impl Fs {
         self.inode(self.volume.geo().rootino)
     }
 
-    /// Inode `ino`, which must be in use.
+    /// Inode `ino`, which must be in use, as it is now: of a file that was written to and not flushed, with what is in
+    /// memory only.
     ///
     /// # Errors
     /// Where it is free, or cannot be read.
     pub fn inode(&self, ino: Ino) -> Result<Inode> {
-        Ok(self.volume.iget(ino)?)
+        Ok(self.volume.iget_live(ino)?)
     }
 
     /// Many inodes, read together. Entry `i` of the answer belongs to `inos[i]`.
     pub fn inodes(&self, inos: &[Ino]) -> Vec<Result<Inode>> {
-        self.volume.iget_many(inos).into_iter().map(|inode| Ok(inode?)).collect()
+        self.volume.read_ahead_inodes(inos);
+        inos.iter().map(|&ino| self.inode(ino)).collect()
     }
 
     /// `inode` as it is now, and what keeps it so while something of it is read: on a volume that is
     /// open for writing the copy that the caller has may be old.
+    ///
+    /// # Errors
+    /// [`NoInode`](xfskit_core::Error::NoInode) where it is gone, or its number is another file's.
     pub(crate) fn now<'i>(&self, inode: &'i Inode) -> Result<(Option<Shared>, Cow<'i, Inode>)> {
-        match self.volume.share(inode.ino())? {
-            None => Ok((None, Cow::Borrowed(inode))),
-            shared => Ok((shared, Cow::Owned(self.volume.iget(inode.ino())?))),
+        let Some(shared) = self.volume.share(inode.ino())? else {
+            return Ok((None, Cow::Borrowed(inode)));
+        };
+        let now = self.volume.iget(inode.ino())?;
+        if !now.is_same_file(inode) {
+            return Err(xfskit_core::Error::NoInode(inode.ino()).into());
         }
+        Ok((Some(shared), Cow::Owned(now)))
     }
 
     /// What `name` is in the directory `dir`, as it is now.
@@ -157,6 +201,22 @@ impl Fs {
     pub fn lookup(&self, dir: &Inode, name: &[u8]) -> Result<Option<Ino>> {
         let (shared, dir) = self.now(dir)?;
         Ok(self.volume.lookup_kept(&dir, name, shared.as_ref())?.map(|(ino, _)| ino))
+    }
+
+    /// The inode that `name` is in the directory `dir`, as it is now: of the file that has this name, not of one that its
+    /// number was given to since.
+    ///
+    /// # Errors
+    /// As [`lookup`](Self::lookup), and where the inode cannot be read.
+    pub fn lookup_inode(&self, dir: &Inode, name: &[u8]) -> Result<Option<Inode>> {
+        let (shared, dir) = self.now(dir)?;
+        let Some((ino, _)) = self.volume.lookup_kept(&dir, name, shared.as_ref())? else {
+            return Ok(None);
+        };
+        // The directory is locked, so the name is there; from here on its inode is not given back.
+        let _hold = shared.is_some().then(|| self.hold(ino));
+        drop(shared);
+        Ok(Some(self.inode(ino)?))
     }
 
     /// What is known about `inode`.
@@ -173,22 +233,30 @@ impl Fs {
         Ok(self.volume.readlink(&inode)?)
     }
 
-    /// All extended attributes of `inode`, in the order of the disk, and what could not be read.
+    /// All extended attributes of `inode`, in the order of the disk, and what could not be read. Where they take
+    /// more memory than one call returns, the last error says so ([`Fs::with_whole_max`]).
     pub fn xattrs(&self, inode: &Inode) -> (Vec<Xattr>, Vec<Error>) {
         let (mut xattrs, mut errors) = (Vec::new(), Vec::new());
         let (_shared, inode) = match self.now(inode) {
             Ok(now) => now,
             Err(error) => return (xattrs, vec![error]),
         };
+        let mut whole = Whole::new(self.whole_max);
         let listed = self.volume.xattrs(&inode, &mut |xattr| {
-            match xattr {
+            let len = match xattr {
                 Ok(xattr) => {
+                    let len = xattr.name.len() + xattr.value.len();
                     xattrs.push(Xattr { name: xattr.name, value: xattr.value.into_owned() });
+                    len
                 }
-                Err(error) => errors.push(error.into()),
-            }
-            ControlFlow::Continue(())
+                Err(error) => {
+                    errors.push(error.into());
+                    0
+                }
+            };
+            whole.take::<Xattr>(len)
         });
+        errors.extend(whole.exceeded("the extended attributes", "read one with Fs::xattr"));
         errors.extend(listed.err().map(Error::Core));
         (xattrs, errors)
     }
@@ -215,7 +283,8 @@ impl Fs {
         }
     }
 
-    /// All entries of a directory, in the order of the directory, without `.` and `..`.
+    /// All entries of a directory, in the order of the directory, without `.` and `..`. Where they take more memory
+    /// than one call returns, the last error says so ([`Fs::with_whole_max`]).
     pub fn read_dir(&self, dir: &Inode) -> Portion {
         self.read_dir_from(dir, 0, usize::MAX)
     }
@@ -230,9 +299,10 @@ impl Fs {
                 return portion;
             }
         };
+        let mut whole = Whole::new(self.whole_max);
         let listed = self.volume.readdir(&dir, cookie, &mut |entry| {
-            match entry {
-                Ok(entry) if matches!(entry.name, b"." | b"..") => {}
+            let len = match entry {
+                Ok(entry) if matches!(entry.name, b"." | b"..") => 0,
                 Ok(entry) => {
                     portion.entries.push(Entry {
                         name: entry.name.to_vec(),
@@ -243,11 +313,16 @@ impl Fs {
                         portion.next = Some(entry.cookie);
                         return ControlFlow::Break(());
                     }
+                    entry.name.len()
                 }
-                Err(error) => portion.errors.push(error.into()),
-            }
-            ControlFlow::Continue(())
+                Err(error) => {
+                    portion.errors.push(error.into());
+                    0
+                }
+            };
+            whole.take::<Entry>(len)
         });
+        portion.errors.extend(whole.exceeded("the directory", "list it with Fs::read_dir_from"));
         portion.errors.extend(listed.err().map(Error::Core));
         portion
     }

@@ -10,8 +10,10 @@
 //! | [`statfs`] | [`Statfs`]: what is known about all of it |
 //! | [`path`] | from a path to an inode, symbolic links followed or not |
 //! | [`walk`] | a tree entry by entry, sorted |
+//! | [`visited`] | which directories a walk entered: none twice |
 //! | [`sweep`] | a tree as fast as the device gives it, in the order of the disk |
 //! | [`content`] | where content lies, and reading it |
+//! | [`reader`] | a file's content as a stream |
 //! | [`change`] | names, links, owners, times and attributes changed |
 //! | [`error`] | what can go wrong, and the errno of each |
 
@@ -20,9 +22,11 @@ pub mod content;
 pub mod error;
 pub mod fs;
 pub mod path;
+pub mod reader;
 pub mod stat;
 pub mod statfs;
 pub mod sweep;
+pub mod visited;
 pub mod walk;
 mod xattr;
 
@@ -34,11 +38,13 @@ pub use change::rename::RenameMode;
 pub use change::set::SetAttr;
 pub use content::{FileMap, Piece, ReadAhead, ReadError};
 pub use error::{Error, Result};
-pub use fs::{Entry, Fs, Portion, Xattr};
+pub use fs::{Entry, Fs, Portion, WHOLE_MAX, Xattr};
 pub use path::{Follow, join};
+pub use reader::Reader;
 pub use stat::Stat;
 pub use statfs::Statfs;
 pub use sweep::{Child, Visitor};
+pub use visited::Visited;
 pub use walk::{Walk, WalkEntry, WalkFault};
 pub use xfskit_core::Inode;
 pub use xfskit_core::attr::change::SetMode;

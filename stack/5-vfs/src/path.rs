@@ -10,7 +10,7 @@ use xfskit_core::Inode;
 use xfskit_format::inode::FileType;
 use xfskit_units::Ino;
 
-use crate::{Error, Fs, Result};
+use crate::{Error, Fs, Hold, Result};
 
 /// Symbolic links on the way of one path, at most: the kernel's number.
 pub const MAX_LINKS: usize = 40;
@@ -86,6 +86,20 @@ impl Fs {
     /// # Errors
     /// As [`resolve`](Self::resolve); and [`Error::BadName`] where the last name is none.
     pub fn resolve_parent(&self, path: &[u8]) -> Result<(Ino, Vec<u8>)> {
+        self.parent(path).map(|(dir, name)| (dir.ino(), name))
+    }
+
+    /// The same, and the directory is held: its number stays its own.
+    ///
+    /// # Errors
+    /// As [`resolve_parent`](Self::resolve_parent); [`NoInode`](xfskit_core::Error::NoInode) where the directory was removed
+    /// meanwhile.
+    pub fn hold_parent(&self, path: &[u8]) -> Result<(Hold<'_>, Vec<u8>)> {
+        let (dir, name) = self.parent(path)?;
+        Ok((self.hold_inode(&dir)?, name))
+    }
+
+    fn parent(&self, path: &[u8]) -> Result<(Inode, Vec<u8>)> {
         check_absolute(path)?;
         let Some(name) = components(path).next_back() else {
             return Err(Error::BadName { name: shown(path) });
@@ -96,7 +110,7 @@ impl Fs {
         if !dir.core().is_dir() {
             return Err(Error::NotDirectory { path: shown(&path[..trimmed - name.len()]) });
         }
-        Ok((dir.ino(), name.to_vec()))
+        Ok((dir, name.to_vec()))
     }
 }
 
@@ -139,10 +153,9 @@ impl Way<'_> {
         if name.len() > NAME_MAX {
             return Err(Error::NameTooLong { path: shown(self.given) });
         }
-        let Some(ino) = self.fs.lookup(self.here(), &name)? else {
+        let Some(inode) = self.fs.lookup_inode(self.here(), &name)? else {
             return Err(Error::NotFound { path: self.path_so_far(Some(&name)) });
         };
-        let inode = self.fs.inode(ino)?;
         if inode.core().file_type() == Some(FileType::Symlink)
             && (follow == Follow::Yes || !self.ahead.is_empty())
         {

@@ -3,6 +3,7 @@
 use serde::Serialize;
 use xfskit_core::Volume;
 use xfskit_core::volume::Counts;
+use xfskit_format::reserve;
 
 /// The size of a volume, and what is free of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -11,8 +12,8 @@ pub struct Statfs {
     pub blocksize: u32,
     /// Blocks, without those of an internal log.
     pub blocks: u64,
-    /// Blocks that content can have now: without what the volume needs to go on, and what files in memory
-    /// were promised.
+    /// Blocks that content can have now, as Linux' `statfs` tells: without what the volume needs to go on
+    /// ([`xfskit_format::reserve`]), and what files in memory were promised.
     pub blocks_free: u64,
     /// Inodes that there could be: those in use, and those for which there is space.
     pub inodes: u64,
@@ -31,12 +32,7 @@ impl Statfs {
         let log = if geo.logstart.is_some() { u64::from(geo.logblocks) } else { 0 };
         let blocks = sb.dblocks.get().saturating_sub(log);
         let per_block = u64::from(sb.inopblock.get());
-        // `imax_pct` of the volume may be inodes; 0 is no limit.
-        let share = match u64::from(sb.imax_pct) {
-            0 => 100,
-            percent => percent.min(100),
-        };
-        let most = (sb.dblocks.get() / 100).saturating_mul(share).saturating_mul(per_block);
+        let most = reserve::inodes_max(geo).unwrap_or(u64::MAX);
         let room = blocks_free.saturating_mul(per_block);
         let inodes = icount.saturating_add(room).min(most.max(icount));
         Self {

@@ -10,7 +10,6 @@
 //!
 //! Damage does not end a sweep: the visitor is told, and the rest still comes.
 
-use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
 
 use rayon::{Scope, ThreadPoolBuilder};
@@ -18,7 +17,7 @@ use xfskit_core::Inode;
 use xfskit_format::inode::FileType;
 use xfskit_units::Ino;
 
-use crate::{Entry, Error, Fs, Result};
+use crate::{Entry, Error, Fs, Result, Visited};
 
 /// Directories taken in one step.
 const GROUP: usize = 32;
@@ -70,13 +69,19 @@ struct Sweep<'a, V: Visitor> {
     fs: &'a Fs,
     visitor: &'a V,
     /// Directories that were entered: a cycle ends. A leaf lock.
-    seen: Mutex<HashSet<Ino>>,
+    seen: Mutex<Visited>,
 }
 
 impl Fs {
-    /// Sweeps the tree below the directory `inode` with `threads` threads (0: one per processor).
-    pub fn sweep<V: Visitor>(&self, inode: Inode, dir: V::Dir, threads: usize, visitor: &V) {
-        let sweep = Sweep { fs: self, visitor, seen: Mutex::new(HashSet::from([inode.ino()])) };
+    /// Sweeps the tree below the directory `inode`, which `path` names, with `threads` threads (0: one per processor).
+    pub fn sweep<V: Visitor>(
+        &self,
+        (path, inode): (&[u8], Inode),
+        dir: V::Dir,
+        threads: usize,
+        visitor: &V,
+    ) {
+        let sweep = Sweep { fs: self, visitor, seen: Mutex::new(Visited::new(inode.ino(), path)) };
         let first = vec![Task { inode, dir, cookie: 0 }];
         match ThreadPoolBuilder::new().num_threads(threads).build() {
             Ok(pool) => pool.scope(|scope| sweep.step(scope, first)),
@@ -115,8 +120,9 @@ impl<'a, V: Visitor> Sweep<'a, V> {
             let mut children = self.children(&task.dir, entries, &mut inodes);
             let enter = self.visitor.children(&task.dir, &children);
             for (index, dir) in enter {
-                if let Some(inode) = children.get_mut(index).and_then(|c| c.inode.take()) {
-                    found.extend(self.first_visit(inode, dir));
+                let Some(child) = children.get_mut(index) else { continue };
+                if let Some(inode) = child.inode.take() {
+                    found.extend(self.first_visit((&task.inode, &child.entry.name), inode, dir));
                 }
             }
         }
@@ -153,12 +159,18 @@ impl<'a, V: Visitor> Sweep<'a, V> {
         children
     }
 
-    /// The task of a directory that was not entered before.
-    fn first_visit(&self, inode: Inode, dir: V::Dir) -> Option<Task<V::Dir>> {
-        let ino = inode.ino();
-        let first = self.seen.lock().unwrap_or_else(PoisonError::into_inner).insert(ino);
-        if !first {
-            self.visitor.fault(&dir, None, Error::DirTwice { ino });
+    /// The task of a directory that was not entered before, found as `name` in `parent`.
+    fn first_visit(
+        &self,
+        (parent, name): (&Inode, &[u8]),
+        inode: Inode,
+        dir: V::Dir,
+    ) -> Option<Task<V::Dir>> {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let entered = seen.enter(inode.ino(), parent.ino(), name);
+        drop(seen);
+        if let Err(error) = entered {
+            self.visitor.fault(&dir, None, error);
             return None;
         }
         Some(Task { inode, dir, cookie: 0 })

@@ -4,14 +4,12 @@
 //! Damage does not end a walk. What cannot be read is an `Err` item that names its path; its
 //! neighbours still come. A directory is entered once only, so a cycle ends.
 
-use std::collections::HashSet;
-
 use xfskit_core::Inode;
 use xfskit_units::Ino;
 
 use crate::fs::Portion;
 use crate::path::join;
-use crate::{Entry, Error, Fs, Result};
+use crate::{Entry, Error, Fs, Result, Visited};
 
 /// Inodes loaded together.
 const AHEAD: usize = 512;
@@ -25,6 +23,8 @@ pub struct WalkEntry {
     pub depth: usize,
     /// The file.
     pub inode: Inode,
+    /// The directory that it was found in; of the start, itself.
+    pub parent: Ino,
     /// True where it is the last of its directory.
     pub last: bool,
 }
@@ -45,7 +45,9 @@ pub struct WalkFault {
 pub struct Walk<'a> {
     fs: &'a Fs,
     max_depth: usize,
-    seen: HashSet<Ino>,
+    seen: Visited,
+    /// Of the directory that the walk is in, and behind it what is left of others.
+    path: Vec<u8>,
     /// What the next step returns before anything else: faults of a directory just entered.
     faults: Vec<WalkFault>,
     /// The file where the walk begins, until it was returned.
@@ -56,7 +58,9 @@ pub struct Walk<'a> {
 /// A directory that the walk is in.
 #[derive(Debug)]
 struct Level {
-    path: Vec<u8>,
+    /// Bytes of the walk's path that are this directory's: its own copy would cost a deep tree's depth for each level.
+    path_len: usize,
+    dir: Inode,
     /// What is still to come, in reverse: the next is the last.
     entries: Vec<Entry>,
     /// The inodes of the next few, in reverse too.
@@ -72,17 +76,37 @@ impl Level {
         }
         self.entries.pop().zip(self.inodes.pop())
     }
+
+    /// The next entry, as [`next`](Self::next), without those that were removed since the directory was read.
+    fn next_there(&mut self, fs: &Fs) -> Option<(Entry, Result<Inode>)> {
+        while let Some((entry, inode)) = self.next(fs) {
+            if !inode.as_ref().is_err_and(|error| is_gone(fs, error)) {
+                return Some((entry, inode));
+            }
+            if let Some(inode) = fs.lookup_inode(&self.dir, &entry.name).transpose() {
+                return Some((entry, inode));
+            }
+        }
+        None
+    }
+}
+
+/// The volume changes meanwhile, and what was to be read went.
+fn is_gone(fs: &Fs, error: &Error) -> bool {
+    fs.volume.engine().is_ok() && error.is_stale()
 }
 
 impl Fs {
     /// Walks the tree below `inode`, which `path` names. Directories deeper than `max_depth` below
     /// the start are not entered.
     pub fn walk(&self, path: &[u8], inode: Inode, max_depth: usize) -> Walk<'_> {
-        let start = WalkEntry { path: path.to_vec(), depth: 0, inode, last: true };
+        let ino = inode.ino();
+        let start = WalkEntry { path: path.to_vec(), depth: 0, inode, parent: ino, last: true };
         Walk {
             fs: self,
             max_depth,
-            seen: HashSet::new(),
+            seen: Visited::new(ino, path),
+            path: Vec::new(),
             faults: Vec::new(),
             start: Some(start),
             levels: Vec::new(),
@@ -96,16 +120,20 @@ impl Walk<'_> {
         if !entry.inode.core().is_dir() || entry.depth >= self.max_depth {
             return;
         }
-        if !self.seen.insert(entry.inode.ino()) {
-            let error = Error::DirTwice { ino: entry.inode.ino() };
+        let name = entry.path.rsplit(|&b| b == b'/').next().unwrap_or_default();
+        if entry.depth > 0
+            && let Err(error) = self.seen.enter(entry.inode.ino(), entry.parent, name)
+        {
             self.faults.push(WalkFault { path: entry.path.clone(), error });
             return;
         }
         let Portion { mut entries, errors, .. } = self.fs.read_dir(&entry.inode);
         let fault = |error| WalkFault { path: entry.path.clone(), error };
-        self.faults.extend(errors.into_iter().map(fault));
+        self.faults.extend(errors.into_iter().filter(|e| !is_gone(self.fs, e)).map(fault));
         entries.sort_unstable_by(|a, b| b.name.cmp(&a.name));
-        self.levels.push(Level { path: entry.path.clone(), entries, inodes: Vec::new() });
+        self.path.clone_from(&entry.path);
+        let (path_len, dir) = (entry.path.len(), entry.inode.clone());
+        self.levels.push(Level { path_len, dir, entries, inodes: Vec::new() });
     }
 }
 
@@ -123,15 +151,16 @@ impl Iterator for Walk<'_> {
         loop {
             let depth = self.levels.len();
             let level = self.levels.last_mut()?;
-            let Some((next, inode)) = level.next(self.fs) else {
+            let Some((next, inode)) = level.next_there(self.fs) else {
                 self.levels.pop();
                 continue;
             };
-            let path = join(&level.path, &next.name);
-            let last = level.entries.is_empty();
+            self.path.truncate(level.path_len);
+            let path = join(&self.path, &next.name);
+            let (last, parent) = (level.entries.is_empty(), level.dir.ino());
             return Some(match inode {
                 Ok(inode) => {
-                    let entry = WalkEntry { path, depth, inode, last };
+                    let entry = WalkEntry { path, depth, inode, parent, last };
                     self.enter(&entry);
                     Ok(entry)
                 }

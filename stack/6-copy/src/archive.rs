@@ -11,7 +11,7 @@ use std::io::{self, Write};
 use tar::{EntryType, Header};
 use xfskit_vfs::{Error, FileType, Fs, Ino, Inode, ReadError, Stat, Timestamp, WalkFault, Xattr};
 
-use crate::{Event, acl};
+use crate::{Event, Report, Skipped, acl};
 
 /// Tar counts in blocks of this many bytes.
 const BLOCK: usize = 512;
@@ -34,10 +34,15 @@ struct Archive<'a, W> {
     /// Names of files that have several.
     links: HashMap<Ino, Vec<u8>>,
     events: &'a (dyn Fn(Event<'_>) + Sync),
+    skipped: Skipped,
+    done: Report,
 }
 
+/// What an archive has no place for; tar leaves them out, too.
+const SOCKETS: &str = "sockets (tar has no place for them)";
+
 /// Writes the tree at `inode`, which `path` names, as an archive to `out`. Names in the archive
-/// are relative to the directory, or a file's own name.
+/// are relative to the directory, or a file's own name. Answers with what was written.
 ///
 /// # Errors
 /// Where `out` cannot be written. Faults of the volume go to `events`, and the rest still comes.
@@ -47,10 +52,11 @@ pub fn archive(
     inode: Inode,
     out: impl Write,
     events: &(dyn Fn(Event<'_>) + Sync),
-) -> Result<(), ArchiveError> {
+) -> Result<Report, ArchiveError> {
     let prefix = if inode.core().is_dir() { path.len() } else { path.len() - own_name(path).len() };
     let lead: &[u8] = if inode.core().is_dir() { b"./" } else { b"" };
-    let mut archive = Archive { fs, out, lead, links: HashMap::new(), events };
+    let (links, skipped, done) = (HashMap::new(), Skipped::default(), Report::default());
+    let mut archive = Archive { fs, out, lead, links, events, skipped, done };
     for step in fs.walk(path, inode, usize::MAX) {
         match step {
             Ok(entry) => archive.add(&entry.path, prefix, &entry.inode)?,
@@ -59,7 +65,8 @@ pub fn archive(
     }
     // Two blocks of zeroes end an archive.
     archive.out.write_all(&[0; 2 * BLOCK])?;
-    Ok(archive.out.flush()?)
+    archive.out.flush()?;
+    Ok(Report { skipped: archive.skipped.counts(), ..archive.done })
 }
 
 /// The name of an attribute as GNU tar writes it into a key, which ends at the first `=`.
@@ -88,7 +95,8 @@ impl<W: Write> Archive<'_, W> {
         name.extend_from_slice(inside);
         let stat = self.fs.stat(inode);
         if stat.file_type == FileType::Socket {
-            (self.events)(Event::Skipped { path, what: "sockets (tar has no place for them)" });
+            self.skipped.count_usual(SOCKETS, 1);
+            (self.events)(Event::Skipped { path, what: SOCKETS });
             return Ok(());
         }
         if inode.core().is_dir() {
@@ -98,6 +106,7 @@ impl<W: Write> Archive<'_, W> {
         } else if stat.nlink > 1 {
             if let Some(first) = self.links.get(&stat.ino) {
                 let target = first.clone();
+                self.done.files += 1;
                 return self.header(EntryType::Link, &name, &target, &stat, Pax::default(), 0);
             }
             self.links.insert(stat.ino, name.clone());
@@ -120,7 +129,10 @@ impl<W: Write> Archive<'_, W> {
             FileType::Fifo => self.header(EntryType::Fifo, &name, b"", &stat, pax, 0)?,
             _ => self.header(EntryType::Char, &name, b"", &stat, pax, 0)?,
         }
-        (self.events)(Event::Done { bytes: stat.size });
+        let bytes = if stat.file_type == FileType::Regular { stat.size } else { 0 };
+        self.done.files += 1;
+        self.done.bytes += bytes;
+        (self.events)(Event::Done { bytes });
         Ok(())
     }
 
@@ -158,7 +170,7 @@ impl<W: Write> Archive<'_, W> {
         let (fs, ahead) = (self.fs, self.fs.read_ahead_content(std::iter::empty()));
         for piece in map.pieces() {
             let mut at = piece.file.start;
-            let read = fs.read_piece(piece, &ahead, &mut |offset, bytes| {
+            let read = fs.read_piece(inode, piece, &ahead, &mut |offset, bytes| {
                 self.out.write_all(bytes)?;
                 at = offset + bytes.len() as u64;
                 Ok(())

@@ -8,49 +8,17 @@
 //! What the caller may not do (owners, devices, `trusted.` attributes without root) is counted in
 //! [`Skipped`], not failed: the rest of the copy is still worth having.
 
-use std::collections::BTreeMap;
 use std::ffi::{CString, OsStr};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::{self, AtFlags, Gid, Mode, OFlags, Timespec, Timestamps, Uid, XattrFlags};
 use rustix::io::Errno;
-use serde::Serialize;
 use xfskit_vfs::{FileType, Stat, Timestamp, Xattr};
 
-/// What could not be restored, and how often.
-#[derive(Debug, Default)]
-pub struct Skipped {
-    /// A leaf lock.
-    counts: Mutex<BTreeMap<String, u64>>,
-}
-
-impl Skipped {
-    /// One more `what` was left out.
-    pub fn count(&self, what: &str) {
-        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        *counts.entry(what.to_owned()).or_default() += 1;
-    }
-
-    /// What was left out, with how often.
-    pub fn counts(&self) -> Vec<SkippedCount> {
-        let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = |(what, &count): (&String, &u64)| SkippedCount { what: what.clone(), count };
-        counts.iter().map(count).collect()
-    }
-}
-
-/// One kind of thing that could not be restored.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct SkippedCount {
-    /// What, with the reason: "owners (needs root)".
-    pub what: String,
-    /// How often.
-    pub count: u64,
-}
+use crate::skipped::Skipped;
 
 /// An open directory of the destination.
 #[derive(Debug)]
@@ -63,6 +31,8 @@ const OPEN_DIR: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 /// Longest path that one call takes, with its closing zero.
 const PATH_MAX: usize = 4096;
+/// What only root may give away; tar and rsync do without, too.
+const OWNERS: &str = "owners (need root)";
 const PRIVATE: Mode = Mode::RUSR.union(Mode::WUSR);
 const PRIVATE_DIR: Mode = Mode::RWXU;
 
@@ -167,7 +137,7 @@ impl Dir {
                 fs::chmodat(&self.fd, name, permissions(stat), AtFlags::empty())?;
             }
             Ok(()) => {}
-            Err(Errno::PERM) => skipped.count("owners (need root)"),
+            Err(Errno::PERM) => skipped.count_usual(OWNERS, 1),
             Err(e) => return Err(e.into()),
         }
         if !xattrs.is_empty() {
@@ -209,9 +179,12 @@ pub fn finish_opened(
     match fs::fchown(fd, owner, group) {
         Ok(()) => {}
         Err(Errno::PERM) => {
-            skipped.count("owners (need root)");
+            skipped.count_usual(OWNERS, 1);
             // Set-user-id with the wrong user would be worse than without.
-            mode = mode.difference(Mode::SUID | Mode::SGID);
+            let plain = mode.difference(Mode::SUID | Mode::SGID);
+            skipped
+                .count_usual("set-user-id and set-group-id (need root)", u64::from(mode != plain));
+            mode = plain;
         }
         Err(e) => return Err(e.into()),
     }

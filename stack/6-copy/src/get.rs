@@ -25,8 +25,9 @@ use xfskit_vfs::{
 };
 
 use crate::Event;
-use crate::dest::{Dir, Skipped, SkippedCount, finish_opened};
+use crate::dest::{Dir, finish_opened};
 use crate::links::Links;
+use crate::skipped::{Skipped, SkippedCount};
 
 /// Content read ahead for one batch of small files, in bytes.
 const AHEAD: u64 = 8 << 20;
@@ -124,7 +125,7 @@ pub fn get(
         let dir = if in_the_way { Dir::open(dest) } else { shared.root.make_dir(&name) };
         let dest = if in_the_way { Vec::new() } else { name };
         let node = copy.node(dir.map_err(failed)?, None, path.to_vec(), dest, &inode);
-        vfs.sweep(inode, node, options.threads, &copy);
+        vfs.sweep((path, inode), node, options.threads, &copy);
     } else {
         let parent_path = path.strip_suffix(name_of(path)).unwrap_or(b"/").to_vec();
         copy.one(&shared.root, &parent_path, b"", (name_of(path), &name), &inode, &copy.nothing());
@@ -422,7 +423,7 @@ impl<'e> Copy<'_, 'e> {
                 end = offset + bytes.len() as u64;
                 Ok(())
             };
-            match self.vfs.read_piece(piece, ahead, write) {
+            match self.vfs.read_piece(inode, piece, ahead, write) {
                 Ok(()) => {}
                 Err(ReadError::Sink(error)) => return Err(error),
                 Err(ReadError::Volume(error)) => self.shared.fault(path, &error),

@@ -27,12 +27,13 @@ pub mod within;
 mod acl;
 mod ahead;
 mod links;
+mod skipped;
 
 pub use archive::{ArchiveError, archive};
-pub use dest::SkippedCount;
 pub use get::{GetError, GetOptions, Report, get};
 
 pub use put::{Destination, PutError, PutOptions, put};
+pub use skipped::{Skipped, SkippedCount};
 pub use within::copy_within;
 
 use xfskit_vfs::Error;

@@ -22,8 +22,25 @@ struct Item {
     /// Where it goes: the item that is its directory; `None` for the first.
     parent: Option<usize>,
     name: Vec<u8>,
-    /// Its path in the copy, for messages.
+}
+
+/// Everything to be copied, directories before what is in them.
+struct Items {
+    /// Where the copy of the first goes.
     path: Vec<u8>,
+    list: Vec<Item>,
+}
+
+impl Items {
+    /// The path of an item's copy, for messages. None is kept: a deep tree's would be too long together.
+    fn path(&self, item: &Item) -> Vec<u8> {
+        let (mut names, mut at) = (Vec::new(), item);
+        while let Some(parent) = at.parent {
+            names.push(&at.name);
+            at = &self.list[parent];
+        }
+        names.iter().rev().fold(self.path.clone(), |path, name| join(&path, name))
+    }
 }
 
 /// Copies inode `from`, with all below it where it is a directory, to `name` in directory `dir`; `path` is
@@ -43,19 +60,19 @@ pub fn copy_within(
     if above.contains(&from) {
         return Err(PutError::BelowItself { path: path.into() });
     }
-    let items = list(fs, Item { ino: from, parent: None, name: name.into(), path: path.into() })?;
-    let mut made: Vec<Ino> = Vec::with_capacity(items.len());
+    let items = list(fs, from, name, path)?;
+    let mut made: Vec<Ino> = Vec::with_capacity(items.list.len());
     let mut links: HashMap<Ino, Ino> = HashMap::new();
     let mut done = Put::default();
-    for item in &items {
+    for item in &items.list {
         let parent = item.parent.map_or(dir, |parent| made[parent]);
-        let at = |error| PutError::Volume { path: item.path.clone(), error };
+        let at = |error| PutError::Volume { path: items.path(item), error };
         let stat = stat(fs, item.ino).map_err(at)?;
         let is_dir = stat.file_type == FileType::Directory;
         let there = entry(fs, parent, &item.name).map_err(at)?;
         let ino = match (there, links.get(&item.ino)) {
             (Some((_, was_dir)), _) if was_dir != is_dir => {
-                return Err(PutError::Clash { path: item.path.clone(), is_dir: was_dir });
+                return Err(PutError::Clash { path: items.path(item), is_dir: was_dir });
             }
             (Some((ino, true)), _) => ino,
             (None, Some(&ino)) => {
@@ -86,8 +103,8 @@ pub fn copy_within(
         }
     }
     // Behind what is in them: that changes their times.
-    for (item, &ino) in items.iter().zip(&made).rev() {
-        let at = |error| PutError::Volume { path: item.path.clone(), error };
+    for (item, &ino) in items.list.iter().zip(&made).rev() {
+        let at = |error| PutError::Volume { path: items.path(item), error };
         let stat = stat(fs, item.ino).map_err(at)?;
         if stat.file_type == FileType::Directory {
             dress(fs, &stat, ino).map_err(at)?;
@@ -96,29 +113,23 @@ pub fn copy_within(
     Ok(done)
 }
 
-/// Everything to be copied, directories before what is in them.
-fn list(fs: &Fs, first: Item) -> Result<Vec<Item>, PutError> {
-    let mut items = vec![first];
-    let mut at = 0;
-    while let Some(Item { ino, path, .. }) = items.get(at) {
-        let (ino, path) = (*ino, path.clone());
-        let failed = |error| PutError::Volume { path: path.clone(), error };
-        let inode = fs.inode(ino).map_err(failed)?;
-        if inode.core().is_dir() {
-            let listing = fs.read_dir(&inode);
-            if let Some(error) = listing.errors.into_iter().next() {
-                return Err(failed(error));
-            }
-            items.extend(listing.entries.into_iter().map(|entry| Item {
-                ino: entry.ino,
-                parent: Some(at),
-                path: join(&path, &entry.name),
-                name: entry.name,
-            }));
-        }
-        at += 1;
+/// Lists inode `from`, which is to be copied to `name` at `path`, and all below it.
+fn list(fs: &Fs, from: Ino, name: &[u8], path: &[u8]) -> Result<Items, PutError> {
+    let failed = |path: Vec<u8>, error| PutError::Volume { path, error };
+    let top = fs.inode(from).map_err(|error| failed(path.into(), error))?;
+    let mut list: Vec<Item> = Vec::new();
+    // The item of the directory on each level above.
+    let mut above: Vec<usize> = Vec::new();
+    for step in fs.walk(path, top, usize::MAX) {
+        let entry = step.map_err(|fault| failed(fault.path, fault.error))?;
+        above.truncate(entry.depth);
+        let parent = above.last().copied();
+        above.push(list.len());
+        let own = entry.path.rsplit(|&b| b == b'/').next().unwrap_or_default();
+        let name = if parent.is_some() { own } else { name };
+        list.push(Item { ino: entry.inode.ino(), parent, name: name.into() });
     }
-    Ok(items)
+    Ok(Items { path: path.into(), list })
 }
 
 fn stat(fs: &Fs, ino: Ino) -> Result<Stat, Error> {

@@ -14,11 +14,13 @@
 //! | [`report`] | tables and plots, and how they are shown |
 //! | [`program`] | fs_mark and its kin, as users of these programs know them |
 //! | [`kernel`] | images that the kernel mounts |
+//! | `image` | disks in files that have no name |
 //! | [`side`] | the same disk with the engine on it, or the kernel |
 //! | [`suite`] | whole studies |
 
 pub mod circumstances;
 pub mod driver;
+mod image;
 pub mod kernel;
 pub mod measure;
 pub mod program;

@@ -5,15 +5,13 @@
 //! is an image behind a loop device, past the cache of the image's own pages where the filesystem below can
 //! do that; mounting needs root.
 
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::SystemTime;
 
-use xfskit_block::{BlockDevice, FileDevice, MemDevice, OpenMode};
+use xfskit_block::{BlockDevice, MemDevice};
 use xfskit_core::{OpenOptions, Volume};
 use xfskit_mkfs::{DeviceFacts, Options, Stamp};
 use xfskit_units::{ByteLen, Uuid};
@@ -21,6 +19,7 @@ use xfskit_units::{ByteLen, Uuid};
 use crate::Driver;
 use crate::driver::engine::Engine;
 use crate::driver::mounted::Mounted;
+use crate::image::{self, Image};
 use crate::kernel;
 use crate::measure::usage::{Usage, Watch, peak_memory, reset_peak_memory};
 
@@ -73,6 +72,18 @@ impl Bed {
         Self { dir, ..self }
     }
 
+    /// This bed with disks no larger than files in its directory can be.
+    ///
+    /// # Errors
+    /// Where no file can be made there.
+    pub fn fitting(self) -> io::Result<Self> {
+        let size = match &self.dir {
+            None => self.size,
+            Some(dir) => image::largest(dir, self.size)?,
+        };
+        Ok(Self { size, ..self })
+    }
+
     /// On what volumes lie, in words.
     pub fn on(&self) -> String {
         let Some(dir) = &self.dir else { return MEMORY.into() };
@@ -91,7 +102,7 @@ impl Bed {
         let image = self.dir.as_deref().map(|dir| Image::new(dir, self.size)).transpose()?;
         let device: Arc<dyn BlockDevice> = match &image {
             None => Arc::new(MemDevice::new(self.size)),
-            Some(image) => Arc::new(image.open(OpenMode::ReadWrite)?),
+            Some(image) => Arc::new(image.open()?),
         };
         format(&*device, &self.mkfs)?;
         let name = who.name().to_owned();
@@ -130,25 +141,6 @@ pub fn format(device: &dyn BlockDevice, options: &Options) -> io::Result<()> {
     xfskit_mkfs::make(device, None, &plan).map_err(io::Error::other)
 }
 
-/// An image that goes away with its owner.
-#[derive(Debug)]
-struct Image(PathBuf);
-
-impl Image {
-    fn new(dir: &Path, size: ByteLen) -> io::Result<Self> {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let n = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = dir.join(format!("xfskit-bench-{}-{n}.img", std::process::id()));
-        let refused = |err| io::Error::other(format!("{}: {err}", path.display()));
-        fs::File::create(&path).and_then(|file| file.set_len(size.0)).map_err(refused)?;
-        Ok(Self(path))
-    }
-
-    fn open(&self, mode: OpenMode) -> io::Result<FileDevice> {
-        FileDevice::open(&self.0, mode).map_err(io::Error::other)
-    }
-}
-
 /// What judging a volume came to.
 #[derive(Clone, Debug)]
 pub struct Verdict {
@@ -162,12 +154,6 @@ pub struct Verdict {
     pub usage: Usage,
     /// Memory of this process at most, in bytes; nothing of another program.
     pub peak_memory: Option<u64>,
-}
-
-impl Drop for Image {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0);
-    }
 }
 
 /// What is done on a side, whoever drives it.
@@ -248,7 +234,7 @@ impl Side {
                 self.device = None;
                 let none = || io::Error::other("the kernel mounts files, not memory of a process");
                 let image = self.image.as_ref().ok_or_else(none)?;
-                Mount::Kernel(KernelMount::new(&image.0, &self.name, &self.on)?)
+                Mount::Kernel(KernelMount::new(image.path(), &self.name, &self.on)?)
             }
         });
         Ok(())
@@ -268,10 +254,9 @@ impl Side {
 
     /// The device, for who looks at it past any driver: the engine's while it is mounted, too.
     pub(crate) fn device(&mut self) -> io::Result<Arc<dyn BlockDevice>> {
-        let open = |image: &Image| image.open(OpenMode::ReadWrite);
         let device = match (&self.device, &self.image) {
             (Some(device), _) => device.clone(),
-            (None, Some(image)) => Arc::new(open(image)?),
+            (None, Some(image)) => Arc::new(image.open()?),
             (None, None) => return Err(io::Error::other("no device")),
         };
         if self.who == Who::Engine {
@@ -298,7 +283,7 @@ impl Side {
     pub fn judge(&mut self, threads: usize) -> io::Result<Verdict> {
         self.unmount()?;
         match (self.who, &self.image) {
-            (Who::Kernel, Some(image)) => judge_by_repair(&image.0),
+            (Who::Kernel, Some(image)) => judge_by_repair(image.path()),
             _ => judge_by_check(&*self.device()?, threads),
         }
     }

@@ -4,27 +4,49 @@
 //! file while the rest still comes out) and errors go to standard error, or with `--json` into the
 //! same stream of objects as `{"fault": …}` and `{"error": …}`. Notes go to standard error always.
 
+use std::borrow::Cow;
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::Serialize;
 use serde_json::json;
+use xfskit::copy::SkippedCount;
 use xfskit::core::{Healed, Heals};
 use xfskit::format::Corruption;
 use xfskit::{Volume, vfs};
 
 use crate::exit::{Answer, Failure};
 use crate::grammar::Voice;
-use crate::show;
+use crate::quote::Style;
+use crate::show::{self, Named};
 
+/// Exit code of a program that SIGPIPE ends, as shells show it.
+const PIPE: i32 = 128 + 13;
 /// Blocks that healed that are told one by one, of a volume.
 const HEALED_SHOWN: usize = 100;
+
+/// Something that is damaged or cannot be done, for JSON.
+#[derive(Serialize)]
+struct Fault<'a> {
+    #[serde(flatten)]
+    path: Named<'a>,
+    message: String,
+    corruption: Option<&'a Corruption>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hint: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    line: Option<u64>,
+}
 
 /// The two streams of one run. Many threads may speak; a line is never torn. The lock is a leaf.
 pub(crate) struct Out {
     voice: Voice,
     /// Standard output is one.
     terminal: bool,
+    /// How names are written there.
+    style: Style,
+    /// The line of a file of commands that is being carried out.
+    line: Option<u64>,
     inner: Mutex<Inner>,
     /// Where blocks that healed are counted, of all volumes that were open.
     heals: Mutex<Vec<Arc<Heals>>>,
@@ -40,8 +62,21 @@ impl Out {
     pub(crate) fn new(voice: Voice) -> Self {
         let stdout = BufWriter::with_capacity(64 * 1024, io::stdout());
         let terminal = io::stdout().is_terminal();
+        let usual = if terminal { Style::ShellEscape } else { Style::Literal };
+        let asked = if voice.quote_name { Some(Style::C) } else { voice.quoting_style };
+        let style = asked.or_else(Style::of_environment).unwrap_or(usual);
         let inner = Mutex::new(Inner { stdout, faults: 0 });
-        Self { voice, terminal, inner, heals: Mutex::default() }
+        Self { voice, terminal, style, line: None, inner, heals: Mutex::default() }
+    }
+
+    /// The same, for line `line` of a file of commands: errors name it.
+    pub(crate) fn of_line(self, line: Option<u64>) -> Self {
+        Self { line, ..self }
+    }
+
+    /// The line of a file of commands that is being carried out.
+    pub(crate) fn at_line(&self) -> Option<u64> {
+        self.line
     }
 
     /// How it speaks.
@@ -73,16 +108,24 @@ impl Out {
         self.lock().stdout.write_all(bytes).map_err(stdout_failed)
     }
 
-    /// A name for a line of text: escaped for a terminal, as it is for a program.
+    /// A name for a line of text, in the style that was asked for.
     pub(crate) fn name(&self, name: &[u8]) -> Vec<u8> {
-        if self.terminal { show::name(name).into_bytes() } else { name.to_vec() }
+        self.style.quote(name, self.terminal)
     }
 
     /// Text and a newline.
     pub(crate) fn line(&self, text: impl AsRef<[u8]>) -> Result<(), Failure> {
-        let mut inner = self.lock();
-        inner.stdout.write_all(text.as_ref()).map_err(stdout_failed)?;
-        inner.stdout.write_all(b"\n").map_err(stdout_failed)
+        let mut line = self.harmless(text.as_ref()).into_owned();
+        line.push(b'\n');
+        self.raw(&line)
+    }
+
+    /// Text as it may go where standard output goes: nothing of it moves a terminal's cursor.
+    fn harmless<'t>(&self, text: &'t [u8]) -> Cow<'t, [u8]> {
+        if !self.terminal {
+            return text.into();
+        }
+        show::harmless(&String::from_utf8_lossy(text)).into_bytes().into()
     }
 
     /// One JSON object on a line of its own.
@@ -99,12 +142,20 @@ impl Out {
         answer: &T,
         text: impl FnOnce(&T) -> String,
     ) -> Result<(), Failure> {
-        if self.json() { self.object(answer) } else { self.raw(text(answer).as_bytes()) }
+        if self.json() {
+            return self.object(answer);
+        }
+        self.raw(&self.harmless(text(answer).as_bytes()))
     }
 
     /// Something is damaged or cannot be read; the rest goes on, and the answer becomes no.
     pub(crate) fn fault(&self, path: &[u8], error: &vfs::Error) {
-        self.fault_at(&show::name(path), error, error.fault());
+        self.fault_in(path, error, error.fault(), None);
+    }
+
+    /// The same, with what to do next.
+    pub(crate) fn fault_with_hint(&self, path: &[u8], error: &vfs::Error, hint: &str) {
+        self.fault_in(path, error, error.fault(), Some(hint));
     }
 
     /// The same for what has no path; `corruption` is the failed check, where it is one.
@@ -114,15 +165,37 @@ impl Out {
         error: &dyn std::error::Error,
         corruption: Option<&Corruption>,
     ) {
+        self.fault_in(at.as_bytes(), error, corruption, None);
+    }
+
+    /// Something is wrong at `path`.
+    pub(crate) fn fault_in(
+        &self,
+        path: &[u8],
+        error: &dyn std::error::Error,
+        corruption: Option<&Corruption>,
+        hint: Option<&str>,
+    ) {
         self.lock().faults += 1;
-        let message = chain(error);
-        let message = without_path(&message, at);
+        let (at, message) = (show::name(path), chain(error));
+        let message = without_path(&message, &at);
+        let message = without_path(message, &String::from_utf8_lossy(path)).to_owned();
         if self.json() {
-            let fault = json!({ "path": at, "message": message, "corruption": corruption });
+            let path = Named("path", path);
+            let fault = Fault { path, message, corruption, hint, line: self.line };
             // A reader that has gone away is noticed at the next answer.
             let _ = self.object(&json!({ "fault": fault }));
         } else {
-            self.complain(&format!("{at}: {message}"));
+            let hint = hint.map(|hint| format!("\n  {hint}")).unwrap_or_default();
+            self.complain(&format!("{at}: {message}{hint}"));
+        }
+    }
+
+    /// What a copy left out: beyond what every such copy leaves out, the answer becomes no.
+    pub(crate) fn skipped(&self, skipped: &[SkippedCount]) {
+        for SkippedCount { what, count, usual } in skipped {
+            self.note(&format!("not copied: {what}, {count} times"));
+            self.lock().faults += u64::from(!usual);
         }
     }
 
@@ -171,12 +244,20 @@ impl Out {
     /// The run failed: the last words.
     pub(crate) fn failure(&self, failure: &Failure) {
         if self.json() {
-            let error =
+            let mut error =
                 json!({ "message": failure.message, "hint": failure.hint, "exit": failure.exit });
+            if let Some(line) = self.line {
+                error["line"] = line.into();
+            }
             let _ = self.object(&json!({ "error": error }));
         } else {
             self.complain(&failure.to_string());
         }
+    }
+
+    /// Everything said so far is out, where there is still a reader for it.
+    pub(crate) fn flush_quietly(&self) {
+        let _ = self.lock().stdout.flush();
     }
 
     /// Everything said so far is out.
@@ -188,7 +269,8 @@ impl Out {
     fn complain(&self, text: &str) {
         let mut inner = self.lock();
         let _ = inner.stdout.flush();
-        let _ = writeln!(io::stderr().lock(), "xfskit: {text}");
+        let line = self.line.map(|line| format!("line {line}: ")).unwrap_or_default();
+        let _ = writeln!(io::stderr().lock(), "xfskit: {line}{}", show::harmless(text));
     }
 
     /// Standard output, for those who print by themselves.
@@ -233,10 +315,11 @@ pub(crate) fn without_path<'m>(message: &'m str, path: &str) -> &'m str {
     message.strip_prefix(path).and_then(|rest| rest.strip_prefix(": ")).unwrap_or(message)
 }
 
-/// Standard output cannot be written. A reader that had enough (`| head`) is not an error.
+/// Standard output cannot be written. Where its reader had enough (`| head`) nothing is left to say, but the answer
+/// was not complete: the program ends as those do that SIGPIPE ends.
 fn stdout_failed(error: io::Error) -> Failure {
     if error.kind() == io::ErrorKind::BrokenPipe {
-        std::process::exit(0);
+        std::process::exit(PIPE);
     }
     Failure::cannot(format!("standard output: {error}"))
         .hint("Is the disk full on the side that receives it?")

@@ -1,11 +1,12 @@
 //! Progress of everything that takes longer than a second: a bar on a terminal, a plain line every
 //! few seconds elsewhere, nothing with `--quiet` or `--json`.
 
+use std::fmt::Write;
 use std::io::IsTerminal;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
 use crate::out::Out;
 
@@ -127,16 +128,41 @@ impl Progress {
     fn style(&self, total: u64) -> ProgressStyle {
         let (job, unit) = (self.job, self.unit);
         let template = if total > 0 {
-            format!("{job} [{{bar:40}}] {{human_pos}}/{{human_len}} {unit} {{per_sec}} {{eta}}")
+            format!("{job} [{{bar:40}}] {{human_pos}}/{{human_len}} {unit} {{rate}} {{eta}}")
         } else {
-            format!("{job} {{spinner}} {{human_pos}} {unit} {{per_sec}}")
+            format!("{job} {{spinner}} {{human_pos}} {unit} {{rate}}")
         };
-        ProgressStyle::with_template(&template).unwrap_or_else(|_| ProgressStyle::default_bar())
+        ProgressStyle::with_template(&template)
+            .unwrap_or_else(|_| ProgressStyle::default_bar())
+            .with_key("rate", |state: &ProgressState, text: &mut dyn Write| {
+                // A bar without its rate is no loss.
+                let _ = text.write_str(&rate(state.per_sec()));
+            })
     }
+}
+
+/// A rate as people read it: whole units, and one digit more below ten.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // not negative, and far below 2^63
+fn rate(per_second: f64) -> String {
+    if per_second < 9.95 {
+        return format!("{per_second:.1}/s");
+    }
+    format!("{}/s", HumanCount(per_second.round() as u64))
 }
 
 impl Drop for Progress {
     fn drop(&mut self) {
         self.finish();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::rate;
+
+    #[test]
+    fn rates_are_rounded() {
+        assert_eq!(rate(119_312.120_5), "119,312/s");
+        assert_eq!((rate(0.26), rate(9.96)), ("0.3/s".into(), "10/s".into()));
     }
 }

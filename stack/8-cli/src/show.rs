@@ -4,6 +4,9 @@ use std::fmt::Write as _;
 
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
+use serde::ser::{Serialize, SerializeMap, Serializer};
+
+use crate::quote::moves_cursor;
 
 /// A size with the usual suffixes, for clap.
 pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
@@ -102,7 +105,7 @@ pub(crate) fn name(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
         for c in chunk.valid().chars() {
-            if c.is_control() || c == '\\' {
+            if moves_cursor(c) || c == '\\' {
                 let _ = write!(text, "{}", c.escape_default());
             } else {
                 text.push(c);
@@ -115,12 +118,34 @@ pub(crate) fn name(bytes: &[u8]) -> String {
     text
 }
 
-/// Bytes for JSON: text where they are UTF-8, else an object with their base64 form.
-pub(crate) fn json_bytes(bytes: &[u8]) -> serde_json::Value {
-    match std::str::from_utf8(bytes) {
-        Ok(text) => text.into(),
-        Err(_) => serde_json::json!({ "base64": base64(bytes) }),
+/// A name for JSON, flattened into the object it belongs to: always text, and where the bytes are no UTF-8 beside it
+/// `KEY_bytes` with their base64 form.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Named<'a>(pub &'static str, pub &'a [u8]);
+
+impl Serialize for Named<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self(key, bytes) = *self;
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry(key, &String::from_utf8_lossy(bytes))?;
+        if std::str::from_utf8(bytes).is_err() {
+            map.serialize_entry(&format!("{key}_bytes"), &base64(bytes))?;
+        }
+        map.end()
     }
+}
+
+/// Text for a terminal: what would move its cursor is escaped, but for ends of lines and tabs.
+pub(crate) fn harmless(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for c in text.chars() {
+        if moves_cursor(c) && c != '\n' && c != '\t' {
+            safe.extend(c.escape_default());
+        } else {
+            safe.push(c);
+        }
+    }
+    safe
 }
 
 /// Bytes in base64.
@@ -140,6 +165,13 @@ mod tests {
         assert_eq!(mode(0o102_644), "-rw-r-Sr--");
         assert_eq!(mode(0o041_777), "drwxrwxrwt");
         assert_eq!(mode(0o120_777), "lrwxrwxrwx");
+    }
+
+    #[test]
+    fn a_name_for_json_is_text_with_its_bytes_beside_it_where_it_has_to() {
+        let json = |bytes| serde_json::to_string(&Named("path", bytes)).unwrap();
+        assert_eq!(json(b"/a"), r#"{"path":"/a"}"#);
+        assert_eq!(json(b"/\xff"), "{\"path\":\"/\u{fffd}\",\"path_bytes\":\"L/8=\"}");
     }
 
     #[test]

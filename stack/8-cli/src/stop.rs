@@ -1,10 +1,10 @@
-//! Ctrl-C: what is being done is finished, and nothing else begun.
+//! Ctrl-C, and the other signals that ask to end: what is being done is finished, and nothing else begun.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use xfskit::copy::stdin::Stdin;
 
 use crate::exit::Failure;
@@ -14,10 +14,15 @@ use crate::exit::Failure;
 pub(crate) struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    /// From now on SIGINT and SIGTERM ask to stop. A second one ends the program at once.
+    /// From now on SIGINT, SIGTERM, SIGHUP and SIGQUIT ask to stop. A second one ends the program at once. What
+    /// the program was started to ignore, as `nohup` has it, stays ignored.
     pub(crate) fn on_signals() -> Result<Self, Failure> {
         let asked = Arc::new(AtomicBool::new(false));
-        for signal in [SIGINT, SIGTERM] {
+        let ignored = ignored_signals();
+        for signal in [SIGINT, SIGTERM, SIGHUP, SIGQUIT] {
+            if ignored >> (signal - 1) & 1 == 1 {
+                continue;
+            }
             signal_hook::flag::register_conditional_default(signal, Arc::clone(&asked))
                 .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&asked)))
                 .map_err(|e| Failure::cannot(format!("signals: {e}")))?;
@@ -42,4 +47,11 @@ impl Stop {
     pub(crate) fn stdin(&self) -> Stdin {
         Stdin::until(Arc::clone(&self.0))
     }
+}
+
+/// The signals that are ignored, a bit each, the first one lowest.
+fn ignored_signals() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
 }

@@ -129,3 +129,19 @@ fn what_is_no_case_is_refused_with_an_example() {
     let run = expect(2, &["bench", "xattrs", "n1000-4x"]);
     assert!(run.stderr.contains("n1000000-120-150-d25"), "{}", run.stderr);
 }
+
+#[test]
+fn disks_in_a_directory_fit_its_filesystem_and_leave_nothing() {
+    let bench = Bench::new();
+    let dir = shown(&bench.path("disks"));
+    fs::create_dir(&dir).unwrap();
+    let some = ["bench", "inodes", "--threads", "1", "--files", "20", "--loops", "1", "--quick"];
+    let some = [&some[..], &["--dir", &dir]].concat();
+    // Of 500 TB as published, or as much of that as files can have here (16 TiB on ext4).
+    expect(0, &some);
+    let run = expect(2, &[&some[..], &["--size", "8388607T"]].concat());
+    assert!(run.stderr.contains("--size names a smaller disk"), "{}", run.stderr);
+    let raid = ["bench", "raid", "--members", "3", "--level", "raid5", "--readers", "1"];
+    expect(2, &[&raid[..], &["--file-size", "4000000T", "--dir", &dir]].concat());
+    assert_eq!(fs::read_dir(&dir).unwrap().count(), 0);
+}

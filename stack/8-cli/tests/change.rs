@@ -66,7 +66,7 @@ impl Drop for Made {
 }
 
 fn mode_of(stat: &Value) -> u64 {
-    stat["mode"].as_u64().unwrap() & 0o7777
+    u64::from_str_radix(stat["mode"].as_str().unwrap(), 8).unwrap() & 0o7777
 }
 
 #[test]
@@ -523,6 +523,9 @@ fn a_path_is_said_once() {
     }
     v.run(0, "touch @ /f");
     assert!(v.run(1, "mv @ /d /f").stderr.contains("/f: not a directory"));
+    assert!(v.run(1, "mv @ /f /none/f").stderr.contains("/none: no such file or directory"));
+    assert!(v.run(1, "mkdir @ /d").stderr.contains("/d: file exists"));
+    assert!(v.run(1, "truncate @ /d -s 5").stderr.contains("/d: is a directory"));
     assert!(v.run(1, "mkdir @ here/there").stderr.contains("\"here/there\" is not absolute"));
     let fault = v.run(1, "rm --json @ /d").stdout;
     assert!(fault.contains(r#""path":"/d","message":"is a directory""#), "{fault}");

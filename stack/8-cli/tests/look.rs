@@ -144,7 +144,9 @@ fn df_and_info_agree_with_the_counters() {
             let groups = stats["groups"].as_array().unwrap();
             groups.iter().map(|group| group[field].as_u64().unwrap()).sum::<u64>()
         };
-        assert_eq!(of_groups("inodes"), usage["inodes"].as_u64().unwrap());
+        let used = of_groups("inodes") - of_groups("inodes_free");
+        assert_eq!(used, usage["inodes_used"].as_u64().unwrap());
+        assert!(of_groups("inodes") <= usage["inodes"].as_u64().unwrap());
         assert!(expect(0, &["stats", image]).stdout.contains("buffers"));
     });
 }
@@ -153,8 +155,10 @@ fn df_and_info_agree_with_the_counters() {
 fn bulkstat_counts_what_the_superblock_counts() {
     on_all(|image| {
         let used = json(&["df", "--json", image])[0]["inodes_used"].as_u64().unwrap();
-        assert_eq!(json(&["bulkstat", "--json", image]).len() as u64, used);
-        let counts = json(&["bulkstat", "--count", "--json", image]);
+        assert_eq!(json(&["bulkstat", "--internal", "--json", image]).len() as u64, used);
+        // Without the bitmap and the summary of realtime space, which are no files of anybody's.
+        assert_eq!(json(&["bulkstat", "--json", image]).len() as u64, used - 2);
+        let counts = json(&["bulkstat", "--internal", "--count", "--json", image]);
         let total: u64 = counts.iter().map(|c| c["count"]["inodes"].as_u64().unwrap()).sum();
         assert_eq!(total, used);
     });
@@ -194,12 +198,22 @@ fn a_dirty_journal_is_replayed_in_memory_only() {
     assert!(fs::read(&path).unwrap() == before, "the image was written to");
 }
 
+/// Copies all of a volume out. A filesystem whose attributes are smaller than XFS's cannot take all of them: exit code
+/// 1, and nothing else is said.
+fn get_all(image: &str, dest: &str) {
+    let run = xfskit(&["get", image, "/", dest]);
+    let left_out = |line: &str| line.contains("attributes (too large for the destination)");
+    let only_that = run.stderr.lines().all(|line| left_out(line) || line.contains("note: "));
+    assert!(run.code == 0 || (run.code == 1 && run.stderr.lines().any(left_out)), "{}", run.stderr);
+    assert!(only_that, "{}", run.stderr);
+}
+
 #[test]
 fn get_copies_a_tree_with_all_that_belongs_to_it() {
     on_all(|image| {
         let bench = Bench::new();
         let dest = bench.path("copy");
-        expect(0, &["get", "-q", image, "/", &shown(&dest)]);
+        get_all(image, &shown(&dest));
         let meta = |name: &str| fs::symlink_metadata(dest.join(name)).unwrap();
         assert_eq!(fs::read(dest.join("sf/a")).unwrap(), b"hello\n");
         assert_eq!((meta("sf/a").mtime(), meta("sf/a").mtime_nsec()), mtime_of_a(image));
@@ -240,7 +254,7 @@ fn get_as_tar_is_what_gnu_tar_unpacks_to_the_same_tree() {
     on_all(|image| {
         let bench = Bench::new();
         let (tree, unpacked) = (bench.path("tree"), bench.path("unpacked"));
-        expect(0, &["get", "-q", image, "/", &shown(&tree)]);
+        get_all(image, &shown(&tree));
         let archive = expect(0, &["get", image, "/", "-"]).bytes;
         let file = bench.file("all.tar", &archive);
         fs::create_dir(&unpacked).unwrap();

@@ -7,7 +7,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 
-use common::{Bench, begin, ended, expect, feed, interrupt, json, shown};
+use common::{Bench, begin, ended, expect, feed, json, shown, signal};
 use xfskit_test_oracle::{Image, Scratch, judge};
 
 #[test]
@@ -267,7 +267,7 @@ fn free_is_refused_where_the_tree_does_not_decide_the_size() {
 }
 
 #[test]
-fn ctrl_c_removes_an_image_that_is_not_whole() {
+fn signals_remove_an_image_that_is_not_whole() {
     let bench = Bench::new();
     let image = shown(&bench.path("v.img"));
     let archive = shown(&bench.path("a.tar"));
@@ -275,15 +275,17 @@ fn ctrl_c_removes_an_image_that_is_not_whole() {
         return;
     }
     let args = ["mkfs", "--from", "-", &image];
-    let mut child = begin(&args);
-    let mut input = child.stdin.take().unwrap();
-    // More than the pipe holds: the command reads when this is written.
-    input.write_all(&fs::read(&archive).unwrap()[..1 << 20]).unwrap();
-    interrupt(&child);
-    // The writer at the other end need not say another word, nor hang up.
-    assert!(ended(130, child, &args).contains("stopped"));
-    drop(input);
-    assert!(!bench.path("v.img").exists());
+    for name in ["INT", "TERM", "HUP", "QUIT"] {
+        let mut child = begin(&args);
+        let mut input = child.stdin.take().unwrap();
+        // More than the pipe holds: the command reads when this is written.
+        input.write_all(&fs::read(&archive).unwrap()[..1 << 20]).unwrap();
+        signal(&child, name);
+        // The writer at the other end need not say another word, nor hang up.
+        assert!(ended(130, child, &args).contains("stopped"));
+        drop(input);
+        assert!(!bench.path("v.img").exists(), "{name}");
+    }
 }
 
 #[test]

@@ -224,6 +224,25 @@ fn a_file_system_on_an_array_is_changed_by_every_command() {
 }
 
 #[test]
+fn mkfs_takes_the_stripe_from_the_array() {
+    let bench = Bench::new();
+    let members: Vec<String> =
+        ["a", "b", "c"].iter().map(|name| shown(&bench.path(&format!("{name}.img")))).collect();
+    let words: Vec<&str> = members.iter().map(String::as_str).collect();
+    let wanted = ["md", "create", "--level", "5", "--chunk", "64K", "--member-size", "640M"];
+    expect(0, &[&wanted, words.as_slice()].concat());
+    let target = format!("md:{}", members.join(","));
+    let made = json(&["mkfs", "--json", &target]);
+    assert_eq!(
+        (&made[0]["geometry"]["unit"], &made[0]["geometry"]["width"]),
+        (&16.into(), &32.into())
+    );
+    expect(0, &["check", &target]);
+    let made = json(&["mkfs", "--json", "-f", "-d", "noalign", &target]);
+    assert_eq!(made[0]["geometry"]["unit"], 0);
+}
+
+#[test]
 fn every_parity_routine_is_timed_and_one_is_marked() {
     let words = ["md", "bench", "--members", "3", "--block", "512"];
     let text = expect(0, &words).stdout;
@@ -266,6 +285,36 @@ fn writes_go_aside_with_overlay_whatever_the_target_is() {
     }
     let why = expect(2, &["ls", "--force", &image, "/"]).stderr;
     assert!(why.contains("only an array"), "{why}");
+}
+
+#[test]
+fn an_overlay_knows_what_it_was_made_on() {
+    let bench = Bench::new();
+    let image = |name: &str| {
+        let image = shown(&bench.path(name));
+        expect(0, &["mkfs", "--size", "310M", &image]);
+        image
+    };
+    let (one, other) = (image("one"), image("other"));
+    let file = shown(&bench.file("hello", b"hello"));
+    let changes = shown(&bench.path("changes"));
+    expect(0, &["put", "--overlay", &changes, &one, &file, "/hello"]);
+    let sound = expect(0, &["cat", "--overlay", &changes, &one, "/hello"]);
+    assert!(sound.stdout == "hello" && sound.stderr.is_empty(), "{}", sound.stderr);
+    // Another volume of the same size.
+    for words in
+        [["ls", "--overlay", &changes, &other, "/"], ["mkdir", "--overlay", &changes, &other, "/x"]]
+    {
+        let refused = expect(2, &words).stderr;
+        assert!(refused.contains("the overlay was made on XFS volume"), "{refused}");
+    }
+    // The same volume, changed without the overlay.
+    expect(0, &["mkdir", &one, "/since"]);
+    let changed = expect(0, &["cat", "--overlay", &changes, &one, "/hello"]).stderr;
+    assert!(changed.contains("has changed since the overlay was made"), "{changed}");
+    // Not an overlay at all.
+    let refused = expect(2, &["ls", "--overlay", &file, &one, "/"]).stderr;
+    assert!(refused.contains("no overlay"), "{refused}");
 }
 
 #[test]

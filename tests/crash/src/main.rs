@@ -1,6 +1,6 @@
 //! `make torture`: crashes by the hundred thousand.
 //!
-//! `torture [POINTS [SEED [WORKLOAD]]]`
+//! `xfskit-torture [POINTS [SEED [WORKLOAD]]]`
 
 use std::process::ExitCode;
 use std::sync::Mutex;

@@ -7,7 +7,7 @@ use xfskit_test_oracle::needs;
 #[test]
 fn what_was_synced_outlives_its_writer() {
     if needs(&[Need::Mount, Need::Xfsprogs]) {
-        let files = killed::rounds(env!("CARGO_BIN_EXE_torture").as_ref(), 6, 1);
+        let files = killed::rounds(env!("CARGO_BIN_EXE_xfskit-torture").as_ref(), 6, 1);
         let files = files.unwrap_or_else(|why| panic!("{why}"));
         eprintln!("{files} synced files were whole");
     }

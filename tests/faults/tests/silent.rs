@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use xfskit_block::{BlockDevice, Event, FaultPlan, Silent};
 use xfskit_check::{Options, check};
-use xfskit_core::volume::read_superblock;
+use xfskit_core::superblock::read_superblock;
 use xfskit_core::{OpenOptions, Volume};
 use xfskit_test_faults::judge::{Bench, accesses, sound, trees};
 use xfskit_test_faults::tree::{Tree, readable, tree};

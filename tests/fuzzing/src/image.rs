@@ -1,8 +1,8 @@
 //! Opening, walking and checking a whole image with damaged metadata.
 //!
-//! The image is one that the kernel filled (`tests/images`). An input is a list of changes, seven
-//! bytes each: which metadata block (two bytes), where in it (two), what to do (one), with what
-//! (two). Blocks that carry a CRC get it made right, so that the damage reaches the checks behind.
+//! The image is one that the kernel filled (`tests/images`). An input is a choice of image and a list of
+//! [changes](crate::change) of its metadata blocks. Blocks that carry a CRC get it made right, so that the
+//! damage reaches the checks behind.
 
 use std::collections::BTreeSet;
 use std::io::Read;
@@ -14,6 +14,8 @@ use xfskit_block::{BlockDevice, MemDevice, OverlayDevice};
 use xfskit_core::{OpenOptions, Volume};
 use xfskit_units::{ByteLen, ByteOffset, Ino};
 
+use crate::change::{self, Change};
+
 /// One metadata block of the image: where it is, how long, where its CRC is.
 #[derive(Clone, Copy, Debug)]
 struct Metadata {
@@ -24,8 +26,9 @@ struct Metadata {
 
 /// An unpacked image and its metadata blocks.
 #[derive(Debug)]
-struct Image {
-    base: Arc<dyn BlockDevice>,
+pub(crate) struct Image {
+    /// The image.
+    pub(crate) base: Arc<dyn BlockDevice>,
     metadata: Vec<Metadata>,
 }
 
@@ -72,7 +75,8 @@ fn classify(bytes: &[u8], blocksize: usize) -> Option<(usize, Option<usize>)> {
 }
 
 impl Image {
-    fn load(name: &str) -> Self {
+    /// Unpacks the kept image `name` and finds its metadata blocks.
+    pub(crate) fn load(name: &str) -> Self {
         let bytes = unpack(name);
         let blocksize = if name.ends_with("1k") { 1024 } else { 4096 };
         let mut metadata = Vec::new();
@@ -96,27 +100,21 @@ impl Image {
         Self { base: Arc::new(base), metadata }
     }
 
-    /// A copy-on-write copy with the changes of `data` made.
-    fn damaged(&self, data: &[u8]) -> Arc<dyn BlockDevice> {
+    /// How many metadata blocks there are.
+    pub(crate) fn metadata_len(&self) -> usize {
+        self.metadata.len()
+    }
+
+    /// A copy-on-write copy with these changes made.
+    pub(crate) fn damaged(&self, changes: impl Iterator<Item = Change>) -> Arc<dyn BlockDevice> {
         let copy = OverlayDevice::new(Arc::clone(&self.base));
-        for change in data.chunks_exact(7).take(16) {
-            let [b0, b1, p0, p1, how, v0, v1] = *change else { continue };
-            let which = usize::from(u16::from_be_bytes([b0, b1])) % self.metadata.len();
-            let block = self.metadata[which];
+        for change in changes {
+            let block = self.metadata[change.which % self.metadata.len()];
             let mut bytes = vec![0; block.len];
             let offset = ByteOffset(block.offset);
             copy.read_at(offset, &mut bytes).expect("memory");
-            let at = usize::from(u16::from_be_bytes([p0, p1])) % block.len;
-            match how % 4 {
-                0 => bytes[at] ^= v0,
-                1 => bytes[at] = v0,
-                2 => {
-                    let end = (at + 2).min(block.len);
-                    bytes[at..end].copy_from_slice(&[v0, v1][..end - at]);
-                }
-                _ => bytes[at] = bytes[at].wrapping_add(v0),
-            }
-            if let Some(field) = block.crc.filter(|_| how & 0x80 == 0) {
+            change.apply(&mut bytes);
+            if let Some(field) = block.crc.filter(|_| change.mends_checksum()) {
                 xfskit_crc::update(&mut bytes, field);
             }
             copy.write_at(offset, &bytes).expect("memory");
@@ -130,6 +128,8 @@ fn images() -> &'static [Image] {
     IMAGES_LOADED.get_or_init(|| IMAGES.iter().map(|name| Image::load(name)).collect())
 }
 
+/// Most changes of one input.
+const CHANGES_MAX: usize = 16;
 /// Most inodes that one walk visits; the images have fewer.
 const INODES_MAX: usize = 5000;
 
@@ -138,7 +138,7 @@ const INODES_MAX: usize = 5000;
 pub fn open_walk_check(data: &[u8]) {
     let Some((&choice, changes)) = data.split_first() else { return };
     let image = &images()[usize::from(choice) % images().len()];
-    let dev = image.damaged(changes);
+    let dev = image.damaged(change::changes(changes, CHANGES_MAX));
     let mut findings = 0u32;
     let options = xfskit_check::Options { threads: 1, ..Default::default() };
     let report = xfskit_check::check(&*dev, None, &options, &mut |_| findings += 1);
@@ -150,8 +150,21 @@ pub fn open_walk_check(data: &[u8]) {
     }
 }
 
+/// Inputs to start from: each image as it is, and a change of many of its blocks.
+pub fn seeds() -> Vec<Vec<u8>> {
+    let mut seeds = Vec::new();
+    for (choice, image) in (0u8..).zip(images()) {
+        seeds.push(vec![choice]);
+        for block in (0..image.metadata.len()).step_by(image.metadata.len().div_ceil(200)) {
+            let [hi, lo] = u16::try_from(block).unwrap_or(u16::MAX).to_be_bytes();
+            seeds.push(vec![choice, hi, lo, 0, 16, 10, 1, 0]);
+        }
+    }
+    seeds
+}
+
 /// Every inode that is in use or that a name leads to, with all it holds.
-fn walk(volume: &Volume) {
+pub(crate) fn walk(volume: &Volume) {
     let mut inodes: BTreeSet<Ino> = BTreeSet::from([volume.geo().rootino]);
     for agno in volume.geo().ags() {
         let _ = (volume.agf(agno), volume.agi(agno));

@@ -1,14 +1,34 @@
-//! What is fuzzed: every decoder, and opening, walking and checking a whole image.
+//! What is fuzzed: decoders, whole images, journals, archives, disks and arrays, and batches of changes to
+//! damaged volumes. docs/fuzzing.md says how it is run and what was found.
 //!
-//! Each target is a plain function over bytes, so that libFuzzer (`tests/fuzz`, `cargo +nightly fuzz
-//! run TARGET`) and the short run of `make test` (`tests/corpus.rs`) share it. A target must not
-//! panic, hang or allocate without bound, whatever the bytes.
+//! Each target is a plain function over bytes, so that libFuzzer (`tests/fuzz`, `make fuzz`) and the replay of
+//! the kept corpus in `make test` (`tests/corpus.rs`) share it. A target must not panic, hang or allocate
+//! without bound, whatever the bytes.
 //!
 //! The first byte of a decoder's input chooses the volume (version 4 or 5, block size) and whether
 //! the CRC is made right before judging: without that only the CRC check would be tested.
+//!
+//! | module | what |
+//! | --- | --- |
+//! | [`decoders`] | every family of `1-format` |
+//! | [`image`] | a damaged image is opened, walked and checked |
+//! | [`journal`] | a damaged journal is replayed |
+//! | [`batch`] | a damaged volume is changed |
+//! | [`archive`] | tar into volumes |
+//! | [`arrays`] | md superblocks, and sets of members |
+//! | [`disk`] | partition tables and LVM |
+//! | [`change`] | changes of a few bytes, as inputs list them |
+//! | [`kept`] | the corpus in the repository |
 
+pub mod archive;
+pub mod arrays;
+pub mod batch;
+pub mod change;
 pub mod decoders;
+pub mod disk;
 pub mod image;
+pub mod journal;
+pub mod kept;
 pub mod volumes;
 
 /// One target.
@@ -18,20 +38,57 @@ pub struct Target {
     pub name: &'static str,
     /// What to run.
     pub run: fn(&[u8]),
+    /// Inputs to start from.
+    pub seeds: fn() -> Vec<Vec<u8>>,
+    /// Its share of a long run, in parts of all targets' sum.
+    pub weight: u32,
+    /// Bytes of its longest input.
+    pub max_len: u32,
+}
+
+macro_rules! decoders {
+    ($($name:ident $weight:literal $max_len:literal),*) => {
+        [$(Target {
+            name: stringify!($name),
+            run: decoders::$name,
+            seeds: || decoders::seeds(stringify!($name)),
+            weight: $weight,
+            max_len: $max_len,
+        }),*]
+    };
+}
+
+/// The decoders of `1-format`.
+pub const DECODERS: [Target; 8] = decoders![
+    superblock 3 513, ag_headers 3 513, agbtree 3 4097, inode 3 513, bmbt 3 4097, dir 3 4097,
+    attr 3 4097, log 3 8193
+];
+
+/// All other targets.
+pub const WHOLES: [Target; 7] = [
+    whole("image", image::open_walk_check, image::seeds, 8, 113),
+    whole("journal", journal::replay, journal::seeds, 24, 97),
+    whole("batch", batch::run, batch::seeds, 32, 236),
+    whole("archive", archive::read, archive::seeds, 10, 8193),
+    whole("md_superblock", arrays::superblocks, arrays::superblock_seeds, 3, 4097),
+    whole("md_set", arrays::assembly, arrays::assembly_seeds, 8, 114),
+    whole("disk", disk::parts, disk::seeds, 4, 8193),
+];
+
+const fn whole(
+    name: &'static str,
+    run: fn(&[u8]),
+    seeds: fn() -> Vec<Vec<u8>>,
+    weight: u32,
+    max_len: u32,
+) -> Target {
+    Target { name, run, seeds, weight, max_len }
 }
 
 /// Every target.
-pub const TARGETS: &[Target] = &[
-    Target { name: "superblock", run: decoders::superblock },
-    Target { name: "ag_headers", run: decoders::ag_headers },
-    Target { name: "agbtree", run: decoders::agbtree },
-    Target { name: "inode", run: decoders::inode },
-    Target { name: "bmbt", run: decoders::bmbt },
-    Target { name: "dir", run: decoders::dir },
-    Target { name: "attr", run: decoders::attr },
-    Target { name: "log", run: decoders::log },
-    Target { name: "image", run: image::open_walk_check },
-];
+pub fn targets() -> impl Iterator<Item = &'static Target> {
+    DECODERS.iter().chain(&WHOLES)
+}
 
 /// A small generator of reproducible bytes (splitmix64), for mutations.
 #[derive(Clone, Debug)]

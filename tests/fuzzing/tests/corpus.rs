@@ -1,12 +1,11 @@
-//! The short fuzzing run of `make test`: every kept input, and reproducible mutations of it.
+//! The short fuzzing run of `make test`: every seed and kept input, and reproducible mutations of them.
 //!
 //! `XFSKIT_FUZZ_ROUNDS=100000 cargo test -p xfskit-test-fuzzing --release` runs longer;
 //! `XFSKIT_FUZZ_SEED` starts elsewhere. A failure prints the target and the input in hexadecimal.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
 
-use xfskit_test_fuzzing::{Rng, TARGETS, Target, decoders, image, mutate};
+use xfskit_test_fuzzing::{Rng, Target, image, kept, mutate, targets};
 
 fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|v| v.parse().ok()).unwrap_or(default)
@@ -25,79 +24,57 @@ fn run(target: &Target, input: &[u8]) {
     assert!(outcome.is_ok(), "target {} panics on {}", target.name, hex(input));
 }
 
-fn kept(name: &str) -> Vec<Vec<u8>> {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus").join(name);
-    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
-    let mut paths: Vec<PathBuf> = entries.flatten().map(|e| e.path()).collect();
-    paths.sort();
-    paths.iter().map(|path| std::fs::read(path).expect("a readable input")).collect()
-}
-
-/// Every kept input, and `rounds` mutations spread over them.
-fn fuzz(name: &str, rounds: u64) {
-    let target = TARGETS.iter().find(|t| t.name == name).expect("a target");
-    let mut seeds = kept(name);
-    seeds.extend(decoders::seeds(name));
-    assert!(!seeds.is_empty(), "{name}: no input to start from");
-    let mut rng = Rng(setting("XFSKIT_FUZZ_SEED", 1));
-    for seed in &seeds {
+/// Kept inputs, so many seeds, and `rounds` mutations spread over all of both.
+fn fuzz(name: &str, seeds: usize, rounds: u64) {
+    let target = targets().find(|t| t.name == name).expect("a target");
+    let mut inputs = (target.seeds)();
+    assert!(!inputs.is_empty(), "{name}: no input to start from");
+    for seed in inputs.iter().step_by(inputs.len().div_ceil(seeds)) {
         run(target, seed);
     }
+    let kept = kept::inputs(name);
+    for input in &kept {
+        run(target, input);
+    }
+    inputs.extend(kept);
+    let mut rng = Rng(setting("XFSKIT_FUZZ_SEED", 1));
     for _ in 0..setting("XFSKIT_FUZZ_ROUNDS", rounds) {
-        let seed = &seeds[rng.below(seeds.len())];
+        let seed = &inputs[rng.below(inputs.len())];
         run(target, &mutate(seed, &mut rng));
     }
 }
 
 macro_rules! targets {
-    ($($test:ident: $name:literal, $rounds:expr;)*) => {
+    ($($test:ident: $name:literal, $seeds:expr, $rounds:expr;)*) => {
         $(#[test]
         fn $test() {
-            fuzz($name, $rounds);
+            fuzz($name, $seeds, $rounds);
         })*
 
         #[test]
         fn every_target_has_a_test() {
             let tested = [$($name),*];
-            assert!(TARGETS.iter().all(|t| t.name == "image" || tested.contains(&t.name)));
+            assert!(targets().all(|target| tested.contains(&target.name)));
         }
     };
 }
 
 targets! {
-    superblocks_never_panic: "superblock", 20_000;
-    ag_headers_never_panic: "ag_headers", 20_000;
-    ag_btrees_never_panic: "agbtree", 10_000;
-    inodes_never_panic: "inode", 40_000;
-    extent_btrees_never_panic: "bmbt", 10_000;
-    directories_never_panic: "dir", 10_000;
-    attributes_never_panic: "attr", 10_000;
-    logs_never_panic: "log", 10_000;
-}
-
-#[test]
-fn damaged_images_are_walked_and_checked_without_a_panic() {
-    let target = TARGETS.iter().find(|t| t.name == "image").expect("a target");
-    for choice in 0..image::IMAGES.len() {
-        run(target, &[u8::try_from(choice).expect("few images")]);
-    }
-    for input in kept("image") {
-        run(target, &input);
-    }
-    let mut rng = Rng(setting("XFSKIT_FUZZ_SEED", 1));
-    for round in 0..setting("XFSKIT_FUZZ_ROUNDS", 120) {
-        let mut input = vec![round.to_le_bytes()[0]];
-        for _ in 0..=rng.below(3) {
-            // Most of a block's meaning lies at its start.
-            let near = if rng.below(2) == 0 { 0x7f } else { 0x0fff };
-            let change = rng.bits().to_le_bytes();
-            let at = u16::from_be_bytes([change[2], change[3]]) & near;
-            input.extend([change[0], change[1]]);
-            input.extend(at.to_be_bytes());
-            input.extend([change[4] & 0x0f, change[5], change[6]]);
-        }
-        run(target, &input);
-    }
+    superblocks_never_panic: "superblock", 1000, 20_000;
+    ag_headers_never_panic: "ag_headers", 1000, 20_000;
+    ag_btrees_never_panic: "agbtree", 1000, 10_000;
+    inodes_never_panic: "inode", 1000, 40_000;
+    extent_btrees_never_panic: "bmbt", 1000, 10_000;
+    directories_never_panic: "dir", 1000, 10_000;
+    attributes_never_panic: "attr", 1000, 10_000;
+    logs_never_panic: "log", 1000, 10_000;
+    damaged_images_are_walked_and_checked_without_a_panic: "image", 60, 60;
+    damaged_journals_are_replayed_or_refused: "journal", 60, 60;
+    damaged_volumes_are_changed_or_refused_and_clean_ones_stay_clean: "batch", 60, 60;
+    archives_are_read_or_refused_and_what_is_built_is_clean: "archive", 60, 60;
+    array_superblocks_never_panic: "md_superblock", 1000, 10_000;
+    damaged_sets_are_assembled_or_refused: "md_set", 60, 100;
+    damaged_disks_are_read_or_refused: "disk", 400, 1000;
 }
 
 #[test]

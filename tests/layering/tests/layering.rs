@@ -46,3 +46,19 @@ fn a_crate_names_only_crates_on_lower_floors() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
+
+#[test]
+fn no_program_beside_xfskit_takes_the_name_of_another() {
+    let metadata = metadata();
+    let packages = metadata["packages"].as_array().expect("packages");
+    let mut programs: Vec<&str> = packages
+        .iter()
+        .flat_map(|package| package["targets"].as_array().expect("targets"))
+        .filter(|target| target["kind"] == serde_json::json!(["bin"]))
+        .map(|target| target["name"].as_str().expect("name"))
+        .collect();
+    assert!(programs.contains(&"xfskit") && programs.contains(&"bench-find"), "{programs:?}");
+    programs.retain(|name| *name != "xfskit");
+    programs.retain(|name| !name.starts_with("bench-") && !name.starts_with("xfskit-"));
+    assert!(programs.is_empty(), "the system may have programs of these names: {programs:?}");
+}

@@ -268,7 +268,11 @@ fn refusal(error: Error) -> Refusal {
         Error::Core(Core::NotEmpty) => Refusal::NotEmpty,
         Error::Core(Core::NoSpace(_)) => Refusal::NoSpace,
         Error::Core(
-            Core::NotDirectory(_) | Core::NotFile(_) | Core::Limit(_) | Core::Unsupported(_),
+            Core::NotDirectory(_)
+            | Core::IsDirectory(_)
+            | Core::NotFile(_)
+            | Core::Limit(_)
+            | Core::Unsupported(_),
         ) => Refusal::Senseless,
         other => Refusal::Failed(other.to_string()),
     }

@@ -163,6 +163,7 @@ impl Worker<'_> {
                 Core::NoEntry
                 | Core::Exists
                 | Core::NotEmpty
+                | Core::IsDirectory(_)
                 | Core::NotFile(_)
                 | Core::NotDirectory(_)
                 | Core::Limit(_)

@@ -312,3 +312,49 @@ fn usr_becomes_a_volume() {
     mount.unmount().expect("unmount");
     quiet(kernel::manifest(Path::new("/usr"))).assert_same(&made, "/usr");
 }
+
+#[test]
+fn a_file_with_more_attributes_than_linux_lists_is_copied_without_them_and_named() {
+    if !needs(&[Need::Mount]) {
+        return;
+    }
+    let scratch = Scratch::new("attributes");
+    let tree = scratch.path().join("tree");
+    fs::create_dir(&tree).expect("mkdir");
+    fs::write(tree.join("many"), b"content").expect("write");
+    let image = Image::sparse(&scratch, "many.img", GIB);
+    make(&read(&tree), &image, "", 1).expect("made");
+    let mount = Mount::read_write(&image, &scratch).expect("a sound volume");
+    let many = mount.path().join("many");
+    let set = |name: &str, value: &[u8]| {
+        rustix::fs::setxattr(&many, name, value, rustix::fs::XattrFlags::empty()).expect("set");
+    };
+    // user::rw-, user:1000:r--, group::---, mask::r--, other::---
+    let acl = b"\x02\0\0\0\x01\0\x06\0\xff\xff\xff\xff\x02\0\x04\0\xe8\x03\0\0\
+        \x04\0\0\0\xff\xff\xff\xff\x10\0\x04\0\xff\xff\xff\xff\x20\0\0\0\xff\xff\xff\xff";
+    set("system.posix_acl_access", acl);
+    (0..300).for_each(|n| set(&format!("user.{n:0240}"), b"x"));
+    assert!(rustix::fs::listxattr(&many, &mut vec![0; 1 << 20][..]).is_err());
+    let from = [Source::Dir(mount.path().into())];
+    let on = |_| ControlFlow::Continue(());
+    let copied = read_tree(&from, &SourceOptions::default(), &on).expect("the rest");
+    let notes = copied.notes();
+    assert!(notes.left_out[0].to_string().contains("many: its attributes"), "{notes:?}");
+    let skipped = notes.skipped();
+    assert_eq!((skipped[0].count, skipped[0].usual, notes.left_out.len()), (1, false, 1));
+    let built = Image::sparse(&scratch, "built.img", GIB);
+    make(&copied, &built, "", 1).expect("made");
+    let strict = SourceOptions { strict: true, ..SourceOptions::default() };
+    let refused = read_tree(&from, &strict, &on).map(|_| ()).expect_err("strict");
+    assert!(refused.to_string().contains("65536"), "{refused}");
+    drop(copied);
+    mount.unmount().expect("unmounted");
+    judged(&built, "", "without its attributes");
+    // What decides of access is there.
+    let mount = Mount::read_only(&built, &scratch).expect("a sound volume");
+    let mut value = [0; 100];
+    let path = mount.path().join("many");
+    let len = rustix::fs::getxattr(&path, "system.posix_acl_access", &mut value[..]).expect("ACL");
+    assert_eq!(value[..len], acl[..]);
+    mount.unmount().expect("unmounted");
+}

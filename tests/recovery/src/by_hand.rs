@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use xfskit_block::{BlockDevice, OpenMode};
 use xfskit_core::recovery;
-use xfskit_core::volume::read_superblock;
+use xfskit_core::superblock::read_superblock;
 use xfskit_format::log::item::encode::{self, Place};
 use xfskit_log::{LogWriter, Payload};
 use xfskit_test_oracle::Image;

@@ -14,7 +14,7 @@ use std::time::Duration;
 use rustix::fs::{FallocateFlags, XattrFlags};
 use xfskit_block::{BlockDevice, OpenMode};
 use xfskit_core::recovery::open_log;
-use xfskit_core::volume::read_superblock;
+use xfskit_core::superblock::read_superblock;
 use xfskit_format::log::RecordHeader;
 use xfskit_format::log::item::attri::AttrOp;
 use xfskit_format::log::item::intent::Work;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use xfskit_block::{BlockDevice, MemDevice, OverlayDevice, RecordingDevice};
 use xfskit_check::{Options, check};
 use xfskit_core::recovery;
-use xfskit_core::volume::read_superblock;
+use xfskit_core::superblock::read_superblock;
 use xfskit_core::{Error, OpenOptions, Volume};
 use xfskit_test_fuzzing::image::unpack;
 use xfskit_test_oracle::matrix::named;

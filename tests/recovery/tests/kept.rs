@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use xfskit_block::{BlockDevice, MemDevice, OverlayDevice};
 use xfskit_core::recovery::{open_log, replay};
-use xfskit_core::volume::read_superblock;
+use xfskit_core::superblock::read_superblock;
 use xfskit_core::{Error, OpenOptions, Volume};
 use xfskit_format::log::item::kind;
 use xfskit_format::log::record::{self, BLOCK};

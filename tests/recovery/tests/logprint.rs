@@ -5,7 +5,7 @@ use std::process::Command;
 
 use xfskit_block::OpenMode;
 use xfskit_core::recovery::open_log;
-use xfskit_core::volume::read_superblock;
+use xfskit_core::superblock::read_superblock;
 use xfskit_format::log::item::{Regions, encode};
 use xfskit_inspect::log::{Options, Show, Span, print};
 use xfskit_log::{Before, Payload};

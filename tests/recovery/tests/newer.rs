@@ -82,7 +82,7 @@ fn what_a_newer_kernel_promised_is_done_as_it_would() {
     let Some(stormy) = case.make(&scratch) else { return };
     let base = Image::sparse(&scratch, "base.img", case.mebibytes << 20);
     let program = scratch.path().join("storm");
-    fs::copy(env!("CARGO_BIN_EXE_storm"), &program).expect("the program");
+    fs::copy(env!("CARGO_BIN_EXE_xfskit-storm"), &program).expect("the program");
     let whole = fs::metadata(&program).expect("the program").len().next_multiple_of(1 << 16);
     File::options()
         .write(true)

@@ -135,10 +135,24 @@ impl Node {
         (from..self.numrecs).map_while(|index| self.slot(image, index)).collect()
     }
 
+    /// The records of a node of level 0.
+    pub fn recs<'a>(&self, image: &'a [u8]) -> &'a [Rec] {
+        super::records(image.get(self.body..).unwrap_or(&[]), self.numrecs)
+    }
+
     /// First file block below slot `index`, where it is in use.
     pub fn key(&self, image: &[u8], index: usize) -> Option<FileOff> {
         let Slot(first, _) = self.slot(image, index)?;
         Some(FileOff(if self.level == 0 { (first >> 9) & MAX_STARTOFF } else { first }))
+    }
+
+    /// The first file block behind what the last slot says: of a node, behind that child's key.
+    pub fn end(&self, image: &[u8]) -> Option<FileOff> {
+        let last = self.numrecs.checked_sub(1)?;
+        if self.level > 0 {
+            return Some(self.key(image, last)?.saturating_add(1));
+        }
+        Some(self.slot(image, last)?.extent().end())
     }
 
     /// How many slots begin at or before `fileoff`: the last of them is the one to look into.

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use xfskit_block::{BlockDevice, IoRead, Result};
+use xfskit_block::{BlockDevice, IoRead, Result, Topology};
 use xfskit_units::{ByteLen, ByteOffset};
 
 use super::Array;
@@ -80,6 +80,9 @@ impl BlockDevice for Attended {
     }
     fn physical_block_size(&self) -> u32 {
         self.array.physical_block_size()
+    }
+    fn topology(&self) -> Topology {
+        self.array.topology()
     }
     fn is_read_only(&self) -> bool {
         self.array.is_read_only()

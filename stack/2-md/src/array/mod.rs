@@ -29,6 +29,7 @@
 //! | [`tend`] | jobs over all of an array: rebuild, scrub; spares that take over |
 //! | [`scrub`] | do members agree, and who is wrong |
 //! | [`ledger`] | superblocks and bitmap of an array that is written |
+//! | [`verify`] | reads that compare before they deliver |
 //! | [`cache`] | rows kept for their next reader |
 //!
 //! Promises:
@@ -42,10 +43,10 @@
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, RwLock};
+use std::sync::{Mutex, OnceLock, RwLock};
 
 use xfskit_block::device::check_range;
-use xfskit_block::{BlockDevice, Error, IoRead, Result};
+use xfskit_block::{BlockDevice, Error, IoRead, Result, Topology};
 use xfskit_units::{ByteLen, ByteOffset, Sectors};
 
 use crate::geometry::{Geometry, Slot};
@@ -73,6 +74,7 @@ mod rows;
 pub mod scrub;
 mod striped;
 pub mod tend;
+pub mod verify;
 mod write;
 
 use cache::RowCache;
@@ -222,6 +224,8 @@ pub struct Array {
     spares: Mutex<Vec<tend::Spare>>,
     /// A spare took over from a member that failed, and lacks its content.
     took_over: AtomicBool,
+    /// There where reads are verified.
+    verifier: OnceLock<verify::Verifier>,
 }
 
 impl Array {
@@ -277,6 +281,7 @@ impl Array {
             ledger: None,
             spares: Mutex::default(),
             took_over: AtomicBool::new(false),
+            verifier: OnceLock::new(),
             geometry,
         })
     }
@@ -475,12 +480,20 @@ impl BlockDevice for Array {
         sizes.max().unwrap_or(512)
     }
 
+    fn topology(&self) -> Topology {
+        let members = self.members.iter().filter_map(Member::device);
+        members.fold(self.geometry.topology(), |own, member| own.over(member.topology()))
+    }
+
     fn is_read_only(&self) -> bool {
         self.read_only
     }
 
     fn read_at(&self, offset: ByteOffset, buf: &mut [u8]) -> Result<()> {
         check_range("read", self.size(), offset, buf.len())?;
+        if let Some(verifier) = self.verifier.get() {
+            return self.read_verified(verifier, offset.0, buf);
+        }
         match &self.map {
             Map::Concat(map) => self.read_concat(map, offset.0, buf),
             Map::Raid1 | Map::Raid10(_) => self.read_mirror(offset.0, buf),

@@ -14,6 +14,7 @@ use xfskit_block::{BlockDevice, Error, Result};
 use xfskit_units::{ByteLen, ByteOffset, MemberSector};
 
 use super::io::WriteJob;
+use super::member::Member;
 use super::mirror::Copy;
 use super::rows::Span;
 use super::scrub::Mismatch;
@@ -102,6 +103,11 @@ impl Array {
         named
     }
 
+    /// The name of the member that serves a role; `None` where there is no such role.
+    pub fn member_name(&self, role: usize) -> Option<&str> {
+        self.members.get(role).map(Member::name)
+    }
+
     /// The role that a member of this name serves.
     pub fn role_of(&self, name: &str) -> Option<usize> {
         self.members.iter().position(|member| member.name() == name)
@@ -120,7 +126,10 @@ impl Array {
         while at < data.end {
             let (content, len) = self.content_at(role, at);
             let len = len.min(data.end - at);
-            found.extend(content.map(|start| ByteOffset(start)..ByteOffset(start + len)));
+            // RAID0 whose chunk is no power of two leaves the last bytes of its members unused.
+            let end = |start: u64| ByteOffset((start + len).min(self.size_bytes()));
+            let part = content.map(|start| ByteOffset(start)..end(start));
+            found.extend(part.filter(|part| part.start < part.end));
             at += len;
         }
         Some(found)

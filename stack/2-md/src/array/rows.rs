@@ -214,7 +214,11 @@ struct Parity {
 }
 
 /// The parts of `data`, which covers `span`, that `part` covers.
-fn part_of<'a>(data: &'a mut [&mut [u8]], span: &Span, part: &Span) -> Vec<&'a mut [u8]> {
+pub(super) fn part_of<'a>(
+    data: &'a mut [&mut [u8]],
+    span: &Span,
+    part: &Span,
+) -> Vec<&'a mut [u8]> {
     let start = index(part.columns.start - span.columns.start);
     let end = start + index(part.len());
     data.iter_mut().map(|buf| &mut buf[start..end]).collect()

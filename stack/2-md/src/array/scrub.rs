@@ -51,6 +51,27 @@ pub struct Compared {
     pub unchecked: u64,
 }
 
+/// A role, a place of its member in bytes from the data offset, and the page that it holds there.
+pub(super) type Held<'a> = (usize, u64, &'a [u8]);
+
+/// What the members of a row hold of a span.
+pub(super) struct Members {
+    /// The span's part of every role, in order; zeroes for the holes.
+    pub(super) memory: Vec<u8>,
+    /// Roles that are missing, or did not give it.
+    pub(super) holes: Vec<usize>,
+    /// A member that is there did not give it.
+    pub(super) failed: bool,
+}
+
+/// A page of a span that does not agree.
+pub(super) struct Disagreement {
+    /// Where in the span, in bytes.
+    pub(super) page: Range<usize>,
+    /// The role that is wrong and what it should hold, where that can be told.
+    pub(super) wrong: Option<(usize, Vec<u8>)>,
+}
+
 impl Array {
     /// True where something can be compared although this much is missing: more is left than what is needed to
     /// have all content.
@@ -115,29 +136,16 @@ impl Array {
         let at = copies.first().map_or(0, |copy| copy.at);
         let mut window = None;
         for page in pages(index(len)) {
-            // Each copy that gives the page, in order.
-            let (givers, given): (Vec<Copy>, Vec<&[u8]>) = copies
-                .iter()
-                .zip(memory.chunks(index(len)))
-                .zip(&there)
-                .filter(|(_, there)| there.contains(&page.start))
-                .map(|(copy, _)| copy)
-                .unzip();
-            let Some((first, others)) = given.split_first().filter(|(_, o)| !o.is_empty()) else {
+            let held = held(&copies, &memory, &there, &page);
+            let Some(((_, _, first), others)) = held.split_first().filter(|(_, o)| !o.is_empty())
+            else {
                 compared.unchecked += page.len().div_ceil(512) as u64;
                 continue;
             };
-            if others.iter().all(|other| other[page.clone()] == first[page.clone()]) {
+            if others.iter().all(|(_, _, other)| other == first) {
                 continue;
             }
-            let held: Vec<(usize, u64, &[u8])> = givers
-                .iter()
-                .zip(&given)
-                .map(|(copy, all)| (copy.role, copy.at + page.start as u64, &all[page.clone()]))
-                .collect();
-            let named = self.named_by_own_members(&held, |i, content| {
-                (0..).zip(&held).all(|(other, (_, _, held))| other == i || *held == content)
-            });
+            let named = self.odd_copy(&held);
             let role = named.as_ref().map(|(role, _)| *role);
             let mended = match named.filter(|_| mend) {
                 Some((role, right)) => self.mend(&held, role, &right)?,
@@ -146,8 +154,14 @@ impl Array {
             let this = page.start / COMPARED;
             let first_of_window = window.replace(this) != Some(this);
             let around = this * COMPARED..((this + 1) * COMPARED).min(index(len));
-            let differ = |other: &&&[u8]| other[around.clone()] != first[around.clone()];
-            let count = others.iter().filter(differ).count() * around.len().div_ceil(512);
+            let given: Vec<&[u8]> = copies
+                .iter()
+                .zip(memory.chunks(index(len)))
+                .filter(|(copy, _)| held.iter().any(|(role, _, _)| *role == copy.role))
+                .map(|(_, all)| &all[around.clone()])
+                .collect();
+            let differ = given.iter().filter(|other| **other != given[0]).count();
+            let count = differ * around.len().div_ceil(512);
             let counted = if first_of_window { count as u64 } else { 0 };
             let sectors = sectors(at, &page);
             let mismatch = Mismatch { row, sectors, role, mended, counted };
@@ -156,8 +170,25 @@ impl Array {
         Ok(compared)
     }
 
+    /// The only copy of a page that is wrong, and what it should hold: the one that differs where all others (two and
+    /// more) are the same, or the one that its own members name.
+    pub(super) fn odd_copy(&self, held: &[Held<'_>]) -> Option<(usize, Vec<u8>)> {
+        let others = |i: usize| held.iter().enumerate().filter(move |(j, _)| *j != i);
+        let same = |i: usize| {
+            let mut others = others(i).map(|(_, (_, _, content))| content);
+            let first = others.next()?;
+            (held.len() > 2 && others.all(|other| other == first)).then_some(*first)
+        };
+        let odd = (0..held.len()).find_map(|i| Some((held[i].0, same(i)?.to_vec())));
+        odd.or_else(|| {
+            self.named_by_own_members(held, |i, content| {
+                others(i).all(|(_, (_, _, held))| *held == content)
+            })
+        })
+    }
+
     /// Gives the member that is wrong what it should hold. `held` is who holds what, and where.
-    fn mend(&self, held: &[(usize, u64, &[u8])], wrong: usize, right: &[u8]) -> Result<bool> {
+    fn mend(&self, held: &[Held<'_>], wrong: usize, right: &[u8]) -> Result<bool> {
         let Some((role, at, _)) = held.iter().find(|(role, _, _)| *role == wrong) else {
             return Ok(false);
         };
@@ -167,7 +198,12 @@ impl Array {
 
     /// Reads these copies, page by page where not all of one can be read. Answers the pages that each gave, by
     /// where they begin.
-    fn read_copies(&self, copies: &[Copy], memory: &mut [u8], len: usize) -> Vec<Vec<usize>> {
+    pub(super) fn read_copies(
+        &self,
+        copies: &[Copy],
+        memory: &mut [u8],
+        len: usize,
+    ) -> Vec<Vec<usize>> {
         let mut jobs: Vec<ReadJob<'_>> = copies
             .iter()
             .zip(memory.chunks_mut(len.max(1)))
@@ -204,48 +240,20 @@ impl Array {
     /// there cannot give all of it.
     fn scrub_span(&self, span: &Span, mend: bool, compared: &mut Compared) -> Result<()> {
         let (at, len) = (self.member_at(span), index(span.len()));
-        let mut memory = vec![0; self.members.len() * len];
-        let jobs = memory.chunks_mut(len).enumerate().map(|(role, buf)| ReadJob { role, at, buf });
-        let mut jobs: Vec<ReadJob<'_>> =
-            jobs.filter(|job| self.members[job.role].device().is_some()).collect();
-        let roles: Vec<usize> = jobs.iter().map(|job| job.role).collect();
-        let failed: Vec<usize> = self.fetch(&mut jobs).into_iter().map(|i| roles[i]).collect();
-        if !failed.is_empty() && span.len() > PAGE {
+        let Members { mut memory, holes, failed } = self.read_members(span);
+        if failed && span.len() > PAGE {
             return span.cut(PAGE).try_for_each(|page| self.scrub_span(&page, mend, compared));
         }
-        let gone = |role: &usize| !roles.contains(role) || failed.contains(role);
-        let holes: Vec<usize> = (0..self.members.len()).filter(gone).collect();
-        let Some((p_error, q_error)) = self.errors_of(span, &mut memory, &holes) else {
+        let Some(pages) = self.disagreements(span, &mut memory, &holes) else {
             compared.unchecked += (len * (self.members.len() - holes.len())).div_ceil(512) as u64;
             return Ok(());
         };
-        let chunk = |role: usize| &memory[role * len..(role + 1) * len];
-        for page in pages(len) {
-            let (p_error, q_error) = (&p_error[page.clone()], &q_error[page.clone()]);
-            if p_error.iter().chain(q_error).all(|byte| *byte == 0) {
-                continue;
+        for Disagreement { page, wrong } in pages {
+            let role = wrong.as_ref().map(|(role, _)| *role);
+            let mended = wrong.is_some() && mend;
+            if let Some((role, right)) = wrong.filter(|_| mend) {
+                self.put_right(&WriteJob { role, at: at + page.start as u64, buf: &right })?;
             }
-            let row = span.row;
-            let names = row.q.is_some() && holes.is_empty();
-            let held: Vec<(usize, u64, &[u8])> = (0..self.members.len())
-                .filter(|role| !holes.contains(role))
-                .map(|role| (role, at + page.start as u64, &chunk(role)[page.clone()]))
-                .collect();
-            let by_parity = names.then(|| culprit(row, p_error, q_error)).flatten().map(|role| {
-                let error = if Some(role) == row.q { q_error } else { p_error };
-                let right = chunk(role)[page.clone()].iter().zip(error).map(|(a, b)| a ^ b);
-                (role, right.collect::<Vec<u8>>())
-            });
-            let named = by_parity.or_else(|| {
-                self.named_by_own_members(&held, |i, content| {
-                    self.would_agree(span, &page, &held, &holes, (i, content))
-                })
-            });
-            let role = named.as_ref().map(|(role, _)| *role);
-            let mended = match named.filter(|_| mend) {
-                Some((role, right)) => self.mend(&held, role, &right)?,
-                None => false,
-            };
             let sectors = sectors(at, &page);
             let counted = sectors.end.0 - sectors.start.0;
             let row = span.stripe;
@@ -254,12 +262,65 @@ impl Array {
         Ok(())
     }
 
+    /// Reads a span of every member. Where a member that is there cannot give all of it, a caller with more than a
+    /// page may succeed page by page.
+    pub(super) fn read_members(&self, span: &Span) -> Members {
+        let (at, len) = (self.member_at(span), index(span.len()));
+        let mut memory = vec![0; self.members.len() * len];
+        let jobs = memory.chunks_mut(len).enumerate().map(|(role, buf)| ReadJob { role, at, buf });
+        let mut jobs: Vec<ReadJob<'_>> =
+            jobs.filter(|job| self.members[job.role].device().is_some()).collect();
+        let roles: Vec<usize> = jobs.iter().map(|job| job.role).collect();
+        self.announce(&jobs);
+        let failed: Vec<usize> = self.fetch(&mut jobs).into_iter().map(|i| roles[i]).collect();
+        let gone = |role: &usize| !roles.contains(role) || failed.contains(role);
+        let holes = (0..self.members.len()).filter(gone).collect();
+        Members { memory, holes, failed: !failed.is_empty() }
+    }
+
+    /// The pages of a span that do not agree with the parity that is left. One missing data chunk is computed first,
+    /// in its place in `memory`. `None` where there is nothing to compare with.
+    pub(super) fn disagreements(
+        &self,
+        span: &Span,
+        memory: &mut [u8],
+        holes: &[usize],
+    ) -> Option<Vec<Disagreement>> {
+        let (row, at, len) = (span.row, self.member_at(span), index(span.len()));
+        let (p_error, q_error) = self.errors_of(span, memory, holes)?;
+        let chunk = |role: usize| &memory[role * len..(role + 1) * len];
+        let mut found = Vec::new();
+        for page in pages(len) {
+            let (p_error, q_error) = (&p_error[page.clone()], &q_error[page.clone()]);
+            if p_error.iter().chain(q_error).all(|byte| *byte == 0) {
+                continue;
+            }
+            let names = row.q.is_some() && holes.is_empty();
+            let held: Vec<Held<'_>> = (0..self.members.len())
+                .filter(|role| !holes.contains(role))
+                .map(|role| (role, at + page.start as u64, &chunk(role)[page.clone()]))
+                .collect();
+            let by_parity = names.then(|| culprit(row, p_error, q_error)).flatten().map(|role| {
+                let error = if Some(role) == row.q { q_error } else { p_error };
+                let right = chunk(role)[page.clone()].iter().zip(error).map(|(a, b)| a ^ b);
+                (role, right.collect::<Vec<u8>>())
+            });
+            let wrong = by_parity.or_else(|| {
+                self.named_by_own_members(&held, |i, content| {
+                    self.would_agree(span, &page, &held, holes, (i, content))
+                })
+            });
+            found.push(Disagreement { page, wrong });
+        }
+        Some(found)
+    }
+
     /// True where a page of a span would agree with its parity if one of those who hold it held this instead.
     fn would_agree(
         &self,
         span: &Span,
         page: &Range<usize>,
-        held: &[(usize, u64, &[u8])],
+        held: &[Held<'_>],
         holes: &[usize],
         (instead, content): (usize, &[u8]),
     ) -> bool {
@@ -278,7 +339,7 @@ impl Array {
     /// By how much P and Q of a span are off; what is not there to be compared is not off. One missing chunk is
     /// computed first, in its place in `memory`, which has the span's part of every role. `None` where no parity
     /// is left to compare with.
-    fn errors_of(
+    pub(super) fn errors_of(
         &self,
         span: &Span,
         memory: &mut [u8],
@@ -334,13 +395,30 @@ fn culprit(row: Row, p_error: &[u8], q_error: &[u8]) -> Option<usize> {
     }
 }
 
+/// What of a page each copy that gave it holds; `there` lists the pages that each gave, by where they begin.
+pub(super) fn held<'m>(
+    copies: &[Copy],
+    memory: &'m [u8],
+    there: &[Vec<usize>],
+    page: &Range<usize>,
+) -> Vec<Held<'m>> {
+    let each = memory.chunks((memory.len() / copies.len().max(1)).max(1));
+    copies
+        .iter()
+        .zip(each)
+        .zip(there)
+        .filter(|(_, there)| there.contains(&page.start))
+        .map(|((copy, all), _)| (copy.role, copy.at + page.start as u64, &all[page.clone()]))
+        .collect()
+}
+
 /// The pages of so many bytes.
-fn pages(len: usize) -> impl Iterator<Item = Range<usize>> {
+pub(super) fn pages(len: usize) -> impl Iterator<Item = Range<usize>> {
     let page = index(PAGE);
     (0..len).step_by(page).map(move |start| start..(start + page).min(len))
 }
 
-fn sectors(at: u64, page: &Range<usize>) -> Range<MemberSector> {
+pub(super) fn sectors(at: u64, page: &Range<usize>) -> Range<MemberSector> {
     let sector = |offset: usize| MemberSector((at + offset as u64).div_ceil(512));
     sector(page.start)..sector(page.end)
 }

@@ -12,18 +12,18 @@ use std::sync::atomic::Ordering;
 const ROWS_AT_ONCE: usize = 16;
 
 /// What a request wants of one row.
-struct RowPart<'a> {
-    stripe: u64,
+pub(super) struct RowPart<'a> {
+    pub(super) stripe: u64,
     /// First byte, counted in the row's content: data chunk by data chunk.
-    start: u64,
-    buf: &'a mut [u8],
+    pub(super) start: u64,
+    pub(super) buf: &'a mut [u8],
 }
 
 /// A part of one data chunk.
-struct Piece<'a> {
-    span: Span,
-    d: usize,
-    buf: &'a mut [u8],
+pub(super) struct Piece<'a> {
+    pub(super) span: Span,
+    pub(super) d: usize,
+    pub(super) buf: &'a mut [u8],
 }
 
 /// A way to obtain a piece of a data chunk.
@@ -44,7 +44,7 @@ impl Array {
         self.geometry.array_size().byte_len().0
     }
 
-    fn row_parts<'a>(&self, offset: u64, buf: &'a mut [u8]) -> Vec<RowPart<'a>> {
+    pub(super) fn row_parts<'a>(&self, offset: u64, buf: &'a mut [u8]) -> Vec<RowPart<'a>> {
         let row_bytes = self.row_bytes();
         let (mut at, mut rest) = (offset, buf);
         let mut parts = Vec::new();
@@ -58,7 +58,7 @@ impl Array {
         parts
     }
 
-    fn pieces<'a>(&self, part: RowPart<'a>) -> Vec<Piece<'a>> {
+    pub(super) fn pieces<'a>(&self, part: RowPart<'a>) -> Vec<Piece<'a>> {
         let chunk = self.geometry.chunk_bytes().0;
         let (mut at, mut rest) = (part.start, part.buf);
         let mut pieces = Vec::new();

@@ -5,11 +5,20 @@
 //! member, each is a witness: *this piece of the array lies here*. Blocks of version 5 carry the
 //! volume's UUID too; without it (version 4) only group headers testify.
 
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
 use xfskit_block::BlockDevice;
-use xfskit_units::{ArraySector, Daddr};
+use xfskit_units::{ArraySector, ByteOffset, Daddr, index};
+
+use super::Given;
 
 /// Bytes read from a member at once.
 const PIECE: usize = 1 << 20;
+/// Volumes that are told apart.
+const VOLUMES_MAX: usize = 64;
+/// Witnesses that are kept.
+const WITNESSES_MAX: usize = 8192;
 
 /// What a superblock says that the others need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,16 +34,59 @@ pub struct Volume {
     rootino: u64,
 }
 
+/// Where a piece belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Home {
+    /// At this sector of the array: a partition table says that.
+    Array(ArraySector),
+    /// At this sector of the volume, wherever in the array that lies.
+    Volume(ArraySector),
+}
+
 /// A piece of the array, and where it was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Witness {
     /// Where it belongs.
-    pub sector: ArraySector,
+    pub home: Home,
     /// Which member it lies on.
     pub member: usize,
     /// Where on that member, from its first sector.
     pub at: Daddr,
 }
+
+/// Where a volume may lie in the array.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Placement {
+    /// The part of the array that the volume fills, as it stands behind the `#` of a target; empty for all of it.
+    pub part: String,
+    /// Its pieces in the volume's order: sectors, and where they begin in the array.
+    pub pieces: Vec<(u64, ArraySector)>,
+}
+
+impl Placement {
+    /// A volume that begins where the array does.
+    pub fn whole() -> Self {
+        Self { part: String::new(), pieces: vec![(u64::MAX, ArraySector(0))] }
+    }
+
+    /// The sector of the array at which a piece belongs.
+    pub fn sector(&self, home: Home) -> Option<ArraySector> {
+        let mut rest = match home {
+            Home::Array(at) => return Some(at),
+            Home::Volume(at) => at.0,
+        };
+        for (len, start) in &self.pieces {
+            match rest.checked_sub(*len) {
+                None => return start.checked_add(rest),
+                Some(behind) => rest = behind,
+            }
+        }
+        None
+    }
+}
+
+/// Whom a search tells how many bytes of how many it has seen, and who says whether it goes on.
+pub type Told<'a> = dyn Fn(u64, u64) -> ControlFlow<()> + 'a;
 
 fn be16(bytes: &[u8], at: usize) -> Option<u16> {
     bytes.get(at..at.checked_add(2)?)?.try_into().ok().map(u16::from_be_bytes)
@@ -134,51 +186,86 @@ impl Volume {
     }
 }
 
-/// The volume whose superblock, of any group, is found first within `limit` bytes of each member.
-pub fn volume(members: &[&dyn BlockDevice], limit: u64) -> Option<Volume> {
-    let mut found = None;
-    for member in members {
-        scan(*member, limit, &mut |_, bytes| {
-            found = found.or_else(|| Volume::read(bytes));
-            found.is_none()
-        });
-        if found.is_some() {
-            break;
+/// Superblocks by the volume that they are of.
+#[derive(Debug, Default)]
+pub struct Volumes(Vec<(Volume, usize)>);
+
+impl Volumes {
+    /// Looks whether a superblock begins here.
+    pub fn see(&mut self, bytes: &[u8]) {
+        let Some(volume) = Volume::read(bytes) else { return };
+        let has_room = self.0.len() < VOLUMES_MAX;
+        match self.0.iter_mut().find(|(known, _)| known.uuid == volume.uuid) {
+            Some((_, count)) => *count += 1,
+            None if has_room => self.0.push((volume, 1)),
+            None => {}
         }
     }
-    found
-}
 
-/// All witnesses of `volume` within `limit` bytes of each member.
-pub fn witnesses(members: &[&dyn BlockDevice], volume: &Volume, limit: u64) -> Vec<Witness> {
-    let mut found = Vec::new();
-    for (member, device) in members.iter().enumerate() {
-        scan(*device, limit, &mut |at, bytes| {
-            let home = volume.home(bytes);
-            found.extend(home.map(|sector| Witness { sector, member, at }));
-            true
-        });
+    /// The volume with the most superblocks; of equals the one that was seen first.
+    pub fn best(&self) -> Option<Volume> {
+        let most = self.0.iter().map(|(_, count)| *count).max()?;
+        self.0.iter().find(|(_, count)| *count == most).map(|(volume, _)| *volume)
     }
-    found
 }
 
-/// Shows every sector within `limit` bytes to `see`, with what follows it, until that is enough. What
-/// cannot be read is passed over.
-fn scan(device: &dyn BlockDevice, limit: u64, see: &mut dyn FnMut(Daddr, &[u8]) -> bool) {
-    let end = device.size().0.min(limit);
-    let mut piece = vec![0; PIECE];
-    let mut at = 0;
-    while at < end {
-        let len = usize::try_from(end - at).unwrap_or(PIECE).min(PIECE);
-        let part = &mut piece[..len];
-        if device.read_at(xfskit_units::ByteOffset(at), part).is_ok() {
+/// Witnesses, of which no more than so many are kept, from all over what was seen.
+#[derive(Debug, Default)]
+pub struct Witnesses {
+    kept: Vec<Witness>,
+    step: usize,
+    seen: usize,
+}
+
+impl Witnesses {
+    /// Keeps a witness, or not.
+    pub fn push(&mut self, witness: Witness) {
+        if self.seen.is_multiple_of(self.step.max(1)) {
+            self.kept.push(witness);
+        }
+        self.seen += 1;
+        if self.kept.len() > WITNESSES_MAX {
+            self.step = self.step.max(1) * 2;
+            let mut even = false;
+            self.kept.retain(|_| {
+                even = !even;
+                even
+            });
+        }
+    }
+
+    /// What was kept.
+    pub fn into_kept(self) -> Vec<Witness> {
+        self.kept
+    }
+}
+
+/// Shows every sector within `limit` bytes of each member to `see`, those of zeroes left out. What cannot be
+/// read is passed over.
+pub fn scan(
+    members: &Given,
+    limit: u64,
+    told: &Told<'_>,
+    see: &mut dyn FnMut(usize, Daddr, &[u8]),
+) -> ControlFlow<()> {
+    let end = |device: &Arc<dyn BlockDevice>| device.size().0.min(limit);
+    let total = members.iter().flatten().map(end).sum();
+    let (mut piece, mut done) = (vec![0; PIECE], 0);
+    for (member, device) in members.iter().enumerate() {
+        let Some(device) = device else { continue };
+        for at in (0..end(device)).step_by(PIECE) {
+            told(done, total)?;
+            let part = &mut piece[..index((end(device) - at).min(PIECE as u64))];
+            done += part.len() as u64;
+            if device.read_at(ByteOffset(at), part).is_err() {
+                continue;
+            }
             for (i, sector) in (0u64..).zip(part.chunks_exact(512)) {
-                // Nothing that testifies begins with a zero word, but trees of names: their magic is at 8.
-                if sector[..12].iter().any(|byte| *byte != 0) && !see(Daddr(at / 512 + i), sector) {
-                    return;
+                if sector.iter().any(|byte| *byte != 0) {
+                    see(member, Daddr(at / 512 + i), sector);
                 }
             }
         }
-        at += len as u64;
     }
+    ControlFlow::Continue(())
 }

@@ -1,7 +1,8 @@
 //! Guessing what members are whose superblocks are gone, by the XFS volume on them.
 //!
-//! [`evidence`] finds pieces of the array that say where they belong. A candidate (level, layout,
-//! chunk) says at which sector of a member such a piece ought to lie, and in which role. The distance
+//! [`evidence`] finds pieces of the array that say where they belong, in the array or in the volume, which may
+//! lie in a partition or a logical volume (`xfskit_target::clues` finds out). A candidate (level, layout,
+//! chunk, placement of the volume) says at which sector of a member such a piece ought to lie, and in which role. The distance
 //! between that sector and where it was found is the data offset: the right candidate has one for
 //! all pieces. Then every piece votes: the member it lies on has the role that the candidate says.
 //! Copies in parity (where the rest of a stripe is zero) vote too, and are outvoted.
@@ -15,6 +16,7 @@ pub mod evidence;
 mod proof;
 
 use std::collections::{HashMap, HashSet};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use xfskit_block::BlockDevice;
@@ -22,16 +24,14 @@ use xfskit_units::{ArraySector, Sectors};
 
 use crate::assemble::Bare;
 use crate::layout::mirror::Raid10;
-use crate::layout::parity::Row;
+use crate::layout::parity::{Part, Row};
 use crate::layout::{Layout, Raid0Layout, Raid5Layout, Raid6Layout, Raid10Layout};
-use evidence::{Volume, Witness, volume, witnesses};
+use evidence::{Home, Placement, Volume, Volumes, Witness, Witnesses, scan};
 
 /// Chunks that are tried, in sectors: 4 KiB to 4 MiB.
 const CHUNKS: std::ops::RangeInclusive<u32> = 3..=13;
 /// Candidates that explain equally much of which each is looked into.
 const TIED_MAX: usize = 16;
-/// Members that nobody said are missing.
-const MORE_MAX: usize = 2;
 /// Chunks of an array of unknown size, for layouts whose copies do not depend on it.
 const ENDLESS: u64 = 1 << 40;
 
@@ -43,16 +43,18 @@ pub type Given = [Option<Arc<dyn BlockDevice>>];
 pub struct Guess {
     /// Level, layout, chunk, offset.
     pub bare: Bare,
+    /// The part of the array with the volume, as it stands behind the `#` of a target; empty for all of it.
+    pub part: String,
     /// For each role the member, by its place among those given.
     pub order: Vec<Option<usize>>,
     /// Pieces of the volume that lie where they should.
     pub right: usize,
-    /// Pieces that were found.
+    /// Pieces that were found, those in parity left out.
     pub found: usize,
     /// True where nothing is left to chance: every member has its role by evidence or parity.
     pub certain: bool,
     /// Roles whose members have no evidence for them.
-    open: Vec<usize>,
+    pub open: Vec<usize>,
 }
 
 /// All layouts that are tried, the more usual first.
@@ -72,34 +74,47 @@ fn layouts() -> impl Iterator<Item = Layout> {
         .chain(raid10.map(Layout::Raid10))
 }
 
-/// What `members` may make, the best guess first, with others that explain as much. `None` stands for
-/// a member that is missing; where none is said to be, and what was found does not all lie where it should, it is
-/// tried whether one or two more explain more of it. At most `limit` bytes of each member are looked at.
-pub fn guess(members: &Given, limit: u64) -> Vec<Guess> {
-    let there: Vec<usize> = (0..members.len()).filter(|i| members[*i].is_some()).collect();
-    let devices: Vec<&dyn BlockDevice> = members.iter().flatten().map(|device| &**device).collect();
-    let Some(volume) = volume(&devices, limit) else { return Vec::new() };
-    let mut found = witnesses(&devices, &volume, limit);
-    for witness in &mut found {
-        witness.member = there[witness.member];
-    }
-    let mut best = guess_of(members, &found, &volume);
-    let explains = |guesses: &[Guess]| guesses.first().map_or(0, |guess| guess.right);
-    if there.len() == members.len() {
-        for more in 1..=MORE_MAX {
-            let with: Vec<_> =
-                members.iter().cloned().chain(std::iter::repeat_n(None, more)).collect();
-            if explains(&best) < found.len() {
-                let other = guess_of(&with, &found, &volume);
-                best = if explains(&other) > explains(&best) { other } else { best };
-            }
-        }
-    }
-    best
+/// What was found on the members: [`guess()`] goes by nothing else.
+#[derive(Clone, Debug)]
+pub struct Clues {
+    /// The volume.
+    pub volume: Volume,
+    /// Pieces of it, and of what says where it lies in the array.
+    pub found: Vec<Witness>,
+    /// Where in the array it may lie.
+    pub placements: Vec<Placement>,
 }
 
-/// What exactly these members may make.
-fn guess_of(members: &Given, found: &[Witness], volume: &Volume) -> Vec<Guess> {
+impl Clues {
+    /// The clues to a volume that begins where the array does, by what its own structures say. At most `limit`
+    /// bytes of each member are looked at.
+    pub fn of_whole(members: &Given, limit: u64) -> Option<Self> {
+        let mut volumes = Volumes::default();
+        let on = |_, _| ControlFlow::Continue(());
+        let _never_ends = scan(members, limit, &on, &mut |_, _, bytes| volumes.see(bytes));
+        let volume = volumes.best()?;
+        let mut found = Witnesses::default();
+        let _never_ends = scan(members, limit, &on, &mut |member, at, bytes| {
+            if let Some(home) = volume.home(bytes).map(Home::Volume) {
+                found.push(Witness { home, member, at });
+            }
+        });
+        Some(Self { volume, found: found.into_kept(), placements: vec![Placement::whole()] })
+    }
+}
+
+/// What exactly these members may make, `None` for one that is missing: for each placement the guesses that
+/// explain most of what was found, if that is half of it. The best come first.
+pub fn guess(members: &Given, clues: &Clues) -> Vec<Guess> {
+    let mut guesses: Vec<Guess> =
+        clues.placements.iter().flat_map(|placement| guess_at(members, clues, placement)).collect();
+    guesses.retain(|guess| guess.right * 2 >= guess.found);
+    guesses.sort_by_key(|guess| std::cmp::Reverse((guess.right, guess.certain)));
+    guesses
+}
+
+/// What they may make if the volume lies there.
+fn guess_at(members: &Given, clues: &Clues, placement: &Placement) -> Vec<Guess> {
     let missing = members.iter().filter(|member| member.is_none()).count();
     let n = u32::try_from(members.len()).unwrap_or(u32::MAX);
     let mut guesses: Vec<Guess> = Vec::new();
@@ -112,7 +127,9 @@ fn guess_of(members: &Given, found: &[Witness], volume: &Volume) -> Vec<Guess> {
         if layout == Layout::Raid1 {
             chunks = vec![Sectors(0)];
         }
-        guesses.extend(chunks.into_iter().filter_map(|chunk| weigh(members, layout, chunk, found)));
+        let weighed =
+            chunks.into_iter().filter_map(|chunk| weigh(members, layout, chunk, clues, placement));
+        guesses.extend(weighed);
     }
     let best = guesses.iter().map(|guess| guess.right).max().unwrap_or(0);
     guesses.retain(|guess| guess.right == best && best > 0);
@@ -121,13 +138,28 @@ fn guess_of(members: &Given, found: &[Witness], volume: &Volume) -> Vec<Guess> {
     }
     let mut proven: Vec<(usize, Guess)> = guesses
         .into_iter()
-        .map(|mut guess| (proof::settle(&mut guess, members, volume), guess))
+        .map(|mut guess| (proof::settle(&mut guess, members, &clues.volume, placement), guess))
         .collect();
     let most = proven.iter().map(|(headers, _)| *headers).max().unwrap_or(0);
     proven.retain(|(headers, _)| *headers == most);
     // What is certain leaves no room for what is not.
     let certain = proven.iter().any(|(_, guess)| guess.certain);
-    proven.into_iter().map(|(_, guess)| guess).filter(|guess| guess.certain || !certain).collect()
+    let kept = proven.into_iter().map(|(_, guess)| guess).filter(|g| g.certain || !certain);
+    kept.map(|guess| without_parity(guess, clues)).collect()
+}
+
+/// The guess without what was found in parity, where a copy of the only block of a row stands that is not zero.
+fn without_parity(mut guess: Guess, clues: &Clues) -> Guess {
+    let n = guess.order.len();
+    let is_parity = |witness: &&Witness| {
+        let role = guess.order.iter().position(|member| *member == Some(witness.member))?;
+        let at = witness.at.0.checked_sub(guess.bare.offset.0)?;
+        let row = Row::new(guess.bare.layout, n, at.checked_div(guess.bare.chunk.0)?)?;
+        Some(!matches!(row.part(role), Part::Data(_)))
+    };
+    let in_parity = clues.found.iter().filter(|w| is_parity(w).unwrap_or(false)).count();
+    guess.found = guess.found.saturating_sub(in_parity).max(guess.right);
+    guess
 }
 
 /// Where sector `at` of the array lies: role, and sector from the member's data offset.
@@ -168,11 +200,20 @@ fn possible(layout: Layout, n: usize) -> bool {
 }
 
 /// What the witnesses say about one candidate.
-fn weigh(members: &Given, layout: Layout, chunk: Sectors, found: &[Witness]) -> Option<Guess> {
-    let n = members.len();
+fn weigh(
+    members: &Given,
+    layout: Layout,
+    chunk: Sectors,
+    clues: &Clues,
+    placement: &Placement,
+) -> Option<Guess> {
+    let (n, found) = (members.len(), &clues.found);
     possible(layout, n).then_some(())?;
-    let homes: Vec<Vec<(usize, u64)>> =
-        found.iter().map(|witness| places(layout, n, chunk, witness.sector)).collect();
+    let home = |witness: &Witness| {
+        let sector = placement.sector(witness.home);
+        sector.map_or_else(Vec::new, |sector| places(layout, n, chunk, sector))
+    };
+    let homes: Vec<Vec<(usize, u64)>> = found.iter().map(home).collect();
     let mut offsets: HashMap<u64, usize> = HashMap::new();
     for (witness, places) in found.iter().zip(&homes) {
         let distances: HashSet<u64> =
@@ -195,7 +236,8 @@ fn weigh(members: &Given, layout: Layout, chunk: Sectors, found: &[Witness]) -> 
     let right = if layout == Layout::Raid1 { right.min(found.len()) } else { right };
     let unseated = open.len() - members.iter().filter(|member| member.is_none()).count();
     let certain = unseated == 0 || open.len() == 1;
-    Some(Guess { bare, order, right, found: found.len(), certain, open })
+    let part = placement.part.clone();
+    Some(Guess { bare, part, order, right, found: found.len(), certain, open })
 }
 
 /// Gives each role to the member with the most votes for it. Also how many votes came true, and the

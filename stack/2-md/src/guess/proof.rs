@@ -9,7 +9,7 @@ use std::sync::Arc;
 use xfskit_block::BlockDevice;
 use xfskit_units::{ArraySector, ByteOffset};
 
-use super::evidence::Volume;
+use super::evidence::{Home, Placement, Volume};
 use super::{Given, Guess};
 use crate::array::Array;
 use crate::assemble::Member;
@@ -27,14 +27,21 @@ type Order = [Option<usize>];
 
 /// Settles the order of the members that the votes left open, where that can be done. Answers how many
 /// of the volume's landmarks are where they should be in the array that results.
-pub(super) fn settle(guess: &mut Guess, members: &Given, volume: &Volume) -> usize {
+pub(super) fn settle(
+    guess: &mut Guess,
+    members: &Given,
+    volume: &Volume,
+    placement: &Placement,
+) -> usize {
     let rows = rows(guess, members);
+    let landmarks =
+        |guess: &Guess, order: &Order| landmarks(guess, order, members, volume, placement);
     if guess.open.len() > FREE_MAX {
-        return landmarks(guess, &guess.order, members, volume);
+        return landmarks(guess, &guess.order);
     }
     let worth = |order: &Order| {
         if rows.is_empty() {
-            landmarks(guess, order, members, volume)
+            landmarks(guess, order)
         } else {
             usize::from(computes(guess, order, members, &rows))
         }
@@ -59,7 +66,7 @@ pub(super) fn settle(guess: &mut Guess, members: &Given, volume: &Volume) -> usi
         [] if !rows.is_empty() => return 0,
         _ => {}
     }
-    landmarks(guess, &guess.order, members, volume)
+    landmarks(guess, &guess.order)
 }
 
 /// The array by `guess`, with its members in `order`, those in `without` left out.
@@ -73,11 +80,18 @@ fn array(guess: &Guess, order: &Order, members: &Given, without: &[usize]) -> Op
 }
 
 /// How many landmarks of the volume are where they should be.
-fn landmarks(guess: &Guess, order: &Order, members: &Given, volume: &Volume) -> usize {
+fn landmarks(
+    guess: &Guess,
+    order: &Order,
+    members: &Given,
+    volume: &Volume,
+    placement: &Placement,
+) -> usize {
     let Some(array) = array(guess, order, members, &[]) else { return 0 };
     let is_there = |at: &ArraySector| {
         let mut sector = [0; 512];
-        let read = array.read_at(ByteOffset(at.0.saturating_mul(512)), &mut sector);
+        let Some(place) = placement.sector(Home::Volume(*at)) else { return false };
+        let read = array.read_at(ByteOffset(place.0.saturating_mul(512)), &mut sector);
         read.is_ok() && volume.home(&sector) == Some(*at)
     };
     volume.landmarks(GROUPS).iter().filter(|at| is_there(at)).count()

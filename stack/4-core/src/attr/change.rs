@@ -8,9 +8,8 @@
 //!
 //! The border between the forks ([`forkoff`]) moves with what the attributes need.
 //!
-//! An entry and its value appear and go in one transaction, so nothing is ever INCOMPLETE; such
-//! entries, which Linux leaves behind after a crash, are seen by those only who finish what it
-//! began (`finish`).
+//! An entry and its value appear and go in one transaction, so nothing is ever INCOMPLETE. Such
+//! entries, which Linux leaves behind after a crash, go with the next change (`debris`).
 
 use std::mem::offset_of;
 
@@ -55,13 +54,11 @@ pub(super) struct Key<'k> {
     pub(super) name: &'k [u8],
     /// Of a parent pointer: a name may have several parents.
     pub(super) value: Option<&'k [u8]>,
-    /// Linux did not come to its end with it.
-    pub(super) incomplete: bool,
 }
 
 impl<'k> Key<'k> {
     pub(super) fn new(namespace: Namespace, name: &'k [u8], value: Option<&'k [u8]>) -> Self {
-        Self { namespace, name, value, incomplete: false }
+        Self { namespace, name, value }
     }
 
     /// True for an attribute with these `flags`, this `name` and this `value`, where it is known.
@@ -232,7 +229,10 @@ impl Tx<'_> {
         mode: SetMode,
     ) -> Result<()> {
         let list = match self.attr_form(inode) {
-            Form::Tree => return self.tree_put(inode, key, value, mode),
+            Form::Tree => {
+                self.attr_clear_debris(inode)?;
+                return self.tree_put(inode, key, value, mode);
+            }
             Form::Short => self.short_form(inode)?,
             Form::None => ShortForm::default(),
         };
@@ -265,6 +265,7 @@ impl Tx<'_> {
                 self.shrink_short_form(inode, &left.unwrap_or_default())
             }
             Form::Tree => {
+                self.attr_clear_debris(inode)?;
                 self.tree_take(inode, key)?;
                 self.tree_to_short_form(inode)
             }

@@ -1,12 +1,12 @@
 //! Attribute changes of Linux that a crash cut short, brought to their end.
 //!
 //! Linux changes attributes in steps. It may have done all of them but the last, or none; on the way, entries that
-//! are to come or to go are INCOMPLETE. So here first those of the name go, and then what was to be done is
-//! done, unless it is.
+//! are to come or to go are INCOMPLETE. Every change takes those away first (`debris`), and then what was
+//! to be done is done, unless it is.
 
 use xfskit_format::attr::Namespace;
 
-use crate::attr::change::{Form, Key, SetMode, judge_name};
+use crate::attr::change::{Key, SetMode, judge_name};
 use crate::error::{Error, Result};
 use crate::tx::{Tx, TxInode};
 
@@ -21,7 +21,6 @@ impl Tx<'_> {
     ) -> Result<()> {
         judge_name(namespace, name, value)?;
         let key = Key::new(namespace, name, None);
-        self.drop_incomplete(inode, key)?;
         self.attr_put(inode, key, value, SetMode::Any)
     }
 
@@ -34,7 +33,6 @@ impl Tx<'_> {
         value: Option<&[u8]>,
     ) -> Result<()> {
         let key = Key::new(namespace, name, value);
-        self.drop_incomplete(inode, key)?;
         match self.attr_take(inode, key) {
             Err(Error::NoEntry) => Ok(()),
             answer => answer,
@@ -50,19 +48,6 @@ impl Tx<'_> {
     ) -> Result<()> {
         judge_name(Namespace::Parent, name, value)?;
         let key = Key::new(Namespace::Parent, name, Some(value));
-        self.drop_incomplete(inode, key)?;
         self.attr_put(inode, key, value, SetMode::Any)
-    }
-
-    /// What is INCOMPLETE under the name goes.
-    fn drop_incomplete(&mut self, inode: TxInode, key: Key<'_>) -> Result<()> {
-        let key = Key { incomplete: true, ..key };
-        while matches!(self.attr_form(inode), Form::Tree) {
-            match self.attr_take(inode, key) {
-                Err(Error::NoEntry) => break,
-                answer => answer?,
-            }
-        }
-        Ok(())
     }
 }

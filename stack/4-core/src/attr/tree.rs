@@ -20,9 +20,9 @@ use crate::da::tree::{DaBlocks, Path, Tree};
 use crate::error::{Error, Result};
 use crate::tx::{Tx, TxInode};
 
-const ROOT: DaBlock = DaBlock(0);
+pub(super) const ROOT: DaBlock = DaBlock(0);
 /// Blocks that one transaction gives back: each is an object of the transaction.
-const DROP_MAX: u64 = 128;
+pub(super) const DROP_MAX: u64 = 128;
 
 /// Where an attribute was found.
 struct Found {
@@ -60,8 +60,7 @@ fn search(tree: &mut Tree<'_, TxBlocks<'_, '_>>, key: Key<'_>) -> Result<Search>
                 Place::Local(value) => (Some(value), None),
                 Place::Remote { valueblk, valuelen } => (None, Some((valueblk, valuelen))),
             };
-            let looked_for = attr.is_incomplete() == key.incomplete;
-            if looked_for && key.matches(attr.flags, attr.name, local) {
+            if !attr.is_incomplete() && key.matches(attr.flags, attr.name, local) {
                 let (index, size) = (start + ahead, attr.size());
                 let local = local.unwrap_or(&[]).to_vec();
                 return Ok(Search::Found(Found { path, index, remote, local, size }));
@@ -212,7 +211,7 @@ impl Tx<'_> {
                 let (map, _) = self.attr_block(inode, dablk, "attribute fork")?;
                 self.invalidate_at(&map)?;
             }
-            self.bunmap(inode, Fork::Attr, FileOff(first), len)?;
+            self.bunmap_some(inode, Fork::Attr, FileOff(first), len)?;
             if left == 0 {
                 break;
             }

@@ -186,11 +186,34 @@ impl Tx<'_> {
     /// [`Error::Device`](crate::Error::Device), [`Error::Corrupt`](crate::Error::Corrupt),
     /// [`Error::NoSpace`](crate::Error::NoSpace) where an extent is split and the tree must grow.
     pub fn bunmap(&mut self, inode: TxInode, fork: Fork, fileoff: FileOff, len: u64) -> Result<()> {
+        self.unmap(inode, fork, fileoff, len).map(drop)
+    }
+
+    /// The same where something is known to be mapped. Loops that end when nothing is left rely on it: an unmap that
+    /// removes nothing is damage.
+    ///
+    /// # Errors
+    /// As [`bunmap`](Self::bunmap).
+    pub(crate) fn bunmap_some(
+        &mut self,
+        inode: TxInode,
+        fork: Fork,
+        fileoff: FileOff,
+        len: u64,
+    ) -> Result<()> {
+        let some = self.unmap(inode, fork, fileoff, len)?;
+        let ctx = ForkOf { inode, fork }.ctx(self);
+        Ok(ctx.require("bmbt.progress", some, "blocks to unmap, as seen before", fileoff)?)
+    }
+
+    /// Unmaps and frees; true where that was anything.
+    fn unmap(&mut self, inode: TxInode, fork: Fork, fileoff: FileOff, len: u64) -> Result<bool> {
         let of = ForkOf { inode, fork };
-        for extent in self.bmap_remove(inode, fork, fileoff, fileoff.saturating_add(len))? {
-            blocks::free(self, of, &extent);
+        let removed = self.bmap_remove(inode, fork, fileoff, fileoff.saturating_add(len))?;
+        for extent in &removed {
+            blocks::free(self, of, extent);
         }
-        Ok(())
+        Ok(!removed.is_empty())
     }
 
     /// Unmaps what is mapped of `[start, end)` and answers what that was. It still belongs to the fork as far
@@ -241,7 +264,7 @@ impl Tx<'_> {
             let part = last.clip(from, last.end());
             let len = self.unmap_reach(inode, fork, &part)?;
             let start = FileOff(part.end().0 - len);
-            self.bunmap(inode, fork, start, len)?;
+            self.bunmap_some(inode, fork, start, len)?;
             if start > part.startoff {
                 return Ok(false);
             }

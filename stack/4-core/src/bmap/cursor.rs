@@ -19,7 +19,7 @@ use xfskit_trans::BufMap;
 use xfskit_units::{FileOff, FsBlock};
 
 use super::blocks;
-use super::node::{ForkOf, count_blocks};
+use super::node::{Due, ForkOf, count_blocks};
 use crate::error::{Error, Result};
 use crate::tx::{Tx, TxInode};
 
@@ -48,41 +48,36 @@ enum Side {
 }
 
 /// Goes down to the leaf where `fileoff` belongs; `each` is told the steps. Answers the last extent in the leaf that
-/// begins at or before it.
+/// begins at or before it. What lies on the way is in order, within each block and from block to block.
 fn way(
     tx: &Tx<'_>,
     of: ForkOf,
     fileoff: FileOff,
     mut each: impl FnMut(Step),
 ) -> Result<Option<Slot>> {
-    let mut block = None;
-    let mut due: Option<(u16, FileOff)> = None;
+    let ctx = of.ctx(tx);
+    let (mut block, mut due) = (None, None::<Due>);
     loop {
-        let (level, first, index, slot) = of.look(tx, block, |bytes, node| {
+        let (index, slot, below) = of.look(tx, block, |bytes, node| -> Result<_> {
+            match &due {
+                Some(due) => due.verify(&ctx, bytes, node)?,
+                None if node.level == 0 => bmbt::verify_order(&ctx, node.recs(bytes))?,
+                None => {}
+            }
             let upto = node.upto(bytes, fileoff);
             let before = upto.checked_sub(1);
-            // Who comes before the first child's key goes to the first child.
-            let (index, at) = if node.level == 0 {
-                (upto, before)
-            } else {
-                (before.unwrap_or(0), Some(before.unwrap_or(0)))
-            };
-            let slot = at.and_then(|at| node.slot(bytes, at).zip(node.key(bytes, at)));
-            (node.level, node.key(bytes, 0), index, slot)
-        })?;
-        if let Some((due_level, key)) = due {
-            let ctx = of.ctx(tx);
-            ctx.eq("bmbt.level", due_level, level)?;
-            let same = first.is_none_or(|first| first == key);
-            ctx.require("bmbt.keys", same, "the parent's key", key)?;
-        }
-        each(Step { block, index });
-        match slot {
-            Some((slot, key)) if level > 0 => {
-                due = Some((level - 1, key));
-                block = Some(slot.child());
+            if node.level == 0 {
+                return Ok((upto, before.and_then(|at| node.slot(bytes, at)), None));
             }
-            slot => return Ok(slot.map(|(slot, _)| slot)),
+            // What comes before the first child's key belongs to the first child.
+            let index = before.unwrap_or(0);
+            let end = due.map_or(FileOff(u64::MAX), |due| due.end());
+            Ok((index, node.slot(bytes, index), Due::of_child(bytes, node, index, end)))
+        })??;
+        each(Step { block, index });
+        match (slot, below) {
+            (Some(slot), Some(below)) => (block, due) = (Some(slot.child()), Some(below)),
+            _ => return Ok(slot),
         }
     }
 }
@@ -269,8 +264,13 @@ impl Cursor {
             Side::Right => parent.index.checked_add(1),
         };
         let Some(index) = index else { return Ok(None) };
-        let slot = self.of.look(tx, parent.block, |bytes, node| node.slot(bytes, index))?;
-        Ok(slot.map(|slot| (index, slot.child())))
+        let said = self.of.look(tx, parent.block, |bytes, node| {
+            node.slot(bytes, index).zip(Due::of_child(bytes, node, index, FileOff(u64::MAX)))
+        })?;
+        let Some((slot, due)) = said else { return Ok(None) };
+        let ctx = self.of.ctx(tx);
+        self.of.look(tx, Some(slot.child()), |bytes, node| due.verify(&ctx, bytes, node))??;
+        Ok(Some((index, slot.child())))
     }
 
     /// Sees to it that the node at `depth` has room for a slot. True where that changed the tree: then the

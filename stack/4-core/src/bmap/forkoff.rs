@@ -80,13 +80,16 @@ impl Tx<'_> {
     ///
     /// # Errors
     /// [`Error::NoSpace`], [`Error::Device`], [`Error::Corrupt`], [`Error::Limit`] where a short form does
-    /// not fit.
+    /// not fit, [`Error::AttrBit`].
     pub fn set_forkoff(&mut self, inode: TxInode, forkoff: u8) -> Result<()> {
         let core = self.core(inode);
         if core.forkoff() == forkoff {
             return Ok(());
         }
         let literal = core.literal().len();
+        if forkoff != 0 && !self.volume().has_attr_bit() {
+            return Err(Error::AttrBit);
+        }
         let border = match forkoff {
             0 => literal,
             units => (usize::from(units) * 8).min(literal),

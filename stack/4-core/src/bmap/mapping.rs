@@ -5,13 +5,14 @@
 //! that nobody changes meanwhile the places are remembered, so that the next look-up does not pay that for each of its blocks.
 
 use xfskit_format::bmbt::edit::Node;
-use xfskit_format::bmbt::{self, BmbtBlock, BmdrRoot, Extent, ExtentRules};
+use xfskit_format::bmbt::{self, BmdrRoot, Extent, ExtentRules};
 use xfskit_format::inode::{Dinode, Format};
-use xfskit_format::{Ctx, Fork, Location, inode};
+use xfskit_format::{Fork, Location, inode};
 use xfskit_trans::BufMap;
 use xfskit_units::{ByteLen, FileOff, FsBlock, Geometry, Ino, Sectors};
 
-use super::{Child, ExtentList};
+use super::ExtentList;
+use super::node::{Due, verify_block};
 use crate::error::Result;
 use crate::inode::Inode;
 use crate::volume::Volume;
@@ -163,36 +164,41 @@ impl Tree<'_> {
     fn extent_at(&self, fileoff: FileOff) -> Result<Option<Extent>> {
         let (geo, at) = (self.volume.geo(), inode::location(self.volume.geo(), self.ino));
         let ctx = self.volume.ctx(at.fork(self.fork));
-        let root = BmdrRoot::verify(self.core.fork(self.fork).unwrap_or(&[]), &ctx, self.fork)?;
-        let upto = root.keys.partition_point(|key| key.get() <= fileoff.0);
-        let mut child = Child::list(root.keys, root.ptrs).take(upto).last();
-        for level in (0..root.level).rev() {
-            let Some(Child { key, block }) = child else { return Ok(None) };
-            let at = self.location(geo, block, key);
-            let buf = self.volume.read_buf(at, &|bytes, ctx| self.verify(bytes, ctx))?;
-            let node = Node::of_block(&buf, geo);
-            let ctx = self.volume.ctx(at);
-            ctx.eq("bmbt.level", level, node.level)?;
-            if let Some(first) = node.key(&buf, 0) {
-                ctx.eq("bmbt.keys", key, first)?;
-            }
-            let slot = node.upto(&buf, fileoff).checked_sub(1);
-            let Some(slot) = slot.and_then(|index| node.slot(&buf, index)) else { return Ok(None) };
-            if level == 0 {
+        let room = self.core.fork(self.fork).unwrap_or(&[]);
+        BmdrRoot::verify(room, &ctx, self.fork)?;
+        let mut due = Self::child_of(room, &Node::of_root(room, 0, room.len()), fileoff, None);
+        while let Some((block, said)) = due {
+            let at = self.location(geo, block, said.first());
+            let buf =
+                self.volume.read_buf(at, &|bytes, ctx| verify_block(bytes, ctx, self.fork))?;
+            let (node, ctx) = (Node::of_block(&buf, geo), self.volume.ctx(at));
+            said.verify(&ctx, &buf, &node)?;
+            if node.level == 0 {
+                let slot = node.upto(&buf, fileoff).checked_sub(1);
+                let Some(slot) = slot.and_then(|index| node.slot(&buf, index)) else { break };
                 let extent = slot.extent();
                 extent.verify(&ctx, ExtentRules::of(&self.core, self.fork))?;
                 return Ok(Some(extent).filter(|extent| fileoff < extent.end()));
             }
-            child = Some(Child { key: FileOff(slot.0), block: slot.child() });
+            due = Self::child_of(&buf, &node, fileoff, Some(&said));
         }
         Ok(None)
     }
 
-    fn location(&self, geo: &Geometry, block: FsBlock, key: FileOff) -> Location {
-        bmbt::location(geo, block).ino(self.ino).fork(self.fork).fileoff(key)
+    /// The child of `node` to look into for `fileoff`, and what is said of it.
+    fn child_of(
+        bytes: &[u8],
+        node: &Node,
+        fileoff: FileOff,
+        above: Option<&Due>,
+    ) -> Option<(FsBlock, Due)> {
+        let index = node.upto(bytes, fileoff).checked_sub(1)?;
+        let end = above.map_or(FileOff(u64::MAX), Due::end);
+        let due = Due::of_child(bytes, node, index, end)?;
+        Some((node.slot(bytes, index)?.child(), due))
     }
 
-    fn verify(&self, bytes: &[u8], ctx: &Ctx<'_>) -> xfskit_format::Verdict {
-        BmbtBlock::verify(bytes, ctx, self.fork).map(drop)
+    fn location(&self, geo: &Geometry, block: FsBlock, key: FileOff) -> Location {
+        bmbt::location(geo, block).ino(self.ino).fork(self.fork).fileoff(key)
     }
 }

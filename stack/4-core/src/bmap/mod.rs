@@ -16,6 +16,8 @@ mod node;
 #[cfg(test)]
 mod tests;
 
+use std::ops::Range;
+
 use xfskit_format::bmbt::{self, BmbtBlock, BmdrRoot, Extent, ExtentRules, Rec};
 use xfskit_format::inode::{Dinode, Format};
 use xfskit_format::{Ctx, Fork, Verdict, inode};
@@ -33,6 +35,9 @@ const READ_AHEAD: usize = 64;
 
 /// Extents that one transaction should unmap at most: freeing each of them touches several blocks.
 pub const BUNMAP_MAX: usize = 32;
+
+/// All blocks of a fork.
+pub(crate) const WHOLE: Range<FileOff> = FileOff::ZERO..FileOff(u64::MAX);
 
 /// What lies behind a part of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -171,34 +176,63 @@ impl Volume {
     /// # Errors
     /// [`Error::Device`](crate::Error::Device), [`Error::Corrupt`](crate::Error::Corrupt).
     pub fn extents_of(&self, core: &Dinode<'_>, ino: Ino, fork: Fork) -> Result<ExtentList> {
+        let mut extents = Vec::new();
+        self.each_extent(core, (ino, fork), &WHOLE, &mut |extent| extents.push(extent))?;
+        Ok(ExtentList { extents })
+    }
+
+    /// Judges the map of one fork of inode `ino` as [`extents`](Self::extents) does, as far as it concerns
+    /// `blocks`, and keeps nothing of it. What takes several transactions asks this first, so that damage stops it before anything changes.
+    ///
+    /// # Errors
+    /// [`Error::Device`](crate::Error::Device), [`Error::Corrupt`](crate::Error::Corrupt).
+    pub(crate) fn verify_map(&self, ino: Ino, fork: Fork, blocks: &Range<FileOff>) -> Result<()> {
+        let _kept = self.share(ino)?;
+        let inode = self.iget(ino)?;
+        self.each_extent(&inode.core(), (ino, fork), blocks, &mut |_| ())
+    }
+
+    /// Shows `each` the extents of a fork that concern `blocks`, judged, and perhaps some beside.
+    fn each_extent(
+        &self,
+        core: &Dinode<'_>,
+        (ino, fork): (Ino, Fork),
+        blocks: &Range<FileOff>,
+        each: &mut dyn FnMut(Extent),
+    ) -> Result<()> {
         let ctx = self.ctx(inode::location(self.geo(), ino).fork(fork));
-        let rules = ExtentRules::of(core, fork);
-        let mut list = Collector { ctx, rules, most: core.fork_nextents(fork), extents: vec![] };
+        let (rules, most) = (ExtentRules::of(core, fork), core.fork_nextents(fork));
+        let mut seen = Seen { ctx, rules, most, count: 0, end: FileOff::ZERO, each };
         let room = core.fork(fork).unwrap_or(&[]);
         match core.fork_format(fork) {
             Some(Format::Extents) => {
-                let count = usize::try_from(list.most).unwrap_or(usize::MAX);
-                list.add(bmbt::records(room, count))?;
+                seen.add(bmbt::records(room, usize::try_from(most).unwrap_or(usize::MAX)))?;
             }
             Some(Format::Btree) => {
                 let root = BmdrRoot::verify(room, &ctx, fork)?;
-                self.collect_tree(&root, ino, fork, &mut list)?;
+                self.walk_tree(&root, (ino, fork), blocks, &mut seen)?;
             }
-            _ => return Ok(ExtentList::default()),
+            _ => return Ok(()),
         }
-        list.finish()
+        if *blocks == WHOLE {
+            ctx.eq(seen.count_id(), most, seen.count)?;
+        }
+        Ok(())
     }
 
-    /// Reads the tree below `root`, level by level.
-    fn collect_tree(
+    /// Reads the tree below `root`, level by level, as far as it concerns `blocks`.
+    fn walk_tree(
         &self,
         root: &BmdrRoot<'_>,
-        ino: Ino,
-        fork: Fork,
-        list: &mut Collector<'_>,
+        (ino, fork): (Ino, Fork),
+        blocks: &Range<FileOff>,
+        seen: &mut Seen<'_>,
     ) -> Result<()> {
         let mut children: Vec<Child> = Child::list(root.keys, root.ptrs).collect();
         for level in (0..root.level).rev() {
+            let before = children.iter().skip(1).take_while(|next| next.key <= blocks.start);
+            children.drain(..before.count());
+            children.truncate(children.partition_point(|child| child.key < blocks.end).max(1));
             let mut below = Vec::new();
             for group in children.chunks(READ_AHEAD) {
                 let ranges: Vec<_> =
@@ -207,7 +241,7 @@ impl Volume {
                 for child in group {
                     self.read_child(child, level, ino, fork, &mut |block| {
                         below.extend(Child::list(block.keys(), block.ptrs()));
-                        list.add(block.recs())
+                        seen.add(block.recs())
                     })?;
                 }
             }
@@ -230,7 +264,7 @@ impl Volume {
         use_block: &mut dyn FnMut(&BmbtBlock<'_>) -> Verdict,
     ) -> Result<()> {
         let at = bmbt::location(self.geo(), child.block).ino(ino).fork(fork).fileoff(child.key);
-        let verify = |bytes: &[u8], ctx: &Ctx<'_>| BmbtBlock::verify(bytes, ctx, fork).map(drop);
+        let verify = |bytes: &[u8], ctx: &Ctx<'_>| node::verify_block(bytes, ctx, fork);
         let buf = self.read_buf(at, &verify)?;
         let ctx = self.ctx(at).crc_known();
         let block = BmbtBlock::verify(&buf, &ctx, fork)?;
@@ -259,30 +293,29 @@ impl Child {
     }
 }
 
-/// The extents found so far, judged one by one.
-struct Collector<'a> {
+/// The extents of a fork, judged one by one.
+struct Seen<'a> {
     ctx: Ctx<'a>,
     rules: ExtentRules,
     /// How many the inode counts.
     most: u64,
-    extents: Vec<Extent>,
+    /// How many there were so far.
+    count: u64,
+    /// Where the last one ended.
+    end: FileOff,
+    each: &'a mut dyn FnMut(Extent),
 }
 
-impl Collector<'_> {
+impl Seen<'_> {
     fn add(&mut self, recs: &[Rec]) -> Verdict {
-        self.extents.reserve(recs.len());
         for extent in recs.iter().map(Rec::decode) {
-            let ctx = self.ctx.entry(self.extents.len());
+            let ctx = self.ctx.entry(xfskit_units::index(self.count));
             extent.verify(&ctx, self.rules)?;
-            extent.follows(&ctx, self.extents.last().map_or(FileOff::ZERO, Extent::end))?;
-            self.extents.push(extent);
+            extent.follows(&ctx, self.end)?;
+            (self.count, self.end) = (self.count + 1, extent.end());
+            (self.each)(extent);
         }
-        self.ctx.at_most(self.count_id(), self.most, self.extents.len() as u64)
-    }
-
-    fn finish(self) -> Result<ExtentList> {
-        self.ctx.eq(self.count_id(), self.most, self.extents.len() as u64)?;
-        Ok(ExtentList { extents: self.extents })
+        self.ctx.at_most(self.count_id(), self.most, self.count)
     }
 
     fn count_id(&self) -> &'static str {

@@ -8,9 +8,9 @@ use std::mem::offset_of;
 use xfskit_format::bmbt::edit::{self, Node, Slot};
 use xfskit_format::bmbt::{self, BmbtBlock, BmdrRoot};
 use xfskit_format::inode::{Core, Format, flags2};
-use xfskit_format::{Ctx, Fork, Image, Layout, Location, inode};
+use xfskit_format::{Ctx, Fork, Image, Layout, Location, Verdict, inode};
 use xfskit_trans::{BufMap, Handle, Held};
-use xfskit_units::{FsBlock, Geometry};
+use xfskit_units::{FileOff, FsBlock, Geometry};
 use zerocopy::big_endian::{U16, U32, U64};
 
 use crate::error::{Error, Result};
@@ -24,6 +24,48 @@ const SMALL_ATTR: u64 = i16::MAX.unsigned_abs() as u64;
 const LARGE_DATA: u64 = (1 << 48) - 1;
 /// Most extents of an attribute fork that its inode counts in the large way.
 const LARGE_ATTR: u64 = u32::MAX as u64;
+
+/// Judges a block of the tree of `fork`, the order of its entries too.
+pub(super) fn verify_block(bytes: &[u8], ctx: &Ctx<'_>, fork: Fork) -> Verdict {
+    BmbtBlock::verify(bytes, ctx, fork)?.verify_order(ctx)
+}
+
+/// What a parent says of a child: its level, and which file blocks are below it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Due {
+    level: u16,
+    /// Exactly where the child begins.
+    first: FileOff,
+    /// All below it ends here at the latest.
+    end: FileOff,
+}
+
+impl Due {
+    /// What `node` says of its child `index`, where there is one. All below `node` itself ends at `end` at the latest.
+    pub(super) fn of_child(bytes: &[u8], node: &Node, index: usize, end: FileOff) -> Option<Self> {
+        let level = node.level.checked_sub(1)?;
+        let first = node.key(bytes, index)?;
+        Some(Self { level, first, end: node.key(bytes, index + 1).unwrap_or(end) })
+    }
+
+    /// Where the child begins.
+    pub(super) fn first(&self) -> FileOff {
+        self.first
+    }
+
+    /// Where all below the child ends.
+    pub(super) fn end(&self) -> FileOff {
+        self.end
+    }
+
+    /// Fails where `node` is another than its parent says.
+    pub(super) fn verify(&self, ctx: &Ctx<'_>, bytes: &[u8], node: &Node) -> Verdict {
+        ctx.eq("bmbt.level", self.level, node.level)?;
+        ctx.eq("bmbt.keys", self.first, node.key(bytes, 0).unwrap_or(FileOff::ZERO))?;
+        let order = if node.level == 0 { "bmbt.rec.order" } else { "bmbt.keys" };
+        ctx.at_most(order, self.end, node.end(bytes).unwrap_or(FileOff::ZERO))
+    }
+}
 
 /// One fork of an inode that a transaction holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,7 +146,7 @@ impl ForkOf {
         let at = bmbt::location(tx.volume().geo(), block).ino(self.inode.ino).fork(self.fork);
         let daddr = at.daddr.ok_or_else(|| Error::Unsupported(format!("{at}: no address")))?;
         let fork = self.fork;
-        let verify = |bytes: &[u8], ctx: &Ctx<'_>| BmbtBlock::verify(bytes, ctx, fork).map(drop);
+        let verify = |bytes: &[u8], ctx: &Ctx<'_>| verify_block(bytes, ctx, fork);
         let buf = tx.peek(&BufMap::single(daddr, at.sectors), &tx.volume().ctx(at), &verify)?;
         Ok(look(&buf, &Node::of_block(&buf, tx.volume().geo())))
     }
@@ -113,7 +155,7 @@ impl ForkOf {
     pub(super) fn hold(self, tx: &mut Tx<'_>, block: FsBlock) -> Result<Handle> {
         let at = bmbt::location(tx.volume().geo(), block).ino(self.inode.ino).fork(self.fork);
         let fork = self.fork;
-        tx.read_buf(at, &move |bytes, ctx| BmbtBlock::verify(bytes, ctx, fork).map(drop))
+        tx.read_buf(at, &move |bytes, ctx| verify_block(bytes, ctx, fork))
     }
 
     /// Changes the node in `block`, or the root.

@@ -306,7 +306,7 @@ impl<K: AgKind> Home for AgTree<K> {
         let valid = volume.geo().valid_agbno(agno, agbno);
         volume.ctx(at).require(K::TREE.ids().ptr, valid, "a block of the group", agbno)?;
         tx.read_buf(at, &|bytes: &[u8], ctx: &Ctx<'_>| {
-            Block::verify(bytes, ctx, K::TREE, agno).map(|_| ())
+            Block::verify(bytes, ctx, K::TREE, agno)?.verify_order(ctx)
         })
     }
 
@@ -347,6 +347,7 @@ impl<K: AgKind> Home for AgTree<K> {
             Flaw::Level => (ids.level, "one below the parent's"),
             Flaw::Numrecs => (ids.numrecs, "at least one"),
             Flaw::Order => (ids.order, "ascending records"),
+            Flaw::Key => (ids.key, "between its parent's key and the next"),
         };
         ctx.fault(id, Expected::Described(wanted.into()), "something else").into()
     }

@@ -216,10 +216,12 @@ impl<H: Home> Cursor<H> {
     /// Child `index` of the parent of the block at `depth`.
     fn sibling(&self, tx: &mut Tx<'_>, depth: usize, index: usize) -> Result<Step> {
         let (parent, step) = (self.path[depth - 1], self.path[depth]);
-        match parent.shape.ptr(tx.bytes(parent.handle), index) {
-            Some(block) => self.step_to(tx, block, step.level),
-            None => Err(self.flaw(tx, depth - 1, Flaw::Numrecs)),
-        }
+        let Some(block) = parent.shape.ptr(tx.bytes(parent.handle), index) else {
+            return Err(self.flaw(tx, depth - 1, Flaw::Numrecs));
+        };
+        let sibling = self.step_to(tx, block, step.level)?;
+        self.judge_between(tx, depth - 1, index, &sibling)?;
+        Ok(sibling)
     }
 
     fn step_to(&self, tx: &mut Tx<'_>, block: BlockRef, level: u16) -> Result<Step> {

@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 
 use xfskit_format::btree_edit::Shape;
 use xfskit_trans::Handle;
+use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
 use crate::btree::home::{BlockRef, Flaw, Home, Kind, Root};
 use crate::error::{Error, Result};
@@ -280,9 +281,34 @@ impl<H: Home> Cursor<H> {
         let bytes = tx.bytes(step.handle);
         let there = index < step.shape.count(bytes);
         match step.shape.ptr(bytes, index).filter(|_| there) {
-            Some(child) => self.enter(tx, child, step.level - 1, pick),
-            None => Err(self.flaw(tx, depth, Flaw::Numrecs)),
+            Some(child) => self.enter(tx, child, step.level - 1, pick)?,
+            None => return Err(self.flaw(tx, depth, Flaw::Numrecs)),
         }
+        let child = self.path[depth + 1];
+        self.judge_between(tx, depth, index, &child)
+    }
+
+    /// Fails where `child`, entry `index` of the block at `depth`, holds anything outside of what the keys above it
+    /// leave it.
+    pub(super) fn judge_between(
+        &self,
+        tx: &Tx<'_>,
+        depth: usize,
+        index: usize,
+        child: &Step,
+    ) -> Result<()> {
+        let key = |step: &Step, index| entry_pos::<H, Key<H>>(tx, step, index, H::Kind::key_pos);
+        let place = |index| match child.level {
+            0 => entry_pos::<H, Rec<H>>(tx, child, index, H::Kind::rec_pos),
+            _ => key(child, index),
+        };
+        let last = child.shape.count(tx.bytes(child.handle)).checked_sub(1);
+        let (Some(first), Some(last)) = (place(0), last.and_then(place)) else { return Ok(()) };
+        let above = self.path[..depth].iter().rev().map(|step| key(step, step.index + 1));
+        let next = std::iter::once(key(&self.path[depth], index + 1)).chain(above).flatten().next();
+        let within = key(&self.path[depth], index).is_none_or(|key| key <= first)
+            && next.is_none_or(|next| last < next);
+        if within { Ok(()) } else { Err(self.home.flaw(tx, child.block, Flaw::Key)) }
     }
 
     /// Ends the cursor: lets go of what it did not change.
@@ -396,6 +422,18 @@ impl<H: Home> Cursor<H> {
             }
         }
     }
+}
+
+/// Where entry `index` of a block stands in the order, where there is one.
+fn entry_pos<H: Home, T: FromBytes + KnownLayout + Immutable + Unaligned + Copy>(
+    tx: &Tx<'_>,
+    step: &Step,
+    index: usize,
+    pos: impl Fn(&T) -> Pos<H>,
+) -> Option<Pos<H>> {
+    let bytes = tx.bytes(step.handle);
+    let there = index < step.shape.count(bytes);
+    step.shape.entry::<T>(bytes, index).filter(|_| there).map(|entry| pos(&entry))
 }
 
 /// The key of all that is in a block; `None` where it is empty.

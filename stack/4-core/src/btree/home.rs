@@ -67,6 +67,8 @@ pub enum Flaw {
     Numrecs,
     /// Records do not ascend.
     Order,
+    /// A block holds something before its parent's key, or behind the next.
+    Key,
 }
 
 /// Where one tree lives.

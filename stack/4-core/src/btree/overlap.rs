@@ -29,9 +29,10 @@ impl<H: Home> Cursor<H> {
                 if H::Kind::key_pos(&key) > to {
                     break;
                 }
-                self.path[depth].index += 1;
                 if H::Kind::key_end(&key) >= from {
                     self.enter_child(tx, depth, step.index, &|_, _| 0)?;
+                } else {
+                    self.path[depth].index += 1;
                 }
                 continue;
             }
@@ -54,6 +55,9 @@ impl<H: Home> Cursor<H> {
             self.path.pop();
             if step.block.is_some() {
                 tx.release(step.handle);
+            }
+            if let Some(parent) = self.path.last_mut() {
+                parent.index += 1;
             }
         }
         self.leave(tx);

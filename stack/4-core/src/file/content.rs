@@ -46,7 +46,9 @@ pub(super) const SEGMENTS: usize = 256;
 /// The files that are open for writing, and what they were promised.
 #[derive(Debug, Default)]
 pub(crate) struct Contents {
-    open: Mutex<HashMap<Ino, Arc<Content>>>,
+    pub(super) open: Mutex<HashMap<Ino, Arc<Content>>>,
+    /// How many have been closed: grows under the lock of `open`.
+    pub(super) closed: AtomicU64,
     dirty_bytes: AtomicU64,
     pub(super) promises: Promises,
     /// See [`Volume::set_aside`].
@@ -59,6 +61,7 @@ pub(crate) struct Contents {
 #[derive(Debug)]
 pub struct Content {
     ino: Ino,
+    generation: u32,
     /// Blocks that are allocated together, as the inode hints; 0 where it does not.
     pub(super) extsize: u64,
     /// The IOLOCK: taken before any transaction, never inside one.
@@ -88,7 +91,7 @@ impl Volume {
     /// times is one.
     ///
     /// # Errors
-    /// [`Error::NotFile`], [`Error::Unsupported`] for files on the realtime device, [`Error::ReadOnly`],
+    /// [`Error::NotFile`], [`Error::IsDirectory`], [`Error::Unsupported`] for files on the realtime device, [`Error::ReadOnly`],
     /// [`Error::NoInode`], [`Error::Device`], [`Error::Corrupt`].
     pub fn open_content(&self, ino: Ino) -> Result<Arc<Content>> {
         self.engine()?;
@@ -99,7 +102,7 @@ impl Volume {
         let inode = self.iget(ino)?;
         let core = inode.core();
         if !core.is_regular() {
-            return Err(Error::NotFile(ino));
+            return Err(Error::not_file(ino, &core));
         }
         if core.is_realtime() {
             return Err(Error::Unsupported(format!("inode {ino}: content on a realtime device")));
@@ -114,7 +117,12 @@ impl Volume {
             resized: false,
         };
         let extsize = if core.flags() & flags::EXTSIZE == 0 { 0 } else { core.extsize().0.into() };
-        let content = Arc::new(Content { ino, extsize, state: RwLock::new(state) });
+        let content = Arc::new(Content {
+            ino,
+            generation: core.generation(),
+            extsize,
+            state: RwLock::new(state),
+        });
         open.insert(ino, Arc::clone(&content));
         Ok(content)
     }
@@ -133,7 +141,7 @@ impl Volume {
     }
 
     /// Nobody else has the file open. One that is gone is not in the table any more.
-    fn is_last(&self, content: &Arc<Content>) -> bool {
+    pub(super) fn is_last(&self, content: &Arc<Content>) -> bool {
         let open = self.contents.open.lock();
         let listed = open.get(&content.ino).is_some_and(|known| Arc::ptr_eq(known, content));
         listed && Arc::strong_count(content) == 2
@@ -173,11 +181,12 @@ impl Volume {
         self.contents.open.try_lock().is_none_or(|open| open.contains_key(&ino))
     }
 
-    fn forget_if_last(&self, content: Arc<Content>) {
+    pub(super) fn forget_if_last(&self, content: Arc<Content>) {
         let mut open = self.contents.open.lock();
         // One reference is the table's, one ours.
         if Arc::strong_count(&content) == 2 && content.state.read().is_clean() {
             open.remove(&content.ino);
+            self.contents.closed.fetch_add(1, Ordering::Release);
         }
         // Under the lock: else two who close at the same time each take the other for a user.
         drop(content);
@@ -198,9 +207,17 @@ impl Volume {
     /// # Errors
     /// As [`Content::fsync`].
     pub fn fsync(&self, ino: Ino) -> Result<()> {
-        let open = self.contents.open.lock().get(&ino).cloned();
-        open.map_or(Ok(()), |content| self.close_content(content))?;
+        self.flush_content(ino)?;
         self.force(ino)
+    }
+
+    /// Writes what is in memory of inode `ino`.
+    ///
+    /// # Errors
+    /// As [`Content::flush`].
+    pub fn flush_content(&self, ino: Ino) -> Result<()> {
+        let open = self.contents.open.lock().get(&ino).cloned();
+        open.map_or(Ok(()), |content| self.close_content(content))
     }
 
     /// The journal holds all that is committed of inode `ino`. One that is not in memory is on the device.
@@ -246,10 +263,12 @@ impl State {
     }
 
     fn is_clean(&self) -> bool {
-        self.dirty.blocks() == 0
-            && self.staged.is_empty()
-            && self.written.is_none()
-            && !self.resized
+        self.is_flushed() && self.staged.is_empty()
+    }
+
+    /// The inode and the device have all of it.
+    pub(super) fn is_flushed(&self) -> bool {
+        self.dirty.blocks() == 0 && self.written.is_none() && !self.resized
     }
 }
 
@@ -259,6 +278,11 @@ impl Content {
     /// Its inode.
     pub fn ino(&self) -> Ino {
         self.ino
+    }
+
+    /// The inode's generation: another one is another file.
+    pub fn generation(&self) -> u32 {
+        self.generation
     }
 
     /// Its size, with what is in memory only.
@@ -279,6 +303,15 @@ impl Content {
             state.dirty.read(offset.0, &mut buf[..len]);
         }
         Ok(len)
+    }
+
+    /// Judges the map as far as it concerns the bytes of `range`. What changes it in several transactions asks this first:
+    /// damage then stops it before anything is half done.
+    pub(super) fn verify_map(&self, vol: &Volume, range: Range<u64>) -> Result<()> {
+        let blocklog = vol.geo().blocklog;
+        let end = if range.end == u64::MAX { u64::MAX } else { range.end.div_ceil(1 << blocklog) };
+        let blocks = FileOff(range.start >> blocklog)..FileOff(end);
+        vol.verify_map(self.ino, Fork::Data, &blocks)
     }
 
     /// Reads what is on the device from byte `offset` on.

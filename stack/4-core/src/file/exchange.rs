@@ -95,6 +95,8 @@ impl Content {
         let swap = plan(&state, &theirs)?;
         self.flush_state(vol, &mut state)?;
         other.flush_state(vol, &mut theirs)?;
+        self.verify_map(vol, 0..u64::MAX)?;
+        other.verify_map(vol, 0..u64::MAX)?;
         let work = vol.transact(|tx| {
             let (ours, theirs) = self.take_both(tx, other.ino())?;
             tx.plan_exchange([ours, theirs], swap)

@@ -8,6 +8,7 @@ mod dirty;
 mod exchange;
 mod flush;
 mod hint;
+mod live;
 mod promise;
 mod reshape;
 mod share;
@@ -42,12 +43,12 @@ impl Volume {
     /// Opens a regular file's content.
     ///
     /// # Errors
-    /// [`Error::NotFile`], [`Error::Unsupported`] for files on the realtime device,
+    /// [`Error::NotFile`], [`Error::IsDirectory`], [`Error::Unsupported`] for files on the realtime device,
     /// [`Error::Device`], [`Error::Corrupt`].
     pub fn open_file(&self, inode: &Inode) -> Result<File<'_>> {
         let core = inode.core();
         if !core.is_regular() {
-            return Err(Error::NotFile(inode.ino()));
+            return Err(Error::not_file(inode.ino(), &core));
         }
         if core.is_realtime() {
             let what = format!("inode {}: content on a realtime device", inode.ino());

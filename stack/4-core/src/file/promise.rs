@@ -17,7 +17,6 @@ use xfskit_format::bmbt;
 use super::content::{Content, SEGMENTS, State};
 use crate::bmap::Backing;
 use crate::error::{Error, Result};
-use crate::space::reserve::held_back;
 use crate::tx::Tx;
 use crate::volume::Volume;
 
@@ -65,7 +64,7 @@ impl Volume {
         let free =
             self.engine().map_or_else(|_| known(), |engine| engine.counters().get().fdblocks);
         let promised = self.contents.promises.all.load(Ordering::Relaxed);
-        u64::try_from(free - self.set_aside() - promised).unwrap_or(0)
+        u64::try_from(free.saturating_sub(self.set_aside()).saturating_sub(promised)).unwrap_or(0)
     }
 
     /// Whether `blocks` blocks, beside `taken` that a transaction has taken already, can be had without those that are
@@ -94,10 +93,11 @@ impl Volume {
         })
     }
 
-    /// Free blocks that content cannot have: what each group's own trees need to go on.
+    /// Free blocks that content cannot have: [`withheld`](Self::withheld), as it was when first asked, outside of
+    /// any transaction. What the trees take of it meanwhile is theirs.
     fn set_aside(&self) -> i64 {
-        let of_group = |agno| 16 + i64::from(held_back(self.geo(), agno, &[]));
-        *self.contents.set_aside.get_or_init(|| self.geo().ags().map(of_group).sum())
+        let now = || i64::try_from(self.withheld()).unwrap_or(i64::MAX);
+        *self.contents.set_aside.get_or_init(now)
     }
 
     /// Blocks that a file's tree of extents may grow by when it gets so many more.

@@ -42,6 +42,7 @@ impl Content {
         if size > state.size {
             self.seal_end(vol, &mut state, size)?;
         } else {
+            self.verify_map(vol, size..u64::MAX)?;
             self.cut(vol, &mut state, size)?;
         }
         self.flush_state(vol, &mut state)?;
@@ -83,6 +84,7 @@ impl Content {
     pub fn punch(&self, vol: &Volume, range: Range<ByteOffset>, now: Timestamp) -> Result<()> {
         let mut state = self.state.write();
         self.flush_state(vol, &mut state)?;
+        self.verify_map(vol, range.start.0..range.end.0)?;
         let parts = Parts::of(vol, &state, &range);
         let room = self.edge_cost(vol, &parts)?;
         self.with_room(vol, &mut state, room, |state| {
@@ -110,6 +112,7 @@ impl Content {
         small_enough(&range)?;
         let mut state = self.state.write();
         self.flush_state(vol, &mut state)?;
+        self.verify_map(vol, range.start.0..range.end.0)?;
         let blocks = blocks_around(vol, &range);
         // The extents at both ends are cut.
         let room = self.cost(vol, blocks)? + self.nodes(vol, 4)?;
@@ -139,6 +142,7 @@ impl Content {
         small_enough(&range)?;
         let mut state = self.state.write();
         self.flush_state(vol, &mut state)?;
+        self.verify_map(vol, range.start.0..range.end.0)?;
         let holes = self.survey(vol, blocks_around(vol, &range))?.holes;
         let room = holes.saturating_add(self.nodes(vol, holes)?);
         self.with_room(vol, &mut state, room, |state| {
@@ -232,6 +236,7 @@ impl Content {
             return Err(Error::Limit("what is cut out must end within the file"));
         }
         self.flush_state(vol, &mut state)?;
+        self.verify_map(vol, range.start.0..u64::MAX)?;
         let room = self.nodes_to_move(vol)?;
         self.with_room(vol, &mut state, room, |state| {
             self.free_from(vol, state.size.div_ceil(1 << vol.geo().blocklog))?;
@@ -279,6 +284,7 @@ impl Content {
             ));
         }
         self.flush_state(vol, &mut state)?;
+        self.verify_map(vol, range.start.0..u64::MAX)?;
         let len = blocks.end - blocks.start;
         let room = self.nodes_to_move(vol)?;
         self.with_room(vol, &mut state, room, |state| {
@@ -384,7 +390,7 @@ impl Content {
                     };
                     let part = extent.clip(FileOff(blocks.start), FileOff(blocks.end));
                     let len = tx.unmap_reach(inode, Fork::Data, &part)?;
-                    tx.bunmap(inode, Fork::Data, part.startoff, len)?;
+                    tx.bunmap_some(inode, Fork::Data, part.startoff, len)?;
                     if len < part.blockcount.0 {
                         break;
                     }

@@ -127,6 +127,9 @@ impl Content {
     ) -> Result<()> {
         let job = plan(vol, offset, &source, size, state.size, from == self.ino())?;
         self.flush_state(vol, state)?;
+        let blocks = |start: u64| FileOff(start)..FileOff(start + job.blocks);
+        vol.verify_map(self.ino(), Fork::Data, &blocks(job.to))?;
+        vol.verify_map(from, Fork::Data, &blocks(job.from))?;
         let extents = count_extents(vol, from, job.from..job.from + job.blocks)?;
         let room = self.nodes(vol, extents + 2)?;
         self.with_room(vol, state, room, |state| {

@@ -6,6 +6,7 @@ use xfskit_format::Image;
 use xfskit_format::agi::Agi;
 use xfskit_format::inobt::{Chunk, INODES_PER_CHUNK, INODES_PER_HOLEMASK_BIT};
 use xfskit_format::log::item::encode;
+use xfskit_format::reserve;
 use xfskit_trans::{BufMap, NewCluster};
 use xfskit_units::{AgBlock, AgIno, ExtLen, Sectors};
 use zerocopy::big_endian::U32;
@@ -57,12 +58,7 @@ pub(super) fn make(tx: &mut Tx<'_>, group: Group, generation: u32) -> Result<boo
 /// True where one more chunk would exceed the share of the volume that inodes may take.
 fn over_limit(tx: &Tx<'_>) -> bool {
     let geo = tx.volume().geo();
-    if geo.imax_pct == 0 {
-        return false;
-    }
-    let blocks = geo.dblocks.0.saturating_mul(geo.imax_pct.into()) / 100;
-    let chunk = u64::from(geo.chunk_blocks()).max(1);
-    let most = (blocks / chunk * chunk) << geo.inopblog;
+    let Some(most) = reserve::inodes_max(geo) else { return false };
     let icount = tx.volume().engine().map_or(0, |engine| engine.counters().get().icount);
     let more = u64::from(geo.chunk_blocks()) << geo.inopblog;
     u64::try_from(icount).unwrap_or(0).saturating_add(more) > most

@@ -3,14 +3,16 @@
 //! Until the last transaction the inode is on its unlinked list, so a crash in between loses nothing: the
 //! next open for writing goes on.
 
+use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 
 use xfskit_format::Fork;
 use xfskit_format::attr::leaf_edit;
 use xfskit_format::da_edit::Identity;
-use xfskit_format::inode::FileType;
-use xfskit_units::{FileOff, Ino};
+use xfskit_format::inode::{self, FileType};
+use xfskit_units::{AgIno, AgNumber, FileOff, Ino};
 
+use crate::bmap::WHOLE;
 use crate::error::{Error, Result};
 use crate::tx::{Tx, TxInode};
 use crate::volume::Volume;
@@ -25,18 +27,21 @@ impl Volume {
     /// # Errors
     /// [`Error::Device`], [`Error::Corrupt`]: what is left stays on the list.
     pub fn inactivate(&self, ino: Ino) -> Result<()> {
-        self.inactivate_all(ino).inspect_err(|error| self.orphan_stays(error))
+        self.inactivate_all(ino).inspect_err(|error| self.orphan_stays(Some(ino), error))
     }
 
-    /// An inode without a name could not be given back. Where the device was the reason, that is tried again when the
-    /// volume is closed.
-    pub fn orphan_stays(&self, error: &Error) {
-        if !matches!(error, Error::Corrupt(_)) {
+    /// Inode `ino` without a name (`None`: those of a whole group) could not be given back. A damaged one is remembered;
+    /// where the device was the reason, that is tried again when the volume is closed.
+    pub fn orphan_stays(&self, ino: Option<Ino>, error: &Error) {
+        if matches!(error, Error::Corrupt(_)) {
+            self.damaged_orphans.lock().push(Orphan::new(ino, error));
+        } else {
             self.orphans_left.store(true, Ordering::Relaxed);
         }
     }
 
     fn inactivate_all(&self, ino: Ino) -> Result<()> {
+        self.verify_forks(ino)?;
         let step = || {
             self.transact(|tx| {
                 let inode = match tx.iget(ino) {
@@ -58,34 +63,120 @@ impl Volume {
         Ok(())
     }
 
-    /// Gives back all inodes on unlinked lists: files that were deleted while open, and then came a crash.
-    /// Answers how many. What is damaged stays where it is, as Linux leaves it.
+    /// Judges the maps of inode `ino`, if it has no name: a damaged one is left whole, for repair.
+    fn verify_forks(&self, ino: Ino) -> Result<()> {
+        match self.iget(ino) {
+            Err(Error::NoInode(_)) => Ok(()),
+            Err(error) => Err(error),
+            Ok(inode) if inode.core().nlink() > 0 => Ok(()),
+            Ok(_) => [Fork::Data, Fork::Attr]
+                .into_iter()
+                .try_for_each(|fork| self.verify_map(ino, fork, &WHOLE)),
+        }
+    }
+
+    /// The same for a member of an unlinked list, which can have no name.
+    fn verify_orphan(&self, ino: Ino) -> Result<()> {
+        let ctx = self.ctx(inode::location(self.geo(), ino));
+        ctx.eq("inode.nlink", 0, self.iget(ino)?.core().nlink())?;
+        self.verify_forks(ino)
+    }
+
+    /// Gives back all inodes on unlinked lists: files that were deleted while open, and then came a crash. What is
+    /// damaged stays on its list, as Linux leaves it, and is remembered ([`damaged_orphans`](Self::damaged_orphans));
+    /// what stands behind it on the list is given back all the same.
     ///
     /// # Errors
     /// [`Error::Trans`] where the volume was shut down.
-    pub(crate) fn inactivate_orphans(&self) -> Result<u64> {
-        let mut count = 0;
-        for agno in self.geo().ags() {
-            let agi = self.agi(agno).inspect_err(|error| self.orphan_stays(error));
-            let most = agi.map_or(0, |agi| agi.count.get());
-            for _ in 0..most {
-                let heads = self.transact(|tx| tx.unlinked_heads(agno))?;
-                let inos = heads.iter().map(|&agino| self.geo().agino_to_ino(agno, agino));
-                let mut done = 0;
-                for ino in inos {
-                    match self.inactivate(ino) {
-                        Ok(()) => done += 1,
-                        Err(error @ Error::Trans(_)) => return Err(error),
-                        Err(error) => tracing::warn!(%ino, %error, "an orphan stays"),
-                    }
-                }
-                count += done;
-                if done == 0 {
-                    break;
-                }
+    pub(crate) fn inactivate_orphans(&self) -> Result<()> {
+        self.damaged_orphans.lock().clear();
+        let (orphans, cut) = self.orphans();
+        for (ino, error) in cut {
+            self.orphan_stays(ino, &error);
+        }
+        for ino in orphans {
+            if let Err(error) = self.verify_orphan(ino) {
+                self.orphan_stays(Some(ino), &error);
+            } else if let Err(error @ Error::Trans(_)) = self.inactivate(ino) {
+                return Err(error);
             }
         }
-        Ok(count)
+        Ok(())
+    }
+
+    /// The inodes on unlinked lists that cannot be given back. Of a volume that is open for writing those that
+    /// stayed; else those that would stay.
+    pub fn damaged_orphans(&self) -> Vec<Orphan> {
+        if self.engine.is_some() {
+            return self.damaged_orphans.lock().clone();
+        }
+        let (orphans, cut) = self.orphans();
+        let cut = cut.into_iter().map(|(ino, error)| Orphan::new(ino, &error));
+        let judged = orphans.into_iter().filter_map(|ino| {
+            let error = self.verify_orphan(ino).err()?;
+            Some(Orphan::new(Some(ino), &error))
+        });
+        cut.chain(judged).collect()
+    }
+
+    /// The members of all unlinked lists, and where a list (or the heads of a group) could not be read to the end.
+    fn orphans(&self) -> (Vec<Ino>, Vec<(Option<Ino>, Error)>) {
+        let (mut members, mut seen, mut cut) = (Vec::new(), HashSet::new(), Vec::new());
+        for agno in self.geo().ags() {
+            match self.agi(agno) {
+                Ok(agi) => {
+                    for head in agi.unlinked.iter().map(|head| head.get()) {
+                        let head = (head != u32::MAX).then_some(AgIno(head));
+                        let end = self.follow_list(agno, head, (&mut members, &mut seen));
+                        cut.extend(end.err().map(|(ino, error)| (Some(ino), error)));
+                    }
+                }
+                Err(error) => cut.push((None, error)),
+            }
+        }
+        (members, cut)
+    }
+
+    /// Adds the members of one list to `members`: no inode is on two lists, or twice on one.
+    fn follow_list(
+        &self,
+        agno: AgNumber,
+        head: Option<AgIno>,
+        (members, seen): (&mut Vec<Ino>, &mut HashSet<Ino>),
+    ) -> std::result::Result<(), (Ino, Error)> {
+        let mut at = head;
+        while let Some(agino) = at {
+            let ino = self.geo().agino_to_ino(agno, agino);
+            let ctx = self.ctx(inode::location(self.geo(), ino));
+            let inode = self.iget(ino).map_err(|error| (ino, error))?;
+            let fresh = seen.insert(ino);
+            ctx.require("agi.unlinked", fresh, "an inode that is listed once", agino)
+                .map_err(|fault| (ino, fault.into()))?;
+            members.push(ino);
+            at = inode.core().next_unlinked();
+        }
+        Ok(())
+    }
+}
+
+/// An inode without a name that cannot be given back.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{} cannot be given back: {error}", self.what())]
+pub struct Orphan {
+    /// Which; `None` where the heads of a whole group cannot be read.
+    pub ino: Option<Ino>,
+    /// Why not.
+    pub error: String,
+}
+
+impl Orphan {
+    fn what(&self) -> String {
+        let what = |ino| format!("inode {ino}, which is deleted,");
+        self.ino.map_or_else(|| "deleted files".into(), what)
+    }
+
+    fn new(ino: Option<Ino>, error: &Error) -> Self {
+        Self { ino, error: error.to_string() }
     }
 }
 
@@ -119,7 +210,7 @@ impl Tx<'_> {
             if let Some(map) = self.bmap_buf(inode, fork, start, unit)? {
                 self.invalidate_at(&map)?;
             }
-            self.bunmap(inode, fork, start, unit.into())?;
+            self.bunmap_some(inode, fork, start, unit.into())?;
         }
         Ok(self.core(inode).fork_nextents(fork) == 0)
     }

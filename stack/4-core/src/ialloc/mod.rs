@@ -21,12 +21,14 @@ mod remembered;
 mod unlinked;
 
 pub(crate) use group::Rotor;
+pub use inactivate::Orphan;
 pub(crate) use remembered::Remembered;
 
 use std::mem::offset_of;
 
 use xfskit_format::agi::Agi;
 use xfskit_format::inobt::Chunk;
+use xfskit_format::reserve;
 use xfskit_format::{Image, Layout, agi, inode};
 use xfskit_trans::Handle;
 use xfskit_units::{AgIno, AgNumber, Ino};
@@ -162,12 +164,7 @@ impl Tx<'_> {
     /// Whether the volume may have one more chunk of inodes: they take no more of it than `imax_pct` says.
     fn may_have_more_inodes(&self) -> Result<bool> {
         let geo = self.volume().geo();
-        if geo.imax_pct == 0 {
-            return Ok(true);
-        }
-        let blocks = geo.dblocks.0.saturating_mul(geo.imax_pct.into()) / 100;
-        let chunk = (INODES_PER_CHUNK >> geo.inopblog).max(1);
-        let most = (blocks / chunk * chunk) << geo.inopblog;
+        let Some(most) = reserve::inodes_max(geo) else { return Ok(true) };
         let count = self.volume().engine()?.counters().get().icount + self.delta.icount;
         Ok(u64::try_from(count).unwrap_or(0) + INODES_PER_CHUNK <= most)
     }

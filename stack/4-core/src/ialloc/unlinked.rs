@@ -8,7 +8,7 @@ use std::mem::offset_of;
 
 use xfskit_format::agi::Agi;
 use xfskit_format::{Expected, Image};
-use xfskit_units::{AgIno, AgNumber};
+use xfskit_units::AgIno;
 use zerocopy::big_endian::U32;
 
 use super::Group;
@@ -51,16 +51,6 @@ impl Tx<'_> {
             self.set_next_unlinked(inode, None);
         }
         Ok(())
-    }
-
-    /// The heads of all lists of group `agno`.
-    ///
-    /// # Errors
-    /// [`Error::Device`], [`Error::Corrupt`].
-    pub fn unlinked_heads(&mut self, agno: AgNumber) -> Result<Vec<AgIno>> {
-        let group = Group::lock(self, agno)?;
-        let heads = group.header(self)?.unlinked.iter().map(|head| head.get());
-        Ok(heads.filter(|&head| head != u32::MAX).map(AgIno).collect())
     }
 
     /// The inode on the list that begins at `head` whose successor is `agino`. A list has no more

@@ -47,7 +47,7 @@ use xfskit_format::sb::{SbError, Superblock};
 use xfskit_log::{HealedRecord, Log, Torn, Transaction};
 use xfskit_units::{Daddr, Geometry, Lsn};
 
-use crate::error::Result;
+use crate::error::{Error, JournalDamage, Result};
 use cancel::Cancelled;
 use pieces::Pieces;
 use promises::Promises;
@@ -113,7 +113,7 @@ pub fn open_log<'d>(
         (None, Some(log_dev)) => Log::open(log_dev, Daddr(0), geo)?,
         (None, None) => {
             let what = "it is on a device of its own: name that device, or open without recovery";
-            return Err(crate::Error::Journal(what.into()));
+            return Err(Error::Journal(what.into()));
         }
     };
     Ok(log)
@@ -141,7 +141,7 @@ pub(crate) fn replay_if(
     judge: impl FnOnce(&[Intent]) -> Result<()>,
 ) -> Result<Replay> {
     let geo = sb.geometry();
-    let log = open_log(dev, log_dev, &geo)?;
+    let log = open_log(dev, log_dev, &geo).map_err(|error| damaged(error, None))?;
     let mut report = Replay {
         head: log.head(),
         tail: log.tail(),
@@ -167,11 +167,14 @@ pub(crate) fn replay_if(
     judge(&report.unfinished)?;
     let mut pass = Pass::new(dev, geo.clone(), cancelled);
     let mut transactions = log.transactions();
+    let mut whole = Whole::default();
     while let Some(transaction) = transactions.next() {
         let transaction = transaction?;
-        pass.commit(&transaction, &transactions.ctx(&transaction))?;
-        report.transactions += 1;
+        let at = Some((transaction.lsn, &whole));
+        pass.commit(&transaction, &transactions.ctx(&transaction)).map_err(|e| damaged(e, at))?;
+        whole.add(&transaction);
     }
+    report.transactions = whole.transactions;
     report.records = transactions.records_read();
     pass.flush()?;
     pieces::mend(&mut pass)?;
@@ -186,10 +189,14 @@ pub(crate) fn replay_if(
 fn first_pass(log: &Log<'_>) -> Result<(Cancelled, Promises)> {
     let (mut cancelled, mut promises) = (Cancelled::default(), Promises::default());
     let mut transactions = log.transactions();
+    let mut whole = Whole::default();
     while let Some(transaction) = transactions.next() {
-        let transaction = transaction?;
+        let transaction = transaction.map_err(|error| {
+            let at = transactions.current();
+            damaged(error.into(), Some((Lsn::new(log.cycle_of(at), at), &whole)))
+        })?;
         let ctx = transactions.ctx(&transaction);
-        for_items(&transaction, &ctx, |items| {
+        let collected = for_items(&transaction, &ctx, |items| {
             for item in items {
                 match item {
                     Item::Buf(buf) if buf.is_cancel() => cancelled.add(buf),
@@ -199,9 +206,39 @@ fn first_pass(log: &Log<'_>) -> Result<(Cancelled, Promises)> {
                 }
             }
             Ok(())
-        })?;
+        });
+        collected.map_err(|error| damaged(error, Some((transaction.lsn, &whole))))?;
+        whole.add(&transaction);
     }
     Ok((cancelled, promises))
+}
+
+/// The transactions that were read without a fault.
+#[derive(Default)]
+struct Whole {
+    transactions: u64,
+    /// Positions of the first and the last.
+    span: Option<(Lsn, Lsn)>,
+}
+
+impl Whole {
+    fn add(&mut self, transaction: &Transaction) {
+        self.transactions += 1;
+        let first = self.span.map_or(transaction.lsn, |(first, _)| first);
+        self.span = Some((first, transaction.commit_lsn));
+    }
+}
+
+/// Says of a fault in which record it is and what is whole before. Failures of the device stay what they are.
+fn damaged(error: Error, at: Option<(Lsn, &Whole)>) -> Error {
+    let Error::Corrupt(fault) = error else { return error };
+    let (record, whole) = at.unzip();
+    Error::JournalDamaged(Box::new(JournalDamage {
+        fault: *fault,
+        record,
+        transactions: whole.map_or(0, |whole| whole.transactions),
+        whole: whole.and_then(|whole| whole.span),
+    }))
 }
 
 /// Takes `transaction` apart and hands its items over.

@@ -6,6 +6,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use xfskit_core::Inode;
 use xfskit_core::file::{Content, Seek};
 use xfskit_units::{ByteLen, ByteOffset, Ino};
 
@@ -18,6 +19,8 @@ pub struct Handle<'f> {
     pub(super) fs: &'f Fs,
     content: Option<Arc<Content>>,
     hold: Hold<'f>,
+    /// Closing it flushes nothing: others write.
+    only_reads: bool,
 }
 
 impl Fs {
@@ -26,9 +29,26 @@ impl Fs {
     /// # Errors
     /// Where it is none, or the volume is open for reading only.
     pub fn open(&self, ino: Ino) -> Result<Handle<'_>> {
-        let hold = self.hold(ino);
+        self.handle(ino, false)
+    }
+
+    fn handle(&self, ino: Ino, only_reads: bool) -> Result<Handle<'_>> {
+        let hold = self.hold_content(ino)?;
         let content = Some(self.volume.open_content(ino)?);
-        Ok(Handle { fs: self, content, hold })
+        Ok(Handle { fs: self, content, hold, only_reads })
+    }
+
+    /// Opens the regular file `inode` for reading and writing: it, and not another that was given its number since.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open); [`NoInode`](xfskit_core::Error::NoInode) where it is gone.
+    pub fn open_inode(&self, inode: &Inode) -> Result<Handle<'_>> {
+        self.open(inode.ino())?.if_it_is(inode)
+    }
+
+    /// The same for reading only, on a volume that is open for writing.
+    pub(crate) fn open_to_read(&self, inode: &Inode) -> Result<Handle<'_>> {
+        self.handle(inode.ino(), true)?.if_it_is(inode)
     }
 
     /// Writes `bytes` to the file `ino` from byte `offset` on: for one write alone. Several to one file are
@@ -48,7 +68,7 @@ impl Fs {
     /// As [`Handle::read`].
     pub fn read(&self, ino: Ino, offset: u64, buf: &mut [u8]) -> Result<usize> {
         if self.volume.engine().is_ok() {
-            return self.open(ino)?.read(offset, buf);
+            return self.handle(ino, true)?.read(offset, buf);
         }
         let inode = self.inode(ino)?;
         Ok(self.volume.read_at(&inode, ByteOffset(offset), buf)?)
@@ -66,6 +86,13 @@ impl Fs {
 }
 
 impl Handle<'_> {
+    fn if_it_is(self, inode: &Inode) -> Result<Self> {
+        if self.content().generation() == inode.core().generation() {
+            return Ok(self);
+        }
+        Err(xfskit_core::Error::NoInode(inode.ino()).into())
+    }
+
     pub(super) fn content(&self) -> &Arc<Content> {
         self.content.as_ref().expect("open until it is closed")
     }
@@ -174,18 +201,22 @@ impl Handle<'_> {
     /// # Errors
     /// Where it cannot be written: it stays in memory then.
     pub fn close(mut self) -> Result<()> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<()> {
         match self.content.take() {
-            Some(content) => Ok(self.fs.volume.close_content(content)?),
-            None => Ok(()),
+            Some(content) if self.only_reads => self.fs.volume.release_content(content),
+            Some(content) => self.fs.volume.close_content(content)?,
+            None => {}
         }
+        Ok(())
     }
 }
 
 impl Drop for Handle<'_> {
     fn drop(&mut self) {
-        if let Some(content) = self.content.take()
-            && let Err(error) = self.fs.volume.close_content(content)
-        {
+        if let Err(error) = self.end() {
             tracing::warn!(ino = %self.hold.ino(), %error, "content stays in memory");
         }
     }

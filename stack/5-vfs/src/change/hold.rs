@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use xfskit_trans::lock::{LockRank, RankedMutex};
 use xfskit_units::{Ino, index};
 
-use crate::{Fs, Result};
+use crate::{Fs, Inode, Result};
 
 const SHARDS: usize = 64;
 
@@ -15,6 +15,8 @@ struct Holders {
     count: usize,
     /// It has lost its last name meanwhile: the last holder gives it back.
     unnamed: bool,
+    /// The last holder is giving it back.
+    going: bool,
 }
 
 /// The inodes that are held.
@@ -50,13 +52,24 @@ impl Holds {
         let mut shard = self.shard(ino).lock();
         match shard.get_mut(&ino) {
             Some(holders) if holders.count > 1 => holders.count -= 1,
-            Some(Holders { unnamed, .. }) if *unnamed => {
-                *unnamed = false;
+            Some(Holders { unnamed, going, .. }) if *unnamed => {
+                (*unnamed, *going) = (false, true);
                 return false;
             }
             _ => drop(shard.remove(&ino)),
         }
         true
+    }
+
+    /// It was given back: the number may be another file's.
+    fn gave_back(&self, ino: Ino) {
+        if let Some(holders) = self.shard(ino).lock().get_mut(&ino) {
+            holders.going = false;
+        }
+    }
+
+    fn is_going(&self, ino: Ino) -> bool {
+        self.shard(ino).lock().get(&ino).is_some_and(|holders| holders.going)
     }
 }
 
@@ -88,6 +101,7 @@ impl Drop for Hold<'_> {
                 // It stays on the unlinked list; the next open for writing finishes it.
                 tracing::warn!(ino = %self.ino, %error, "an unlinked file could not be given back");
             }
+            self.fs.held.gave_back(self.ino);
         }
     }
 }
@@ -99,11 +113,35 @@ impl Fs {
         Hold { fs: self, ino }
     }
 
+    /// Holds `inode` open: it, and not another that was given its number since.
+    ///
+    /// # Errors
+    /// [`NoInode`](xfskit_core::Error::NoInode) where it is gone; device failures, corruption.
+    pub fn hold_inode(&self, inode: &Inode) -> Result<Hold<'_>> {
+        let hold = self.hold_content(inode.ino())?;
+        if self.volume.iget(inode.ino())?.is_same_file(inode) {
+            return Ok(hold);
+        }
+        Err(xfskit_core::Error::NoInode(inode.ino()).into())
+    }
+
+    /// Holds inode `ino` to use its content.
+    ///
+    /// # Errors
+    /// [`NoInode`](xfskit_core::Error::NoInode) where it has no name any more and its last holder is giving it back.
+    pub(crate) fn hold_content(&self, ino: Ino) -> Result<Hold<'_>> {
+        let hold = self.hold(ino);
+        if self.held.is_going(ino) {
+            return Err(xfskit_core::Error::NoInode(ino).into());
+        }
+        Ok(hold)
+    }
+
     /// Gives back all that an inode without a name has, and itself.
     fn give_back(&self, ino: Ino) -> Result<()> {
         let inode = match self.volume.iget(ino) {
             Err(xfskit_core::Error::NoInode(_)) => return Ok(()),
-            inode => inode.inspect_err(|error| self.volume.orphan_stays(error))?,
+            inode => inode.inspect_err(|error| self.volume.orphan_stays(Some(ino), error))?,
         };
         if inode.core().nlink() == 0 {
             // What is in memory of it is of no use to anybody any more.

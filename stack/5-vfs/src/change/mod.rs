@@ -24,6 +24,7 @@ pub mod set;
 pub mod share;
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use xfskit_core::attr::change::ParentName;
 use xfskit_core::{Tx, TxInode};
@@ -41,6 +42,16 @@ impl Clock {
     /// A clock that asks `now`.
     pub fn new(now: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
         Self(Arc::new(now))
+    }
+
+    /// The clock of this machine.
+    pub fn system() -> Self {
+        Self::new(|| {
+            let since =
+                SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+            let sec = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
+            Timestamp { sec, nsec: since.subsec_nanos() }
+        })
     }
 
     /// A clock that stands still.

@@ -16,12 +16,12 @@ impl Fs {
     /// Removes `name`, which is no directory's, from directory `dir`.
     ///
     /// # Errors
-    /// [`Core::NoEntry`], and [`Core::NotFile`] for a directory.
+    /// [`Core::NoEntry`], and [`Core::IsDirectory`] for a directory.
     pub fn unlink(&self, dir: Ino, name: &[u8]) -> Result<()> {
         let now = self.clock.now();
         let left = self.without_entry(dir, name, |tx, parent, inode| {
             if tx.core(inode).is_dir() {
-                return Err(Core::NotFile(inode.ino));
+                return Err(Core::IsDirectory(inode.ino));
             }
             unnamed(tx, inode, parent, name)?;
             tx.touch(parent, Touch::CONTENT, now);

@@ -34,7 +34,7 @@ impl Fs {
     ///
     /// # Errors
     /// [`Core::NoEntry`], [`Core::Exists`], [`Core::NotEmpty`], [`Core::NotDirectory`],
-    /// [`Core::NotFile`], and [`Core::Limit`] where a directory would come below itself.
+    /// [`Core::IsDirectory`], and [`Core::Limit`] where a directory would come below itself.
     pub fn rename(
         &self,
         from: Ino,
@@ -103,7 +103,7 @@ impl Fs {
         let (is_dir, was_dir) = (tx.core(inode).is_dir(), tx.core(other).is_dir());
         match (is_dir, was_dir) {
             (true, false) => return Err(Core::NotDirectory(other.ino)),
-            (false, true) => return Err(Core::NotFile(other.ino)),
+            (false, true) => return Err(Core::IsDirectory(other.ino)),
             (true, true) if !tx.dir_is_empty(other)? => return Err(Core::NotEmpty),
             _ => {}
         }

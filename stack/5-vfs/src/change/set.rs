@@ -41,6 +41,10 @@ impl Fs {
     /// # Errors
     /// [`NoInode`](xfskit_core::Error::NoInode), device failures, corruption.
     pub fn set_attr(&self, ino: Ino, set: &SetAttr) -> Result<()> {
+        if set.mtime.is_some() {
+            // What was written before this is dated before.
+            self.volume.flush_content(ino)?;
+        }
         let now = self.clock.now();
         Ok(self.volume.transact(|tx| {
             let [inode] = take(tx, [ino])?;

@@ -1,9 +1,11 @@
 //! Everything decided.
 
+use xfskit_format::agbtree::Tree as AgTree;
+use xfskit_format::reserve::{self, SET_ASIDE, TreeBlocks};
 use xfskit_format::timestamp::{SEC_MAX_BIGTIME, SEC_MAX_LEGACY, SEC_MIN};
 use xfskit_mkfs::Plan;
 use xfskit_mkfs::group::{Group, Totals};
-use xfskit_units::{ByteLen, FsBlock};
+use xfskit_units::{ByteLen, FsBlock, Geometry};
 
 use super::BuildError;
 use super::anatomy::{Anatomy, Makings};
@@ -43,7 +45,7 @@ impl<'a> Blueprint<'a> {
         let makings = Makings { tree, plan, census: &census };
         let mut placed = Placed::default();
         let mut owners = Owners::new(geo);
-        let mut missing = 0u64;
+        let (mut missing, mut has_attrs) = (0u64, false);
         for place in 0..census.order.len() {
             let near = census.agno(place);
             placed.firsts.push(placed.next());
@@ -57,7 +59,10 @@ impl<'a> Blueprint<'a> {
                 Ok(runs)
             });
             match anatomy {
-                Ok(anatomy) => owners.add(&anatomy),
+                Ok(anatomy) => {
+                    has_attrs |= anatomy.attrs.forkoff != 0;
+                    owners.add(&anatomy);
+                }
                 Err(_) if missing > 0 => {}
                 Err(error) => return Err(error),
             }
@@ -66,9 +71,9 @@ impl<'a> Blueprint<'a> {
         if missing > 0 {
             return Err(BuildError::NoSpace { more: missing << geo.blocklog });
         }
-        let free = space.budget() << geo.blocklog;
         let groups = owners.into_groups(&census, space);
-        let totals = Totals::filled(geo, &groups);
+        let free = free_for_linux(geo, &groups) << geo.blocklog;
+        let totals = Totals::filled(geo, &groups, has_attrs);
         let notes = notes(tree, plan, &totals);
         let Placed { runs, firsts } = placed;
         Ok(Self { tree, plan, census, runs, firsts, groups, totals, free, notes })
@@ -118,6 +123,27 @@ impl<'a> Blueprint<'a> {
     }
 }
 
+/// Blocks that Linux lets have in a volume of these groups: its free blocks without what is withheld.
+fn free_for_linux(geo: &Geometry, groups: &[Group]) -> u64 {
+    let of_group = |group: &Group| {
+        let blocks = |tree| {
+            let places = group.trees.iter().find(|(known, _)| *known == tree);
+            places.map_or(0, |(_, places)| places.len() as u64)
+        };
+        let have = TreeBlocks {
+            refcount: blocks(AgTree::Refcount),
+            fino: blocks(AgTree::Fino),
+            rmap: blocks(AgTree::Rmap),
+        };
+        let free = u64::from(group.freeblks()) + group.agfl.len() as u64;
+        let withheld = reserve::growth(geo, group.agno, &have) + SET_ASIDE;
+        // A group that is short takes from the others.
+        i128::from(free) - i128::from(withheld)
+    };
+    let free = groups.iter().map(of_group).sum::<i128>() - i128::from(reserve::pool(geo));
+    u64::try_from(free).unwrap_or(0)
+}
+
 /// Runs of all inodes so far.
 #[derive(Default)]
 struct Placed {
@@ -164,8 +190,7 @@ fn notes(tree: &Tree, plan: &Plan, totals: &Totals) -> Vec<String> {
         ));
     }
     let geo = &plan.geometry;
-    let most = (geo.dblocks.0 / 100 * u64::from(geo.imax_pct)) << geo.inopblog;
-    if geo.imax_pct > 0 && totals.icount > most {
+    if reserve::inodes_max(geo).is_some_and(|most| totals.icount > most) {
         notes.push(format!(
             "the tree's inodes take more than {} percent of the volume: Linux will add no more, \
              unless -i maxpct= allows it",

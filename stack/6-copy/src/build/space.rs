@@ -3,12 +3,12 @@
 //! A group keeps back what its btrees may need later (the per-group reservations of Linux), so that
 //! a volume that was filled to the brim can still be mounted, changed and emptied.
 
-use xfskit_format::agbtree::Tree;
+use xfskit_format::reserve::{self, TreeBlocks};
 use xfskit_mkfs::layout::{AgLayout, Extent};
 use xfskit_units::{AgBlock, AgNumber, ExtLen, FsBlock, Geometry};
 
 /// Blocks kept for an AGFL that grows with its trees, and for splits of the inode btree.
-const SLACK: u32 = 64;
+const SLACK: u64 = 64;
 
 /// Some blocks that follow each other on the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,33 +30,16 @@ pub struct GroupSpace {
 }
 
 /// Blocks that a group keeps for the btrees of its later life.
-fn reserve(geo: &Geometry, agno: AgNumber, layout: &AgLayout) -> u32 {
-    let length = u64::from(geo.ag_length(agno) - layout.log.map_or(0, |log| log.len.0));
-    let ask = |tree: Tree, records: u64| {
-        if !tree.exists(geo) {
-            return 0;
-        }
-        let (mut blocks, mut total, mut level) = (records, 0, 0);
-        while blocks > 1 {
-            blocks = blocks.div_ceil(tree.minrecs(geo, level).max(2) as u64);
-            total += blocks;
-            level = 1;
-        }
-        total
-    };
-    let rmap = if Tree::Rmap.exists(geo) { ask(Tree::Rmap, length).max(length / 100) } else { 0 };
-    let total = ask(Tree::Refcount, length)
-        + ask(Tree::Fino, length * u64::from(geo.inopblock()) / 64)
-        + rmap
-        + u64::from(SLACK);
-    u32::try_from(total).unwrap_or(u32::MAX)
+fn kept(geo: &Geometry, agno: AgNumber) -> u32 {
+    let growth = reserve::growth(geo, agno, &TreeBlocks::default());
+    u32::try_from(growth + SLACK).unwrap_or(u32::MAX)
 }
 
 impl GroupSpace {
     /// Group `agno` of an empty volume.
     pub fn new(geo: &Geometry, agno: AgNumber) -> Self {
         let layout = AgLayout::of(geo, agno);
-        let budget = layout.free_blocks().saturating_sub(reserve(geo, agno, &layout));
+        let budget = layout.free_blocks().saturating_sub(kept(geo, agno));
         Self { agno, free: layout.free, budget }
     }
 
@@ -135,9 +118,10 @@ impl<'g> Space<'g> {
         Self { geo, groups: geo.ags().map(|agno| GroupSpace::new(geo, agno)).collect() }
     }
 
-    /// Blocks that may still be given out.
+    /// Blocks that may still be given out: those of the groups without Linux' reserve pool.
     pub fn budget(&self) -> u64 {
-        self.groups.iter().map(|group| u64::from(group.budget)).sum()
+        let groups: u64 = self.groups.iter().map(|group| u64::from(group.budget)).sum();
+        groups.saturating_sub(reserve::pool(self.geo))
     }
 
     fn run(&self, agno: AgNumber, extent: Extent) -> Run {
@@ -219,7 +203,6 @@ mod tests {
     fn a_group_keeps_what_linux_will_reserve() {
         // As `xfs_db -c agresv` shows it for groups of 65536 blocks: 394, 67 and 800.
         let geo = geometry(1 << 30);
-        let layout = AgLayout::of(&geo, AgNumber(1));
-        assert_eq!(reserve(&geo, AgNumber(1), &layout), 394 + 67 + 800 + SLACK);
+        assert_eq!(u64::from(kept(&geo, AgNumber(1))), 394 + 67 + 800 + SLACK);
     }
 }

@@ -50,6 +50,15 @@ pub(super) enum Place {
 const ASK_FOR_HOLES: u64 = 64 << 10;
 
 impl Place {
+    /// Bytes of a file of `size` bytes that lie in a file of the tree's own.
+    pub(super) fn stored(&self, size: u64) -> u64 {
+        match self {
+            Self::Hole | Self::Disk { .. } => 0,
+            Self::Range { .. } => size,
+            Self::Pieces { segments, .. } => segments.iter().map(|segment| segment.len).sum(),
+        }
+    }
+
     /// True where a file of `size` bytes has no holes for sure.
     pub(super) fn is_dense(&self, size: u64) -> bool {
         match self {

@@ -8,8 +8,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::mem;
 use std::sync::Arc;
 
+use xfskit_format::timestamp::Timestamp;
+
+use super::budget::{Budget, INODE};
 use super::content::{Place, Stores};
-use super::tree::{ContentId, Kind, Meta, Node, NodeId, Text, Tree, Xattr, XattrsId};
+use super::tree::{ContentId, Kind, Meta, Node, NodeId, Notes, Text, Tree, Xattr, XattrsId};
 use super::{SourceError, xattr};
 
 /// The number of an inode in its [`Draft`].
@@ -35,6 +38,8 @@ struct Inode {
     form: Form,
     /// The last layer that had something to say of it, or of what is below.
     layer: u16,
+    /// A directory that no layer lists: it is there for what is in it.
+    is_implied: bool,
 }
 
 /// [`What`], with the place of a directory's entries.
@@ -57,6 +62,27 @@ pub(super) struct Draft {
     pub(super) xattrs: Interned<Arc<[Xattr]>>,
     places: Interned<Place>,
     pub(super) stores: Stores,
+    pub(super) notes: Notes,
+    /// The way to the directory of the last member: the next one mostly lies there too. Empty once a name
+    /// leads elsewhere.
+    recent: Way,
+}
+
+/// The way to a directory.
+#[derive(Clone, Debug, Default)]
+struct Way {
+    /// As an archive says it.
+    names: Vec<Vec<u8>>,
+    /// Below the root, symbolic links followed: so that `..` in a link's target can go up again.
+    dirs: Vec<InodeId>,
+    /// Symbolic links followed.
+    links: u32,
+}
+
+impl Way {
+    fn last(&self) -> InodeId {
+        self.dirs.last().copied().unwrap_or(Draft::ROOT)
+    }
 }
 
 /// Values of which many are equal, each kept once and numbered.
@@ -99,7 +125,7 @@ fn too_many(path: &[u8]) -> SourceError {
     SourceError::Unfit { path: path.to_vec(), what: "more than 2^32 of a kind in one tree".into() }
 }
 
-/// Hops over symbolic links on the way to one directory, as Linux counts them.
+/// Symbolic links on one path, as Linux counts them.
 const LINKS_MAX: u32 = 40;
 
 impl Draft {
@@ -108,7 +134,13 @@ impl Draft {
     /// An empty root.
     pub(super) fn new() -> Self {
         let meta = Meta { perm: 0o755, ..Meta::default() };
-        let root = Inode { meta, xattrs: XattrsId::default(), form: Form::Dir(0), layer: 0 };
+        let root = Inode {
+            meta,
+            xattrs: XattrsId::default(),
+            form: Form::Dir(0),
+            layer: 0,
+            is_implied: true,
+        };
         Self {
             inodes: vec![root],
             dirs: vec![Entries::new()],
@@ -116,6 +148,8 @@ impl Draft {
             xattrs: Interned::new(vec![Arc::from([])]),
             places: Interned::new(Vec::new()),
             stores: Stores::default(),
+            notes: Notes::default(),
+            recent: Way::default(),
         }
     }
 
@@ -141,16 +175,21 @@ impl Draft {
         matches!(self.inode(id).form, Form::Dir(_))
     }
 
-    /// Keeps a set of attributes, sorted by namespace and name.
+    /// Keeps a set of attributes, sorted by namespace and name. Answers with its number, and the bytes of memory
+    /// that it takes: none where an equal one is kept already.
     pub(super) fn keep_xattrs(
         &mut self,
         path: &[u8],
         xattrs: Vec<Xattr>,
-    ) -> Result<XattrsId, SourceError> {
+    ) -> Result<(XattrsId, u64), SourceError> {
         if xattrs.is_empty() {
-            return Ok(XattrsId::default());
+            return Ok((XattrsId::default(), 0));
         }
-        self.xattrs.number(xattrs.into()).map(XattrsId).ok_or_else(|| too_many(path))
+        let size = |xattr: &Xattr| size_of::<Xattr>() + xattr.name.len() + xattr.value.len();
+        let (bytes, before) = (xattrs.iter().map(size).sum::<usize>(), self.xattrs.values.len());
+        let id = self.xattrs.number(xattrs.into()).ok_or_else(|| too_many(path))?;
+        let is_new = self.xattrs.values.len() > before;
+        Ok((XattrsId(id), if is_new { bytes as u64 } else { 0 }))
     }
 
     /// Keeps the place of a content.
@@ -170,6 +209,7 @@ impl Draft {
     pub(super) fn set(&mut self, dir: InodeId, meta: Meta, xattrs: XattrsId) {
         let inode = &mut self.inodes[dir.0 as usize];
         (inode.meta, inode.xattrs, inode.layer) = (meta, xattrs, self.layer);
+        inode.is_implied = false;
     }
 
     /// Makes `name` in `dir`; a directory that is there already keeps what it holds, all else that
@@ -198,7 +238,7 @@ impl Draft {
             Form::Other(what)
         };
         let id = u32::try_from(self.inodes.len()).map(InodeId).map_err(|_| too_many(name))?;
-        self.inodes.push(Inode { meta, xattrs, form, layer: self.layer });
+        self.inodes.push(Inode { meta, xattrs, form, layer: self.layer, is_implied: false });
         self.link(dir, name, id)?;
         Ok(id)
     }
@@ -212,8 +252,9 @@ impl Draft {
     ) -> Result<(), SourceError> {
         check_name(name)?;
         self.inodes[inode.0 as usize].layer = self.layer;
-        if let Some(entries) = self.entries(dir) {
-            entries.insert(name.into(), inode);
+        let entries = self.entries(dir);
+        if entries.is_some_and(|entries| entries.insert(name.into(), inode).is_some()) {
+            self.recent = Way::default();
         }
         Ok(())
     }
@@ -221,6 +262,7 @@ impl Draft {
     /// What follows lies over all that is there.
     pub(super) fn begin_layer(&mut self) -> Result<(), SourceError> {
         self.layer = self.layer.checked_add(1).ok_or_else(|| too_many(b"/"))?;
+        self.recent = Way::default();
         Ok(())
     }
 
@@ -230,19 +272,25 @@ impl Draft {
 
     /// Removes what lower layers have as `name` in `dir`, with all below it.
     pub(super) fn hide(&mut self, dir: InodeId, name: &[u8]) {
+        self.recent = Way::default();
         match self.lookup(dir, name) {
             Some(there) if self.is_of_this_layer(there) => self.prune(there),
-            Some(_) => {
-                if let Some(entries) = self.entries(dir) {
-                    entries.remove(name);
-                }
-            }
+            Some(_) => self.remove(dir, name),
             None => {}
+        }
+    }
+
+    /// Removes `name` from `dir`.
+    pub(super) fn remove(&mut self, dir: InodeId, name: &[u8]) {
+        self.recent = Way::default();
+        if let Some(entries) = self.entries(dir) {
+            entries.remove(name);
         }
     }
 
     /// Removes from `dir`, and from what remains below it, all that lower layers have put there.
     pub(super) fn prune(&mut self, dir: InodeId) {
+        self.recent = Way::default();
         let mut open = vec![dir];
         while let Some(dir) = open.pop() {
             let mut entries = self.entries(dir).map(mem::take).unwrap_or_default();
@@ -255,69 +303,137 @@ impl Draft {
     }
 
     /// The inode that `names` lead to, following symbolic links within the tree but for the last.
-    pub(super) fn find(&self, names: &[Vec<u8>]) -> Option<InodeId> {
-        let Some((name, above)) = names.split_last() else { return Some(Self::ROOT) };
-        let mut way = vec![Self::ROOT];
-        for name in above {
-            self.step(&mut way, name)?;
+    pub(super) fn find(
+        &self,
+        names: &[Vec<u8>],
+        budget: &mut Budget<'_>,
+    ) -> Result<Option<InodeId>, SourceError> {
+        let Some((name, above)) = names.split_last() else { return Ok(Some(Self::ROOT)) };
+        let mut way = self.known(above);
+        for name in &above[way.names.len()..] {
+            if !self.step(&mut way, name, budget)? {
+                return Ok(None);
+            }
         }
-        self.lookup(*way.last()?, name)
+        Ok(self.lookup(way.last(), name))
+    }
+
+    /// As much of the way along `names` as the last one has in common, where that one is a part of it.
+    fn known(&self, names: &[Vec<u8>]) -> Way {
+        if names.starts_with(&self.recent.names) { self.recent.clone() } else { Way::default() }
     }
 
     /// Extends `way`, which leads to a directory, to the directory `name` in it, following symbolic
-    /// links; `None` where there is none. It is all of the way, so that `..` in a link's target can
-    /// go up again; up from the root is the root.
-    fn step(&self, way: &mut Vec<InodeId>, name: &[u8]) -> Option<()> {
-        let mut links = 0;
+    /// links; false where there is none. Up from the root is the root.
+    fn step(
+        &self,
+        way: &mut Way,
+        name: &[u8],
+        budget: &mut Budget<'_>,
+    ) -> Result<bool, SourceError> {
         let mut names = vec![name];
         while let Some(name) = names.pop() {
+            budget.work(1)?;
             if name == b".." {
-                way.truncate(way.len().max(2) - 1);
+                way.dirs.pop();
                 continue;
             }
-            let next = self.lookup(*way.last()?, name)?;
+            let Some(next) = self.lookup(way.last(), name) else { return Ok(false) };
             match &self.inode(next).form {
-                Form::Dir(_) => way.push(next),
+                Form::Dir(_) => way.dirs.push(next),
                 Form::Other(What::Symlink(target)) => {
-                    links += 1;
-                    if links > LINKS_MAX {
-                        return None;
+                    way.links += 1;
+                    if way.links > LINKS_MAX {
+                        return Ok(false);
                     }
                     if target.first() == Some(&b'/') {
-                        way.truncate(1);
+                        way.dirs.clear();
                     }
                     names.extend(parts(target).rev());
                 }
-                Form::Other(_) => return None,
+                Form::Other(_) => return Ok(false),
             }
         }
-        Some(())
+        way.names.push(name.to_vec());
+        Ok(true)
     }
 
-    /// The directory that `names` lead to, which this layer has something in; what is missing of
-    /// the way is made, with permissions 0755, of user 0, from 1970. `None` where something else
-    /// is in the way.
-    pub(super) fn dir_at(&mut self, names: &[Vec<u8>]) -> Result<Option<InodeId>, SourceError> {
-        let mut way = vec![Self::ROOT];
-        for name in names {
-            let at = way.last().copied().unwrap_or(Self::ROOT);
-            if self.step(&mut way, name).is_some() {
+    /// The directory that `names` lead to, which this layer has something in, of time `mtime`. What is missing
+    /// of the way is made, with permissions 0755, of user 0, and gets its time in [`finish`](Self::finish). `None`
+    /// where something else is in the way.
+    pub(super) fn dir_at(
+        &mut self,
+        names: &[Vec<u8>],
+        mtime: Timestamp,
+        budget: &mut Budget<'_>,
+    ) -> Result<Option<InodeId>, SourceError> {
+        let mut way = self.known(names);
+        for name in &names[way.names.len()..] {
+            let at = way.last();
+            if self.step(&mut way, name, budget)? {
                 continue;
             }
             if self.lookup(at, name).is_some() {
                 return Ok(None);
             }
-            let meta = Meta { perm: 0o755, ..Meta::default() };
-            way.push(self.put(at, name, meta, XattrsId::default(), What::Dir)?);
+            budget.keep(INODE + name.len() as u64)?;
+            let meta = Meta { perm: 0o755, mtime, atime: mtime, ..Meta::default() };
+            let made = self.put(at, name, meta, XattrsId::default(), What::Dir)?;
+            self.inodes[made.0 as usize].is_implied = true;
+            way.dirs.push(made);
+            way.names.push(name.clone());
         }
-        for dir in &way {
+        for dir in way.dirs.iter().chain([&Self::ROOT]) {
             self.inodes[dir.0 as usize].layer = self.layer;
         }
-        Ok(way.last().copied())
+        let dir = way.last();
+        self.recent = way;
+        Ok(Some(dir))
+    }
+
+    /// Bytes of content that archives have brought and that can be reached, and how many inodes were looked at.
+    pub(super) fn content(&self) -> (u64, u64) {
+        let mut seen = vec![false; self.inodes.len()];
+        let (mut open, mut bytes) = (vec![Self::ROOT], 0);
+        while let Some(inode) = open.pop() {
+            match &self.inode(inode).form {
+                Form::Dir(entries) => open.extend(self.dirs[*entries as usize].values()),
+                Form::Other(What::File { size, content })
+                    if !std::mem::replace(&mut seen[inode.0 as usize], true) =>
+                {
+                    bytes += self.places.values[content.0 as usize].stored(*size);
+                }
+                Form::Other(_) => {}
+            }
+        }
+        (bytes, self.inodes.len() as u64)
+    }
+
+    /// Gives directories that no archive lists the time of the newest of what is in them, from below. Where
+    /// nothing is left in one it keeps the time of what it was made for.
+    fn date_implied(&mut self) {
+        let mut order = vec![Self::ROOT];
+        let mut at = 0;
+        while let Some(&dir) = order.get(at) {
+            if let Form::Dir(entries) = self.inode(dir).form {
+                let below = self.dirs[entries as usize].values().copied();
+                order.extend(below.filter(|&inode| self.is_dir(inode)));
+            }
+            at += 1;
+        }
+        for dir in order.into_iter().rev() {
+            let Form::Dir(entries) = self.inode(dir).form else { continue };
+            let times = self.dirs[entries as usize].values().map(|&id| self.inode(id).meta.mtime);
+            if let Some(newest) = times.max().filter(|_| self.inode(dir).is_implied) {
+                let meta = &mut self.inodes[dir.0 as usize].meta;
+                (meta.mtime, meta.atime) = (newest, newest);
+            }
+        }
     }
 
     /// Numbers what can be reached from the root.
     pub(super) fn finish(mut self) -> Result<Tree, SourceError> {
+        self.date_implied();
         let mut tree = Tree::empty();
         let mut first_names = vec![None; self.inodes.len()];
         self.node(Self::ROOT, &mut tree.nodes[0]);
@@ -354,6 +470,7 @@ impl Draft {
         tree.xattrs = self.xattrs.into_values();
         tree.places = self.places.into_values();
         tree.stores = self.stores;
+        tree.notes = self.notes;
         Ok(tree)
     }
 

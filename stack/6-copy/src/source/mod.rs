@@ -8,6 +8,7 @@
 //! | module | what |
 //! | --- | --- |
 //! | [`tree`] | the result: nodes, names, metadata, attributes |
+//! | [`budget`] | what archives may take: memory, content, work |
 //! | [`content`] | what files hold: data and holes, wherever it lies |
 //! | [`owner`] | owners that differ from the source's |
 //! | [`label`] | SELinux labels by path |
@@ -20,6 +21,7 @@ use xfskit_format::timestamp::Timestamp;
 
 use crate::stdin::Stdin;
 
+pub mod budget;
 pub mod content;
 pub mod label;
 pub mod owner;
@@ -34,12 +36,14 @@ mod xattr;
 #[cfg(test)]
 mod tests;
 
+use budget::Budget;
 use draft::Draft;
 
+pub use budget::Limit;
 pub use content::{Content, Segment};
 pub use label::Labels;
 pub use owner::{MapError, Owners};
-pub use tree::{Kind, Meta, Node, NodeId, Tree, Xattr};
+pub use tree::{Kind, Meta, Node, NodeId, Notes, Tree, Xattr};
 
 /// Where one layer of a tree comes from. Later layers lie over earlier ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,6 +93,13 @@ pub struct SourceOptions {
     /// Directory whose `passwd` and `group` tell the numbers of users and groups that an archive's
     /// ACLs name (GNU tar writes names; owners of files always go by number). `/etc` where `None`.
     pub accounts: Option<PathBuf>,
+    /// Fail where something cannot be read and would be left out ([`Notes::left_out`]).
+    pub strict: bool,
+    /// Memory that names and attributes of archives may take, in bytes. Where `None` it goes by the archives'
+    /// size and the machine's memory ([`budget`]).
+    pub memory_limit: Option<u64>,
+    /// Bytes of content that archives may bring; `None` for any number.
+    pub content_limit: Option<u64>,
     /// What [`Source::Stdin`] reads, and who may end the wait for it.
     pub stdin: Stdin,
 }
@@ -131,6 +142,16 @@ pub enum SourceError {
         /// What is too long, too large, or too many.
         what: String,
     },
+    /// Linux does not list its attributes: XFS can hold more.
+    #[error(
+        "{}: its attributes' names are longer than the 65536 bytes that Linux lists; of them only its ACLs, \
+         capabilities and label are copied",
+        String::from_utf8_lossy(path)
+    )]
+    TooManyXattrs {
+        /// Whose.
+        path: Vec<u8>,
+    },
     /// A file is not any more what it was when the tree was read.
     #[error("{}: changed while it was read", String::from_utf8_lossy(path))]
     Changed {
@@ -147,9 +168,33 @@ pub enum SourceError {
         /// What is wrong.
         what: String,
     },
+    /// An archive takes more than it may.
+    #[error("{archive}: at byte {at} of the archive: {}{limit}", with_colon(path))]
+    Limit {
+        /// Which archive.
+        archive: String,
+        /// How far it was read, in bytes of the uncompressed archive.
+        at: u64,
+        /// Which member; empty where its name is not known yet.
+        path: Vec<u8>,
+        /// Which limit.
+        limit: Limit,
+    },
     /// The caller asked to stop.
     #[error("stopped")]
     Stopped,
+}
+
+/// A path in front of a message.
+fn with_colon(path: &[u8]) -> String {
+    if path.is_empty() { String::new() } else { format!("{}: ", String::from_utf8_lossy(path)) }
+}
+
+impl From<Limit> for SourceError {
+    /// The place is filled in where it is known.
+    fn from(limit: Limit) -> Self {
+        Self::Limit { archive: String::new(), at: 0, path: Vec::new(), limit }
+    }
 }
 
 impl SourceError {
@@ -178,33 +223,42 @@ pub fn read_tree(
     let exclude: Vec<(u64, u64)> =
         options.exclude.iter().filter_map(|path| disk::identity(path)).collect();
     let spool_dir = options.spool_dir.clone().unwrap_or_else(std::env::temp_dir);
+    let strict = options.strict;
     let mut draft = Draft::new();
-    let mut progress = Progress::default();
+    let mut budget = Budget::new(options, on_progress);
     for source in sources {
         match source {
             Source::Dir(path) => {
                 let number = draft.stores.next_dir()?;
                 let root = disk::Root::open(path)?;
-                let walk = walk::Start { root: &root, number, only: None, exclude: &exclude };
-                walk::walk(&mut draft, &walk, &mut progress, on_progress)?;
+                let walk =
+                    walk::Start { root: &root, number, only: None, exclude: &exclude, strict };
+                walk::walk(&mut draft, &walk, &mut budget.progress, on_progress)?;
                 draft.stores.dirs.push(root);
             }
             Source::Name(path) => {
                 let number = draft.stores.next_dir()?;
                 let (dir, name) = disk::split(path)?;
                 let root = disk::Root::open(dir)?;
-                let walk = walk::Start { root: &root, number, only: Some(name), exclude: &exclude };
-                walk::walk(&mut draft, &walk, &mut progress, on_progress)?;
+                let walk = walk::Start {
+                    root: &root,
+                    number,
+                    only: Some(name),
+                    exclude: &exclude,
+                    strict,
+                };
+                walk::walk(&mut draft, &walk, &mut budget.progress, on_progress)?;
                 draft.stores.dirs.push(root);
             }
             Source::Tar(path) => {
-                let input = tar::Input::open(path, &spool_dir)?;
-                tar::read(&mut draft, input, options, &mut progress, on_progress)?;
+                let input = tar::Input::open(path, &spool_dir, &mut budget)?;
+                tar::read(&mut draft, input, options)?;
             }
             Source::Stdin => {
                 let name = "standard input".to_owned();
-                let input = tar::Input::stream(name, options.stdin.clone(), &spool_dir)?;
-                tar::read(&mut draft, input, options, &mut progress, on_progress)?;
+                let stdin = options.stdin.clone();
+                let input = tar::Input::stream(name, stdin, &spool_dir, &mut budget)?;
+                tar::read(&mut draft, input, options)?;
             }
         }
     }

@@ -17,6 +17,7 @@ use xfskit_format::timestamp::Timestamp;
 
 use super::content::{Content, Place, Stores};
 use super::{Segment, SourceError};
+use crate::skipped::{Skipped, SkippedCount};
 
 /// The number of a node in its [`Tree`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -153,6 +154,28 @@ pub struct Tree {
     pub(super) places: Vec<Place>,
     /// What they lie in.
     pub(super) stores: Stores,
+    pub(super) notes: Notes,
+}
+
+/// What is to be known of the reading of a tree.
+#[derive(Debug, Default)]
+pub struct Notes {
+    /// What could not be read, and is not part of the tree.
+    pub left_out: Vec<SourceError>,
+    /// Attributes that XFS has no namespace for, which are not part of the tree.
+    pub foreign_xattrs: u64,
+    /// Names of archives that begin with `.wh.` and were taken for files.
+    pub whiteouts: u64,
+}
+
+impl Notes {
+    /// What is not part of the tree, counted.
+    pub fn skipped(&self) -> Vec<SkippedCount> {
+        let skipped = Skipped::default();
+        self.left_out.iter().for_each(|_| skipped.count("attributes (more than Linux lists)"));
+        skipped.count_usual("attributes (XFS has no namespace for them)", self.foreign_xattrs);
+        skipped.counts()
+    }
 }
 
 impl Tree {
@@ -173,7 +196,13 @@ impl Tree {
             xattrs: vec![Arc::from([])],
             places: Vec::new(),
             stores: Stores::default(),
+            notes: Notes::default(),
         }
+    }
+
+    /// What is to be known of the reading.
+    pub fn notes(&self) -> &Notes {
+        &self.notes
     }
 
     /// How many nodes there are.

@@ -22,8 +22,11 @@ use super::{OnProgress, Progress, SourceError};
 
 /// Names looked at in one task.
 const NAMES_PER_TASK: usize = 1024;
-/// Room for what one call on attributes answers: the list of names, or a value.
+/// Room for what one call on attributes answers: the list of names, or a value. Linux has no longer ones.
 const XATTR_ROOM: usize = 64 << 10;
+/// Attributes that are asked for by name where Linux does not list them: what decides of access.
+const OF_ACCESS: &[u8] =
+    b"system.posix_acl_access\0system.posix_acl_default\0security.capability\0security.selinux";
 /// Threads: more than a few wait for each other's directories in the kernel.
 const THREADS: usize = 4;
 const DIRECTORY: OFlags =
@@ -49,8 +52,26 @@ struct Found {
     name: Name,
     stat: Statx,
     target: Box<[u8]>,
+    attributes: Attributes,
+}
+
+/// What belongs to an inode beside what `stat` tells.
+struct Attributes {
     xattrs: Vec<Xattr>,
     perm: u16,
+    /// Attributes that XFS has no namespace for.
+    foreign: u64,
+    /// Why there are more.
+    left_out: Option<SourceError>,
+}
+
+impl Attributes {
+    /// Keeps all of it in the draft but the permissions.
+    fn keep(self, draft: &mut Draft, path: &[u8]) -> Result<XattrsId, SourceError> {
+        draft.notes.foreign_xattrs += self.foreign;
+        draft.notes.left_out.extend(self.left_out);
+        Ok(draft.keep_xattrs(path, self.xattrs)?.0)
+    }
 }
 
 /// What the threads share, under one lock.
@@ -74,6 +95,18 @@ pub(super) struct Start<'w> {
     pub(super) only: Option<&'w [u8]>,
     /// Device and inode number of files to leave out.
     pub(super) exclude: &'w [(u64, u64)],
+    /// Fail where something has to be left out.
+    pub(super) strict: bool,
+}
+
+impl Start<'_> {
+    /// Refuses incomplete attributes where that is wanted.
+    fn complete(&self, mut attributes: Attributes) -> Result<Attributes, SourceError> {
+        match attributes.left_out.take_if(|_| self.strict) {
+            Some(error) => Err(error),
+            None => Ok(attributes),
+        }
+    }
 }
 
 struct Walk<'w> {
@@ -96,8 +129,9 @@ pub(super) fn walk(
     let top = root.open_at(b"", DIRECTORY).map_err(failed)?;
     let stat =
         fs::statx(&top, &b""[..], AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS).map_err(failed)?;
-    let (xattrs, perm) = rooms.xattrs(&root.shown(b""), stat.stx_mode)?;
-    let xattrs = draft.keep_xattrs(b"", xattrs)?;
+    let attributes = start.complete(rooms.xattrs(&root.shown(b""), stat.stx_mode)?)?;
+    let perm = attributes.perm;
+    let xattrs = attributes.keep(draft, b"")?;
     draft.set(Draft::ROOT, meta(&stat, perm), xattrs);
     let first = match start.only {
         None => Task::List { path: Vec::new(), inode: Draft::ROOT },
@@ -214,8 +248,9 @@ impl<'w> Walk<'w> {
             }
             _ => {}
         }
-        let (xattrs, perm) = rooms.xattrs_at(self.start.root, dir, &name, stat.stx_mode)?;
-        Ok(Some(Found { name, stat, target: target.into(), xattrs, perm }))
+        let attributes = rooms.xattrs_at(self.start.root, dir, &name, stat.stx_mode)?;
+        let attributes = self.start.complete(attributes)?;
+        Ok(Some(Found { name, stat, target: target.into(), attributes }))
     }
 
     /// Puts into the draft what was found in `dir`.
@@ -226,7 +261,7 @@ impl<'w> Walk<'w> {
         if (self.on_progress)(*shared.progress).is_break() {
             return Err(SourceError::Stopped);
         }
-        for Found { name, stat, target, xattrs, perm } in found {
+        for Found { name, stat, target, attributes } in found {
             let kind = file_type(&stat);
             let several = stat.stx_nlink > 1 && kind != FileType::Directory;
             if let Some(&inode) = shared.links.get(&identity(&stat)).filter(|_| several) {
@@ -241,7 +276,8 @@ impl<'w> Walk<'w> {
                 error => error,
             };
             let what = self.what(shared.draft, &path, &stat, target)?;
-            let xattrs: XattrsId = shared.draft.keep_xattrs(&path, xattrs)?;
+            let perm = attributes.perm;
+            let xattrs = attributes.keep(shared.draft, &path)?;
             let inode = shared
                 .draft
                 .put(dir.inode, &name, meta(&stat, perm), xattrs, what)
@@ -331,7 +367,7 @@ impl Rooms {
         dir: &Dir,
         name: &[u8],
         mode: u16,
-    ) -> Result<(Vec<Xattr>, u16), SourceError> {
+    ) -> Result<Attributes, SourceError> {
         let mut path = std::mem::take(&mut self.path);
         path.clear();
         root.show(&mut path, &dir.path);
@@ -346,22 +382,32 @@ impl Rooms {
     }
 
     /// The attributes of what is at `path`, and its permissions: those of `mode`.
-    fn xattrs(&mut self, path: &[u8], mode: u16) -> Result<(Vec<Xattr>, u16), SourceError> {
-        let perm = mode & 0o7777;
+    fn xattrs(&mut self, path: &[u8], mode: u16) -> Result<Attributes, SourceError> {
         let failed = |error| SourceError::io(path, error);
-        let len = match fs::llistxattr(path, &mut self.names[..]) {
-            Ok(0) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => return Ok((Vec::new(), perm)),
-            Ok(len) => len,
+        let mut left_out = None;
+        let names = match fs::llistxattr(path, &mut self.names[..]) {
+            Ok(len) => &self.names[..len],
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => &[],
+            Err(Errno::TOOBIG) => {
+                left_out = Some(SourceError::TooManyXattrs { path: path.to_vec() });
+                OF_ACCESS
+            }
             Err(error) => return Err(failed(error)),
         };
         let mut found = Xattrs::default();
-        for name in self.names[..len].split(|&b| b == 0).filter(|name| Xattrs::wanted(name)) {
+        for name in names.split(|&b| b == 0).filter(|name| !name.is_empty()) {
+            if !Xattrs::wanted(name) {
+                found.leave_out();
+                continue;
+            }
             match fs::lgetxattr(path, name, &mut self.value[..]) {
                 Ok(len) => found.add(path, name, &self.value[..len])?,
                 Err(Errno::NODATA | Errno::OPNOTSUPP) => {}
                 Err(error) => return Err(failed(error)),
             }
         }
-        Ok(found.finish(perm))
+        let foreign = found.foreign();
+        let (xattrs, perm) = found.finish(mode & 0o7777);
+        Ok(Attributes { xattrs, perm, foreign, left_out })
     }
 }

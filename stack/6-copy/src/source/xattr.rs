@@ -14,6 +14,8 @@ pub(super) struct Xattrs {
     found: Vec<Xattr>,
     /// What the access ACL says of the permissions.
     perm: Option<u16>,
+    /// Those that XFS has no namespace for.
+    foreign: u64,
 }
 
 impl Xattrs {
@@ -24,7 +26,7 @@ impl Xattrs {
     }
 
     /// Adds attribute `name` as programs see it. What XFS has no namespace for (`system.` but for
-    /// ACLs, other filesystems' own) is left out.
+    /// ACLs, other filesystems' own) is counted and left out.
     pub(super) fn add(
         &mut self,
         path: &[u8],
@@ -40,7 +42,18 @@ impl Xattrs {
                 return self.push(path, namespace, name, value);
             }
         }
+        self.foreign += 1;
         Ok(())
+    }
+
+    /// How many were left out.
+    pub(super) fn foreign(&self) -> u64 {
+        self.foreign
+    }
+
+    /// One is left out without a look at its value.
+    pub(super) fn leave_out(&mut self) {
+        self.foreign += 1;
     }
 
     /// Adds an ACL: that of access, or the default of a directory. One that says no more than the

@@ -4,7 +4,7 @@ use std::io;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use xfskit_block::BlockDevice;
 use xfskit_core::attr::change::SetMode;
@@ -12,7 +12,7 @@ use xfskit_core::chunks::Entry;
 use xfskit_core::{LockStats, OpenOptions, Volume};
 use xfskit_format::inode::FileType;
 use xfskit_units::Ino;
-use xfskit_vfs::{Clock, Error, Fs, Handle, NewNode, SetAttr, Timestamp};
+use xfskit_vfs::{Error, Fs, Handle, NewNode, SetAttr, Timestamp};
 
 use crate::kernel::drop_clean;
 use crate::side::MEMORY;
@@ -56,16 +56,9 @@ fn stat_of(stat: &xfskit_vfs::Stat) -> Stat {
     }
 }
 
-/// The time of this machine.
-fn now() -> Timestamp {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let sec = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
-    Timestamp { sec, nsec: since.subsec_nanos() }
-}
-
 fn mount(device: &Arc<dyn BlockDevice>, options: &OpenOptions) -> io::Result<Fs> {
     let volume = Volume::open(device.clone(), options).map_err(|error| told(error.into()))?;
-    Ok(Fs::with_clock(volume, Clock::new(now)))
+    Ok(Fs::new(volume))
 }
 
 impl Engine {

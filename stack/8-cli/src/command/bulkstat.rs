@@ -28,6 +28,7 @@ struct Count {
 
 /// `xfskit bulkstat`
 pub(crate) fn run(args: &Bulkstat, out: &Out) -> Outcome {
+    let writer = if args.count { None } else { args.rows.writer(false, out)? };
     let volume = open::volume(&args.target, out)?;
     let volume = volume.fs().volume();
     let geo = volume.geo();
@@ -47,13 +48,18 @@ pub(crate) fn run(args: &Bulkstat, out: &Out) -> Outcome {
                     continue;
                 }
             };
+            if !args.internal && volume.is_internal(entry.ino, core) {
+                continue;
+            }
             let stat = Stat::of(entry.ino, core, geo);
             let count = some.entry(show::kind(stat.mode)).or_default();
             count.inodes += 1;
             count.bytes = count.bytes.saturating_add(stat.size);
             count.space = count.space.saturating_add(stat.blocks.saturating_mul(512));
-            if !args.count {
-                line(&stat, out.json(), &mut lines);
+            match &writer {
+                _ if args.count => {}
+                Some(writer) => writer.write(b"", &stat, out, &mut lines),
+                None => line(&stat, &mut lines),
             }
         }
         progress.add_of(entries.len() as u64, total);
@@ -89,13 +95,7 @@ fn merge(all: &mut BTreeMap<&'static str, Count>, some: BTreeMap<&'static str, C
 }
 
 /// One inode on a line of its own.
-fn line(stat: &Stat, json: bool, lines: &mut Vec<u8>) {
-    if json {
-        // Numbers and a few words: nothing there can fail to serialise.
-        lines.extend(serde_json::to_vec(stat).unwrap_or_default());
-        lines.push(b'\n');
-        return;
-    }
+fn line(stat: &Stat, lines: &mut Vec<u8>) {
     let Stat { ino, nlink, uid, gid, size, blocks, .. } = stat;
     let (mode, mtime) = (show::mode(stat.mode), stat.mtime);
     let text = format!(

@@ -4,16 +4,21 @@ mod scrub;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use xfskit::block::BlockDevice;
+use xfskit::block::{BlockDevice, Error as DeviceError, FileDevice, OpenMode};
 use xfskit::check::{self, Options, Phase, Report, Suspects};
+use xfskit::format::Corruption;
+use xfskit::format::sb::SbError;
+use xfskit::target::{self, Base};
 
 use super::open::{self, about, device_hint};
 use crate::exit::{Answer, Failure, Outcome};
+use crate::grammar::Target;
 use crate::grammar::judge::Check;
 use crate::out::Out;
 use crate::progress::Progress;
 use crate::show;
 use scrub::Scrubbed;
+pub(super) use scrub::find_paths;
 
 /// Progress by phases: a bar each.
 struct Phases<'a> {
@@ -36,14 +41,17 @@ impl check::Progress for Phases<'_> {
 /// `xfskit check`
 pub(crate) fn run(args: &Check, out: &Out) -> Outcome {
     let name = &*args.target.name;
+    if !args.repair {
+        note_use(name, out);
+    }
     let scrubbed = if args.scrub { Scrubbed::of(args, out)? } else { None };
-    let device = match &scrubbed {
-        Some(scrubbed) if args.repair => Arc::clone(&scrubbed.device),
-        Some(scrubbed) => judged_device(args, Arc::clone(&scrubbed.device), out),
-        None => judged_device(args, open::device(&args.target.name)?, out),
+    let judged = match &scrubbed {
+        Some(scrubbed) if args.repair => Judged::as_it_lies(Arc::clone(&scrubbed.device)),
+        Some(scrubbed) => judged_device(&args.target, Arc::clone(&scrubbed.device), out),
+        None => judged_device(&args.target, open::device(&args.target.name)?, out),
     };
     let suspects = scrubbed.as_ref().map(Scrubbed::suspects);
-    let report = judge(args, &*device, scrubbed.is_none(), suspects.as_ref(), out)?;
+    let report = judge(args, &judged, scrubbed.is_none(), suspects.as_ref(), out)?;
     if out.json() {
         out.object(&serde_json::json!({ "report": report, "clean": report.clean() }))?;
     } else if !out.quiet() {
@@ -56,11 +64,24 @@ pub(crate) fn run(args: &Check, out: &Out) -> Outcome {
     Ok(Answer::of(report.clean() && agrees))
 }
 
-/// Judges the volume on `device`, and prints findings as they are made. `copies`: every other copy of each block
+/// What is to be judged.
+struct Judged {
+    device: Arc<dyn BlockDevice>,
+    /// What is wrong with the primary superblock, where the device no longer shows it.
+    primary: Option<Corruption>,
+}
+
+impl Judged {
+    fn as_it_lies(device: Arc<dyn BlockDevice>) -> Self {
+        Self { device, primary: None }
+    }
+}
+
+/// Judges the volume, and prints findings as they are made. `copies`: every other copy of each block
 /// is compared as it is read, for nobody has compared them all before.
 fn judge(
     args: &Check,
-    device: &dyn BlockDevice,
+    judged: &Judged,
     copies: bool,
     suspects: Option<&Suspects>,
     out: &Out,
@@ -71,6 +92,7 @@ fn judge(
         threads: threads(args.threads),
         scrub: args.scrub && copies,
         mend: args.repair,
+        primary: judged.primary.as_ref(),
         suspects,
         progress: &progress,
     };
@@ -81,7 +103,7 @@ fn judge(
         let said = now.as_ref().map_or_else(print, |(_, bar)| bar.aside(print));
         failed = failed.take().or(said.err());
     };
-    let report = check::check(device, log.as_deref(), &options, &mut say);
+    let report = check::check(&*judged.device, log.as_deref(), &options, &mut say);
     drop(progress);
     match failed {
         Some(failure) => Err(failure),
@@ -89,15 +111,42 @@ fn judge(
     }
 }
 
-/// What is to be judged: the device, with its journal replayed in memory where that is wanted and
-/// possible. In the middle of a replay the parts of a volume need not agree.
-fn judged_device(args: &Check, device: Arc<dyn BlockDevice>, out: &Out) -> Arc<dyn BlockDevice> {
-    if args.target.norecovery {
-        return device;
+/// Finds out which files have content at places of a volume that are in doubt. What the judge finds is not told.
+pub(super) fn find_files(
+    target: &Target,
+    device: Arc<dyn BlockDevice>,
+    suspects: &Suspects,
+    out: &Out,
+) -> Result<(), Failure> {
+    let log = target.log().as_deref().map(open::device_whole).transpose()?;
+    let progress = Phases { out, now: Mutex::new(None) };
+    let options = Options {
+        threads: threads(0),
+        suspects: Some(suspects),
+        progress: &progress,
+        ..Options::default()
+    };
+    let judged = judged_device(target, device, out);
+    check::check(&*judged.device, log.as_deref(), &options, &mut |_| {})
+        .map_err(|error| check_failure(&target.name, &error))?;
+    Ok(())
+}
+
+/// The device, with its journal replayed in memory where that is wanted and possible. In the middle of a replay the
+/// parts of a volume need not agree.
+fn judged_device(target: &Target, device: Arc<dyn BlockDevice>, out: &Out) -> Judged {
+    if target.norecovery {
+        return Judged::as_it_lies(device);
     }
     // A volume too damaged to be opened is judged as it lies.
-    let replayed = open::volume_on(&args.target, Arc::clone(&device), out);
-    replayed.map_or(device, |volume| Arc::clone(volume.fs().volume().device()))
+    let Ok(volume) = open::volume_on(target, Arc::clone(&device), out) else {
+        return Judged::as_it_lies(device);
+    };
+    let volume = volume.fs().volume();
+    let replayed = volume.replay().is_some_and(|replay| !replay.clean);
+    let stand_in = volume.stand_in().filter(|_| replayed);
+    let primary = stand_in.map(|stand_in| (*stand_in.fault).clone());
+    Judged { device: Arc::clone(volume.device()), primary }
 }
 
 /// As many threads as were asked for; 0 is one per processor.
@@ -111,10 +160,16 @@ pub(crate) fn threads(wanted: usize) -> usize {
 fn summary(name: &str, report: &Report) -> String {
     let verdict = match (report.clean(), report.warnings) {
         (true, 0) => "clean".to_owned(),
-        (true, n) => format!("clean, with {n} warnings"),
+        (true, n) => format!("clean, with {}", counted(n, "warning")),
         (false, n) => {
-            format!("corrupt: {} errors, {n} warnings", report.errors + report.fatals)
+            let errors = counted(report.errors + report.fatals, "error");
+            format!("corrupt: {errors}, {}", counted(n, "warning"))
         }
+    };
+    let next = if report.clean() {
+        ""
+    } else {
+        "  `xfskit get` copies out what can be read; xfs_repair (`-n` first) mends the volume\n"
     };
     let journal = if report.log_clean { "" } else { " (the journal waits for its replay)" };
     let healed = match report.healed {
@@ -124,7 +179,7 @@ fn summary(name: &str, report: &Report) -> String {
     let used = report.blocks.saturating_sub(report.blocks_free);
     format!(
         "{name}: {verdict}{journal}{healed}\n  {} inodes, {} directories, {} extents, {used} of {} blocks in use\n  \
-         memory {}\n",
+         memory {}\n{next}",
         report.inodes,
         report.directories,
         report.extents,
@@ -133,14 +188,30 @@ fn summary(name: &str, report: &Report) -> String {
     )
 }
 
+/// A number and what it counts.
+fn counted(count: u64, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+/// Says where a target is mounted or written to by others: what is judged changes meanwhile.
+fn note_use(name: &str, out: &Out) {
+    let Ok(target::Target { base: Base::File(path), .. }) = target::Target::parse(name) else {
+        return;
+    };
+    if let Err(error @ DeviceError::InUse { .. }) = FileDevice::open(&path, OpenMode::ReadWrite) {
+        out.note(&format!("{error}: what is found may be changes under way"));
+    }
+}
+
 /// Nothing to judge. A superblock that is damaged beyond use is an answer: corrupt.
 fn check_failure(name: &str, error: &check::Error) -> Failure {
     let text = about(name, error);
     match error {
         check::Error::Device(error) => device_hint(Failure::cannot(text), error),
-        check::Error::Superblock(_) => Failure::no(text).hint(format!(
-            "If this is a whole disk, `xfskit targets {name}` lists the volumes on it."
-        )),
+        check::Error::Superblock(SbError::NotXfs { .. }) => {
+            Failure::no(text).hint(open::no_superblock(name))
+        }
+        check::Error::Superblock(_) => Failure::no(text),
         check::Error::TooSmall => Failure::cannot(text),
     }
 }

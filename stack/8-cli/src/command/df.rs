@@ -1,4 +1,4 @@
-//! `xfskit df`: how full a volume is, by its own counters.
+//! `xfskit df`: how full a volume is, as `df` on Linux tells it when the volume is mounted.
 
 use serde::Serialize;
 use xfskit::Volume;
@@ -8,7 +8,8 @@ use crate::grammar::look::Df;
 use crate::out::Out;
 use crate::show;
 
-/// Space and inodes, by the superblock's counters. Lengths in bytes.
+/// Space and inodes, as Linux' `statfs` tells them: what it withholds is in use, and inodes that can still be made are
+/// free. Lengths in bytes.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Usage {
     pub size: u64,
@@ -22,13 +23,11 @@ pub(crate) struct Usage {
 impl Usage {
     /// What `volume` counts.
     pub(crate) fn of(volume: &Volume) -> Self {
-        let volume = volume.fs().volume();
-        let (geo, now) = (volume.geo(), volume.counts());
-        let bytes = |blocks: u64| blocks.saturating_mul(1 << geo.blocklog);
-        let log = if geo.logstart.is_some() { u64::from(geo.logblocks) } else { 0 };
-        let size = bytes(geo.dblocks.0.saturating_sub(log));
-        let free = bytes(now.fdblocks).min(size);
-        let (inodes, inodes_free) = (now.icount, now.ifree);
+        let now = volume.fs().statfs();
+        let bytes = |blocks: u64| blocks.saturating_mul(now.blocksize.into());
+        let size = bytes(now.blocks);
+        let free = bytes(now.blocks_free).min(size);
+        let (inodes, inodes_free) = (now.inodes, now.inodes_free);
         let inodes_used = inodes.saturating_sub(inodes_free);
         Self { size, used: size - free, free, inodes, inodes_used, inodes_free }
     }

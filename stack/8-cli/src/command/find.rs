@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use globset::{GlobBuilder, GlobMatcher};
-use serde::Serialize;
 use xfskit::Volume;
-use xfskit::vfs::{Child, Error, FileType, Follow, Fs, Inode, Stat, Visitor, join};
+use xfskit::vfs::{Child, Error, FileType, Follow, Fs, Inode, Stat, Timestamp, Visitor, join};
 
+use super::fields::Writer;
 use super::open;
 use crate::exit::{Failure, Outcome};
 use crate::grammar::look::{Find, Kind};
@@ -54,18 +54,23 @@ struct Conditions {
     mtime: Option<Compare>,
     uid: Option<u32>,
     gid: Option<u32>,
+    newer: Option<Timestamp>,
+    inum: Option<Compare>,
     xattr: Option<GlobMatcher>,
     now: i64,
 }
 
 impl Conditions {
-    fn parse(args: &Find) -> Result<Self, Failure> {
+    fn parse(volume: &Volume, args: &Find) -> Result<Self, Failure> {
         let bad = |option: &str| {
             let option = option.to_owned();
             move |e: String| Failure::cannot(format!("--{option}: {e}"))
         };
         let days = |text: &str| text.parse().map_err(|_| format!("{text:?} is no number of days"));
         let size = args.size.as_deref().map(|text| Compare::parse(text, show::parse_size));
+        let number = |text: &str| text.parse().map_err(|_| format!("{text:?} is no inode number"));
+        let inum = args.inum.as_deref().map(|text| Compare::parse(text, number));
+        let newer = args.newer.as_deref().map(|path| open::resolve(volume, path, Follow::No));
         let mtime = args.mtime.as_deref().map(|text| Compare::parse(text, days));
         let glob = |option: &'static str, pattern: &Option<String>, whole| {
             let matcher = pattern.as_deref().map(|pattern| matcher(pattern, whole));
@@ -79,6 +84,8 @@ impl Conditions {
             mtime: mtime.transpose().map_err(bad("mtime"))?,
             uid: args.uid,
             gid: args.gid,
+            newer: newer.transpose()?.map(|inode| inode.core().mtime()),
+            inum: inum.transpose().map_err(bad("inum"))?,
             xattr: glob("xattr", &args.xattr, false)?,
             now: show::now(),
         })
@@ -90,6 +97,8 @@ impl Conditions {
             || self.mtime.is_some()
             || self.uid.is_some()
             || self.gid.is_some()
+            || self.newer.is_some()
+            || self.inum.is_some()
             || self.xattr.is_some()
     }
 
@@ -110,6 +119,8 @@ impl Conditions {
             && self.mtime.is_none_or(|mtime| mtime.holds(age_days))
             && self.uid.is_none_or(|uid| uid == stat.uid)
             && self.gid.is_none_or(|gid| gid == stat.gid)
+            && self.newer.is_none_or(|time| stat.mtime > time)
+            && self.inum.is_none_or(|inum| inum.holds(stat.ino.0.into()))
     }
 
     /// Fills `errors` with what could not be read on the way.
@@ -143,17 +154,9 @@ fn kind_of(kind: Kind) -> FileType {
     }
 }
 
-/// One file found, for JSON.
-#[derive(Serialize)]
-struct Line<'a> {
-    path: serde_json::Value,
-    #[serde(flatten)]
-    stat: &'a Stat,
-}
-
 /// `xfskit find`
 pub(crate) fn run(volume: &Volume, args: &Find, out: &Out) -> Outcome {
-    let conditions = Conditions::parse(args)?;
+    let conditions = Conditions::parse(volume, args)?;
     let start = open::resolve(volume, &args.path, Follow::No)?;
     let path: Arc<[u8]> = args.path.as_bytes().into();
     let search = Search {
@@ -161,6 +164,7 @@ pub(crate) fn run(volume: &Volume, args: &Find, out: &Out) -> Outcome {
         conditions,
         out,
         end: if args.print0 { 0 } else { b'\n' },
+        writer: args.rows.writer(true, out)?,
         progress: Progress::beside_output(out, "find", "files"),
         failed: Mutex::new(None),
         stopped: AtomicBool::new(false),
@@ -170,7 +174,7 @@ pub(crate) fn run(volume: &Volume, args: &Find, out: &Out) -> Outcome {
     search.consider(&path, file_type, Some(&start), &mut lines);
     search.say(&lines);
     if start.core().is_dir() {
-        search.fs.sweep(start, path, 0, &search);
+        search.fs.sweep((&path.clone(), start), path, 0, &search);
     }
     search.progress.finish();
     match search.failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
@@ -186,6 +190,8 @@ struct Search<'a> {
     out: &'a Out,
     /// What ends a path.
     end: u8,
+    /// Where more than paths is wanted.
+    writer: Option<Writer>,
     progress: Progress,
     /// Standard output failed; a leaf lock.
     failed: Mutex<Option<Failure>>,
@@ -211,11 +217,8 @@ impl Search<'_> {
             if !admitted {
                 return;
             }
-            if self.out.json() {
-                let line = Line { path: show::json_bytes(path), stat: &stat };
-                // Numbers and words: nothing there can fail to serialise.
-                lines.extend(serde_json::to_vec(&line).unwrap_or_default());
-                lines.push(b'\n');
+            if let Some(writer) = &self.writer {
+                writer.write(path, &stat, self.out, lines);
                 return;
             }
         }
@@ -239,7 +242,7 @@ impl Visitor for Search<'_> {
     type Dir = Arc<[u8]>;
 
     fn wants_inodes(&self) -> bool {
-        self.out.json() || self.conditions.wants_inodes()
+        self.writer.is_some() || self.conditions.wants_inodes()
     }
 
     fn children(&self, dir: &Self::Dir, children: &[Child]) -> Vec<(usize, Self::Dir)> {

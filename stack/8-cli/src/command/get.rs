@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Mutex;
 
 use xfskit::Volume;
-use xfskit::copy::{self, ArchiveError, Event, GetError, GetOptions};
+use xfskit::copy::{self, ArchiveError, Event, GetError, GetOptions, Report};
 use xfskit::vfs::{Follow, Inode};
 
 use super::open;
@@ -35,33 +35,30 @@ pub(crate) fn run(volume: &Volume, args: &Get, out: &Out) -> Outcome {
         Event::Done { .. } => progress.add(1),
         Event::Fault { path, error } => progress.aside(|| out.fault(path, error)),
         Event::Refused { path, error } => {
-            progress.aside(|| out.fault_at(&show::name(path), error, None));
+            progress.aside(|| out.fault_in(path, error, None, None));
         }
         Event::Skipped { path, what } => {
             let line = format!("{} left out: {what}", show::name(path));
             skipped.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(line);
         }
     };
-    if to_stdout {
-        archive(volume, path, inode, out.stream()?, &events)?;
+    let report = if to_stdout {
+        archive(volume, path, inode, out.stream()?, &events)?
     } else if args.tar {
         let file = File::create_new(&args.dest).map_err(|e| dest_failure(args, &e))?;
-        archive(volume, path, inode, BufWriter::with_capacity(BUFFER, file), &events)?;
+        archive(volume, path, inode, BufWriter::with_capacity(BUFFER, file), &events)?
     } else {
         let options = GetOptions { threads: args.threads };
-        let report = copy::get(volume.fs(), path, inode, &args.dest, options, &events)
-            .map_err(|error| get_failure(args, &error))?;
-        progress.finish();
-        for skipped in &report.skipped {
-            out.note(&format!("not restored: {}, {} times", skipped.what, skipped.count));
-        }
-        if out.json() {
-            out.object(&report)?;
-        }
-    }
+        copy::get(volume.fs(), path, inode, &args.dest, options, &events)
+            .map_err(|error| get_failure(args, &error))?
+    };
     progress.finish();
     for line in skipped.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner) {
         out.note(&line);
+    }
+    out.skipped(&report.skipped);
+    if out.json() {
+        out.object(&report)?;
     }
     Ok(out.verdict())
 }
@@ -72,11 +69,13 @@ fn archive(
     inode: Inode,
     writer: impl Write,
     events: &(dyn Fn(Event<'_>) + Sync),
-) -> Result<(), Failure> {
+) -> Result<Report, Failure> {
     copy::archive(volume.fs(), path, inode, writer, events).map_err(|error| {
         let ArchiveError::Write(cause) = &error;
         if cause.kind() == ErrorKind::BrokenPipe {
-            return Failure::cannot("the reader of the archive has gone away");
+            return Failure::no(
+                "the reader of the archive has gone away; the archive is incomplete",
+            );
         }
         Failure::cannot(error.to_string()).hint("Is the disk full on the side that receives it?")
     })

@@ -9,7 +9,7 @@ use super::open;
 use crate::exit::{Answer, Outcome};
 use crate::grammar::change::Target;
 use crate::out::Out;
-use crate::show;
+use crate::show::Named;
 
 /// The UUIDs of a volume.
 #[derive(Debug, Serialize)]
@@ -23,7 +23,7 @@ struct Identity {
 pub(super) fn label(volume: &Volume, out: &Out) -> Outcome {
     let label = volume.fs().volume().label();
     if out.json() {
-        out.object(&serde_json::json!({ "label": show::json_bytes(&label) }))?;
+        out.object(&Named("label", &label))?;
     } else {
         out.line(out.name(&label))?;
     }

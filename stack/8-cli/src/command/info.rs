@@ -60,8 +60,7 @@ pub(crate) fn run(args: &Info, out: &Out) -> Outcome {
 fn readers(args: &Info, out: &Out) -> Outcome {
     let name = &*args.target.name;
     let device = open::device(name)?;
-    let sb = core::volume::read_superblock(&*device)
-        .map_err(|error| open::open_failure(name, &error.into()))?;
+    let sb = open::superblock(name, &*device, out)?;
     for &target in compat::Target::ALL {
         out.answer(&compat::judge(&sb.geometry(), target), |verdict| {
             let stops = verdict.stops.iter().map(|stop| format!("{}: {}", stop.feature, stop.why));

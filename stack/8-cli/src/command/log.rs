@@ -1,6 +1,5 @@
 //! `xfskit log`: the journal, as it is on the device.
 
-use xfskit::core::volume::read_superblock;
 use xfskit::inspect::log::{self, Options, Show, Span};
 use xfskit::log::Log;
 use xfskit::units::Daddr;
@@ -14,8 +13,7 @@ use crate::out::Out;
 pub(crate) fn run(args: &judge::Log, out: &Out) -> Outcome {
     let name = &*args.target.name;
     let device = open::device(name)?;
-    let sb = read_superblock(&*device).map_err(|e| open::open_failure(name, &e.into()))?;
-    let geo = sb.geometry();
+    let geo = open::superblock(name, &*device, out)?.geometry();
     let external = args.target.log().as_deref().map(open::device_whole).transpose()?;
     let (device, start) = match (geo.log_daddr(), external) {
         (Some(start), _) => (device, start),
@@ -26,7 +24,8 @@ pub(crate) fn run(args: &judge::Log, out: &Out) -> Outcome {
         }
     };
     let damaged = |error: &xfskit::log::Error| {
-        Failure::no(about(name, error)).hint("`xfskit check TARGET` judges the rest of the volume.")
+        Failure::no(about(name, error))
+            .hint("--norecovery has other commands read the volume without its journal.")
     };
     let journal = Log::open(&*device, start, &geo).map_err(|e| damaged(&e))?;
     for record in journal.healed() {

@@ -5,13 +5,14 @@ use std::os::unix::ffi::OsStrExt;
 
 use serde::Serialize;
 use xfskit::Volume;
-use xfskit::vfs::{Entry, FileType, Follow, Fs, Inode, Stat, join};
+use xfskit::vfs::{Entry, FileType, Follow, Fs, Inode, Stat, Visited, join};
 
+use super::fields::Fields;
 use super::open;
 use crate::exit::{Failure, Outcome};
 use crate::grammar::look::Ls;
 use crate::out::Out;
-use crate::show;
+use crate::show::{self, Named};
 
 /// One file of a listing.
 struct Row {
@@ -26,14 +27,16 @@ struct Row {
 /// One file of a listing, for JSON.
 #[derive(Serialize)]
 struct Line<'a> {
-    path: serde_json::Value,
-    name: serde_json::Value,
     #[serde(flatten)]
-    stat: Option<&'a Stat>,
+    path: Named<'a>,
+    #[serde(flatten)]
+    name: Named<'a>,
+    #[serde(flatten)]
+    stat: Option<Fields<'a>>,
     #[serde(flatten)]
     brief: Option<Brief>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    target: Option<serde_json::Value>,
+    #[serde(flatten)]
+    target: Option<Named<'a>>,
 }
 
 /// What a directory itself says of an entry.
@@ -59,12 +62,13 @@ pub(crate) fn run(volume: &Volume, args: &Ls, out: &Out) -> Outcome {
         return Ok(out.verdict());
     }
     // Directories still to be listed, the next one last.
-    let mut ahead = vec![(path.to_vec(), inode)];
-    let mut seen = std::collections::HashSet::new();
+    let mut seen = Visited::new(inode.ino(), path);
+    let mut ahead = vec![(path.to_vec(), inode, None)];
     let mut first = true;
-    while let Some((path, dir)) = ahead.pop() {
-        if !seen.insert(dir.ino()) {
-            let error = xfskit::vfs::Error::DirTwice { ino: dir.ino() };
+    while let Some((path, dir, parent)) = ahead.pop() {
+        let name = path.rsplit(|&b| b == b'/').next().unwrap_or_default();
+        let entered = parent.map_or(Ok(()), |parent| seen.enter(dir.ino(), parent, name));
+        if let Err(error) = entered {
             out.fault(&path, &error);
             continue;
         }
@@ -73,10 +77,10 @@ pub(crate) fn run(volume: &Volume, args: &Ls, out: &Out) -> Outcome {
             out.line([blank, &out.name(&path), b":"].concat())?;
         }
         first = false;
-        let mut below = listing.directory(&path, &dir)?;
+        let below = listing.directory(&path, &dir)?;
         if args.recursive {
-            below.reverse();
-            ahead.append(&mut below);
+            let below = below.into_iter().rev();
+            ahead.extend(below.map(|(path, inode)| (path, inode, Some(dir.ino()))));
         }
     }
     Ok(out.verdict())
@@ -153,7 +157,10 @@ impl Listing<'_> {
 
     fn print(&self, dir: &[u8], rows: &[Row], in_dir: bool) -> Result<(), Failure> {
         if self.out.json() {
-            return rows.iter().try_for_each(|row| self.out.object(&line(dir, row, in_dir)));
+            return rows.iter().try_for_each(|row| {
+                let path = if in_dir { join(dir, &row.name) } else { dir.to_vec() };
+                self.out.object(&line(&path, row))
+            });
         }
         let widths = Widths::of(rows);
         if self.args.long && in_dir {
@@ -197,15 +204,14 @@ impl Listing<'_> {
     }
 }
 
-fn line<'a>(dir: &[u8], row: &'a Row, in_dir: bool) -> Line<'a> {
-    let path = if in_dir { join(dir, &row.name) } else { dir.to_vec() };
+fn line<'a>(path: &'a [u8], row: &'a Row) -> Line<'a> {
     let brief = Brief { ino: row.entry.ino.0, file_type: row.entry.file_type };
     Line {
-        path: show::json_bytes(&path),
-        name: show::json_bytes(path.rsplit(|&b| b == b'/').next().unwrap_or(&path)),
-        stat: row.stat.as_ref(),
+        path: Named("path", path),
+        name: Named("name", path.rsplit(|&b| b == b'/').next().unwrap_or(path)),
+        stat: row.stat.as_ref().map(Fields::all),
         brief: row.stat.is_none().then_some(brief),
-        target: row.link.as_deref().map(show::json_bytes),
+        target: row.link.as_deref().map(|link| Named("target", link)),
     }
 }
 

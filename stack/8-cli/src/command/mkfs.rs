@@ -2,6 +2,8 @@
 
 mod from;
 
+pub(super) use from::{source_failure, tell};
+
 use std::path::Path;
 use std::sync::Arc;
 

@@ -8,6 +8,8 @@ mod check;
 mod compilebench;
 mod dbench;
 mod df;
+mod du;
+pub(crate) mod fields;
 mod find;
 mod fs_mark;
 mod get;
@@ -26,6 +28,7 @@ mod stat;
 mod stats;
 mod targets;
 mod tree;
+mod verify;
 mod xattr;
 
 use xfskit::Volume;
@@ -42,6 +45,9 @@ pub(crate) fn run(command: &Command, out: &Out) -> Outcome {
         return change::run(target, command, out);
     }
     if let Some(target) = looked_at(command) {
+        if verify::wanted(command) {
+            return verify::run(&target, command, out);
+        }
         return look(&open::volume(&target, out)?, command, out);
     }
     match command {
@@ -78,6 +84,7 @@ pub(crate) fn looked_at(command: &Command) -> Option<Target> {
         Command::Cat(args) => &args.target,
         Command::Find(args) => &args.target,
         Command::Df(args) => &args.target,
+        Command::Du(args) => &args.target,
         Command::Stats(args) => &args.target,
         Command::Get(args) => &args.target,
         Command::Xattr(args) => match &args.what {
@@ -99,6 +106,7 @@ pub(crate) fn look(volume: &Volume, command: &Command, out: &Out) -> Outcome {
         Command::Xattr(args) => xattr::run(volume, args, out),
         Command::Find(args) => find::run(volume, args, out),
         Command::Df(args) => df::run(volume, args, out),
+        Command::Du(args) => du::run(volume, args, out),
         Command::Stats(args) => stats::run(volume, args, out),
         Command::Get(args) => get::run(volume, args, out),
         Command::Label(_) => identity::label(volume, out),

@@ -6,6 +6,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use xfskit::block::{self, BlockDevice, Holder, OpenMode};
+use xfskit::core::superblock::{StandIn, find_superblock};
+use xfskit::format::sb::{SbError, Superblock};
 use xfskit::target::{self, Base, Target};
 use xfskit::vfs::{self, Follow, Inode};
 use xfskit::{OpenOptions, Volume, core};
@@ -95,11 +97,14 @@ pub(crate) fn volume_on(
     out: &Out,
 ) -> Result<Volume, Failure> {
     warn(&target.name, out)?;
-    Ok(said(quietly_on(target, device, out)?, target, out))
+    Ok(said(volume_quietly_on(target, device, out)?, target, out))
 }
 
 /// Says what is to be known of a volume.
 fn said(volume: Volume, target: &grammar::Target, out: &Out) -> Volume {
+    if let Some(stand_in) = volume.fs().volume().stand_in() {
+        note_stand_in(&target.name, stand_in, out);
+    }
     for fault in volume.fs().volume().faults() {
         out.fault_at(&target.name, fault, Some(fault));
     }
@@ -107,14 +112,37 @@ fn said(volume: Volume, target: &grammar::Target, out: &Out) -> Volume {
     volume
 }
 
+/// Says by which copy a volume is read whose primary superblock is damaged.
+fn note_stand_in(name: &str, stand_in: &StandIn, out: &Out) {
+    let StandIn { fault, agno, agreeing, compared } = stand_in;
+    out.note(&format!(
+        "{name}: the primary superblock is damaged ({fault}); read by the copy in group {agno} \
+         ({agreeing} of {compared} copies agree)"
+    ));
+}
+
+/// The superblock of the volume on `device`.
+pub(crate) fn superblock(
+    name: &str,
+    device: &dyn BlockDevice,
+    out: &Out,
+) -> Result<Superblock, Failure> {
+    let found = find_superblock(device).map_err(|error| open_failure(name, &error.into()))?;
+    if let Some(stand_in) = &found.stand_in {
+        note_stand_in(name, stand_in, out);
+    }
+    Ok(found.sb)
+}
+
 /// The same, and nothing is said of its journal.
 pub(crate) fn volume_quietly(target: &grammar::Target, out: &Out) -> Result<Volume, Failure> {
     let name = &*target.name;
     warn(name, out)?;
-    quietly_on(target, device(name)?, out)
+    volume_quietly_on(target, device(name)?, out)
 }
 
-fn quietly_on(
+/// The volume on a device that is open already; nothing is said of it.
+pub(crate) fn volume_quietly_on(
     target: &grammar::Target,
     device: Arc<dyn BlockDevice>,
     out: &Out,
@@ -138,6 +166,9 @@ pub(crate) fn volume_for_writing(
         out.note(&format!("the journal was replayed ({} transactions)", replay.transactions));
         note_finished(replay, out);
     }
+    for orphan in volume.fs().volume().damaged_orphans() {
+        out.note(&format!("{orphan}; `xfskit check {}` reports the damage", target.name));
+    }
     Ok(volume)
 }
 
@@ -147,6 +178,9 @@ pub(crate) fn volume_to_change(
     out: &Out,
 ) -> Result<Volume, Failure> {
     let (log, journal) = (target.log(), target.journal);
+    if let Ok(parsed) = Target::parse(&target.name) {
+        warn_of_overlay(&target.name, &parsed, out)?;
+    }
     target.cache.keep();
     let options = OpenOptions {
         write: true,
@@ -214,12 +248,31 @@ pub(crate) fn open_failure(name: &str, error: &vfs::Error) -> Failure {
         vfs::Error::Core(core::Error::Journal(_)) => failure.hint(
             "--norecovery shows the volume without the journal; --logdev names an external one.",
         ),
-        vfs::Error::Core(core::Error::Unsupported(_) | core::Error::ReadOnly) => failure,
-        _ => failure.hint(format!(
-            "`xfskit check {name}` judges the superblock; `xfskit targets {name}` looks for \
-             partitions."
-        )),
+        vfs::Error::Core(core::Error::JournalDamaged(_)) => failure.hint(
+            "--norecovery reads the volume as it stands on disk, without the changes in the journal: \
+             the newest are missing, and what they touched may be inconsistent. `xfskit log` prints \
+             the records. Writing needs the journal replayed; `xfs_repair -L` throws it away.",
+        ),
+        vfs::Error::Core(core::Error::PrimaryDamaged { .. }) => failure.hint(
+            "Copy what matters out first (`xfskit get`); then `xfs_repair` writes the superblock \
+             anew.",
+        ),
+        vfs::Error::Core(core::Error::Superblock(SbError::NotXfs { .. })) => {
+            failure.hint(no_superblock(name))
+        }
+        vfs::Error::Core(
+            core::Error::Unsupported(_) | core::Error::ReadOnly | core::Error::Superblock(_),
+        ) => failure,
+        _ => failure.hint(format!("`xfskit check {name}` reports all that is damaged.")),
     }
+}
+
+/// What to do where there is neither a superblock nor a copy of one.
+pub(crate) fn no_superblock(name: &str) -> String {
+    format!(
+        "No copy of an XFS superblock was found either. `xfskit targets {name}` lists partitions \
+         and logical volumes; `xfskit md guess` puts members of an array in order."
+    )
 }
 
 /// What a path or the volume below it did not give: the answer is no, unless the device failed.
@@ -247,9 +300,18 @@ pub(crate) fn resolve(volume: &Volume, path: &OsStr, follow: Follow) -> Result<I
     volume.fs().resolve(path.as_bytes(), follow).map_err(|error| failure(&error))
 }
 
+/// Says what has changed below an overlay since it was made.
+fn warn_of_overlay(name: &str, target: &Target, out: &Out) -> Result<(), Failure> {
+    for warning in target::overlay_warnings(target).map_err(|e| target_failure(name, &e))? {
+        out.note(&format!("{warning}; a new --overlay file begins from the target as it is now"));
+    }
+    Ok(())
+}
+
 /// Says what whoever reads the array that `name` names ought to know.
 pub(crate) fn warn(name: &str, out: &Out) -> Result<(), Failure> {
     let target = Target::parse(name).map_err(|e| target_failure(name, &e))?;
+    warn_of_overlay(name, &target, out)?;
     let Base::Array(array) = &target.base else { return Ok(()) };
     if array.bare.is_some() {
         return Ok(());

@@ -29,11 +29,12 @@ struct Report {
     finished: u64,
     left_unfinished: Vec<String>,
     unlinked_lists: u64,
+    damaged_orphans: Vec<String>,
     torn: Option<String>,
 }
 
 impl Report {
-    fn new(replay: &Replay, written: bool) -> Self {
+    fn new(replay: &Replay, damaged_orphans: Vec<String>, written: bool) -> Self {
         let items = &replay.items;
         let name = |intent: &xfskit::format::log::item::Intent| {
             format!("{} {:#x}", intent.family.intent_name(), intent.id)
@@ -54,15 +55,24 @@ impl Report {
             finished: replay.finished,
             left_unfinished: replay.unfinished.iter().map(name).collect(),
             unlinked_lists: replay.unlinked_lists,
+            damaged_orphans,
             torn: replay.torn.as_ref().map(|torn| torn.fault.to_string()),
         }
     }
 
+    /// What stays on the unlinked lists.
+    fn kept(&self) -> String {
+        self.damaged_orphans.iter().fold(String::new(), |mut text, orphan| {
+            let _ = writeln!(text, "{:12} {orphan}; it keeps its space until repaired", "damaged");
+            text
+        })
+    }
+
     fn text(&self) -> String {
+        let mut text = self.kept();
         if self.clean {
-            return "The journal is clean: nothing to recover.\n".into();
+            return text + "The journal is clean: nothing to recover.\n";
         }
-        let mut text = String::new();
         let mut row = |name: &str, value: String| {
             let _ = writeln!(text, "{name:12} {value}");
         };
@@ -100,17 +110,20 @@ pub(crate) fn run(args: &Recover, out: &Out) -> Outcome {
     } else {
         open::volume_to_change(&args.target, out)?
     };
-    let report = report(&volume, !args.dry_run)?;
+    let orphans = volume.fs().volume().damaged_orphans();
+    let orphans: Vec<_> = orphans.iter().map(ToString::to_string).collect();
+    let verdict = if orphans.is_empty() { Answer::Yes } else { Answer::No };
+    let report = report(&volume, orphans, !args.dry_run)?;
     if !args.dry_run {
         let name = &*args.target.name;
         volume.close().map_err(|error| Failure::cannot(about(name, &error)))?;
     }
     out.answer(&report, Report::text)?;
-    Ok(Answer::Yes)
+    Ok(verdict)
 }
 
-fn report(volume: &Volume, written: bool) -> Result<Report, Failure> {
+fn report(volume: &Volume, orphans: Vec<String>, written: bool) -> Result<Report, Failure> {
     let replay = volume.fs().volume().replay();
     let missing = || Failure::cannot("the end of the volume is missing, its journal with it");
-    Ok(Report::new(replay.ok_or_else(missing)?, written))
+    Ok(Report::new(replay.ok_or_else(missing)?, orphans, written))
 }

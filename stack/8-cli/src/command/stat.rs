@@ -6,22 +6,24 @@ use std::os::unix::ffi::OsStrExt;
 use serde::Serialize;
 use xfskit::Volume;
 use xfskit::format::Fork;
-use xfskit::vfs::{FileType, Follow, Stat, Timestamp};
+use xfskit::vfs::{FileType, Follow, Timestamp};
 
+use super::fields::Fields;
 use super::open;
 use crate::exit::Outcome;
 use crate::grammar::look;
 use crate::out::Out;
-use crate::show;
+use crate::show::{self, Named};
 
 /// The answer.
 #[derive(Serialize)]
-struct Answer {
-    path: serde_json::Value,
+struct Answer<'a> {
     #[serde(flatten)]
-    stat: Stat,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    target: Option<serde_json::Value>,
+    path: Named<'a>,
+    #[serde(flatten)]
+    fields: Fields<'a>,
+    #[serde(flatten)]
+    target: Option<Named<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     extents: Option<Vec<Piece>>,
 }
@@ -54,17 +56,17 @@ pub(crate) fn run(volume: &Volume, args: &look::Stat, out: &Out) -> Outcome {
         unwritten: e.unwritten,
     };
     let answer = Answer {
-        path: show::json_bytes(args.path.as_bytes()),
-        stat,
-        target: link.as_deref().map(show::json_bytes),
+        path: Named("path", args.path.as_bytes()),
+        fields: Fields::all(&stat),
+        target: link.as_deref().map(|link| Named("target", link)),
         extents: extents.map(|list| list.as_slice().iter().map(piece).collect()),
     };
     out.answer(&answer, |answer| text(args, answer, link.as_deref()))?;
     Ok(out.verdict())
 }
 
-fn text(args: &look::Stat, answer: &Answer, link: Option<&[u8]>) -> String {
-    let Answer { stat, extents, .. } = answer;
+fn text(args: &look::Stat, answer: &Answer<'_>, link: Option<&[u8]>) -> String {
+    let Answer { fields: Fields { stat, .. }, extents, .. } = answer;
     let arrow = link.map(|target| format!(" -> {}", show::name(target))).unwrap_or_default();
     let time = |t: Timestamp| show::time_full(t.sec, t.nsec);
     let device = stat.rdev.map(|(major, minor)| format!("  Device: {major}, {minor}"));

@@ -38,7 +38,7 @@ pub(crate) fn run(args: &Targets, out: &Out) -> Outcome {
             xfs: found.xfs,
         })
         .collect();
-    if lines.is_empty() && xfskit::core::volume::read_superblock(&*disk).is_ok() {
+    if lines.is_empty() && xfskit::core::superblock::find_superblock(&*disk).is_ok() {
         let (target, size) = (target.to_string(), disk.size().0);
         lines.push(Line { target, offset: 0, size, kind: "whole".into(), xfs: true });
     }

@@ -2,15 +2,26 @@
 
 use std::os::unix::ffi::OsStrExt;
 
-use serde_json::json;
+use serde::Serialize;
 use xfskit::Volume;
-use xfskit::vfs::Follow;
+use xfskit::vfs::{FileType, Follow, Ino};
 
 use super::open;
 use crate::exit::Outcome;
 use crate::grammar::look::Tree;
 use crate::out::Out;
-use crate::show;
+use crate::show::Named;
+
+/// One file, for JSON.
+#[derive(Serialize)]
+struct Line<'a> {
+    #[serde(flatten)]
+    path: Named<'a>,
+    depth: usize,
+    ino: Ino,
+    #[serde(rename = "type")]
+    file_type: Option<FileType>,
+}
 
 /// `xfskit tree`
 pub(crate) fn run(volume: &Volume, args: &Tree, out: &Out) -> Outcome {
@@ -31,10 +42,12 @@ pub(crate) fn run(volume: &Volume, args: &Tree, out: &Out) -> Outcome {
         let core = entry.inode.core();
         *(if core.is_dir() { &mut dirs } else { &mut files }) += 1;
         if out.json() {
-            let (path, ino) = (show::json_bytes(&entry.path), entry.inode.ino());
-            let file_type = core.file_type();
-            let line = json!({ "path": path, "depth": entry.depth, "ino": ino, "type": file_type });
-            out.object(&line)?;
+            out.object(&Line {
+                path: Named("path", &entry.path),
+                depth: entry.depth,
+                ino: entry.inode.ino(),
+                file_type: core.file_type(),
+            })?;
             continue;
         }
         closed.truncate(entry.depth.saturating_sub(1));

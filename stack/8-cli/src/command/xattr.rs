@@ -2,7 +2,7 @@
 
 use std::os::unix::ffi::OsStrExt;
 
-use serde_json::json;
+use serde::Serialize;
 use xfskit::Volume;
 use xfskit::vfs::{Follow, Xattr};
 
@@ -10,7 +10,16 @@ use super::open;
 use crate::exit::{Failure, Outcome};
 use crate::grammar::look::{self, XattrCommand};
 use crate::out::Out;
-use crate::show;
+use crate::show::{self, Named};
+
+/// One attribute, for JSON.
+#[derive(Serialize)]
+struct Line<'a> {
+    #[serde(flatten)]
+    name: Named<'a>,
+    #[serde(flatten)]
+    value: Named<'a>,
+}
 
 /// `xfskit xattr list`, `xfskit xattr get`
 pub(crate) fn run(volume: &Volume, args: &look::Xattr, out: &Out) -> Outcome {
@@ -48,8 +57,7 @@ pub(crate) fn run(volume: &Volume, args: &look::Xattr, out: &Out) -> Outcome {
 fn print(xattr: &Xattr, out: &Out) -> Result<(), Failure> {
     let Xattr { name, value } = xattr;
     if out.json() {
-        return out
-            .object(&json!({ "name": show::json_bytes(name), "value": show::json_bytes(value) }));
+        return out.object(&Line { name: Named("name", name), value: Named("value", value) });
     }
     let name = show::name(name);
     match std::str::from_utf8(value) {

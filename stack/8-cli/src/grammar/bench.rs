@@ -191,8 +191,8 @@ pub(crate) struct All {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 The steps: fs_mark on every thread, check (of the kernel's volume xfs_repair -n), bulkstat, find and
-stat, ls -R, rm -rf. Caches are dropped before each. The disk has 500 TB, sparse, unless --size says
-otherwise. fs_mark's own lines are shown too.
+stat, ls -R, rm -rf. Caches are dropped before each. The disk has 500 TB, sparse, or as much as a file in
+--dir can have, unless --size says otherwise. fs_mark's own lines are shown too.
 
 Examples:
   xfskit bench inodes --quick
@@ -367,7 +367,7 @@ pub(crate) struct How {
     /// Make disks as sparse files in this directory, not in memory
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
-    /// Size of a disk
+    /// Size of a disk; without it, what the study has, or as much as a file in --dir can have
     #[arg(long, value_name = "SIZE", value_parser = crate::show::parse_size)]
     pub size: Option<u64>,
     /// Threads at once

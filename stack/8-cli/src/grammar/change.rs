@@ -315,6 +315,13 @@ pub(crate) struct Put {
     /// Obey the whiteouts of OCI layers within the sources
     #[arg(long, requires = "tar")]
     pub whiteouts: bool,
+    /// Stop at what cannot be read in full, such as more attributes than Linux lists; else the rest is copied,
+    /// and the exit code is 1
+    #[arg(long)]
+    pub strict: bool,
+    /// Memory that names and attributes of archives may take; unless said it goes by the archives' size
+    #[arg(long, value_name = "SIZE", requires = "tar", value_parser = crate::show::parse_size)]
+    pub limit: Option<u64>,
     /// Everything belongs to this user and group
     #[arg(long, value_name = "UID:GID", conflicts_with = "owner_map")]
     pub owner: Option<Owner>,

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::{Target, change};
+use crate::command::fields::Rows;
 
 /// Describe a volume: geometry, features, free space, journal
 #[derive(Debug, Args)]
@@ -117,6 +118,9 @@ pub(crate) struct Cat {
     /// How much at most, in bytes
     #[arg(long, value_name = "SIZE", value_parser = crate::show::parse_size)]
     pub length: Option<u64>,
+    /// Compare what is read from an array with its parity or other copies; correct or name what disagrees
+    #[arg(long)]
+    pub verify: bool,
 }
 
 /// Read and change extended attributes
@@ -227,7 +231,8 @@ Examples:
   xfskit find disk.img /var --type f --size +100M
   xfskit find disk.img --mtime -7 --uid 1000        changed within the last 7 days
   xfskit find disk.img --xattr security.capability
-  xfskit find disk.img / -0 | xargs -0 -n1 echo")]
+  xfskit find disk.img / -0 | xargs -0 -n1 echo
+  xfskit find disk.img --newer /etc/stamp --csv --epoch --fields path,size,mtime")]
 pub(crate) struct Find {
     #[command(flatten)]
     pub target: Target,
@@ -255,12 +260,20 @@ pub(crate) struct Find {
     /// Group's number
     #[arg(long, value_name = "GID")]
     pub gid: Option<u32>,
+    /// Its content changed later than that of this file of the volume
+    #[arg(long, value_name = "FILE")]
+    pub newer: Option<OsString>,
+    /// Inode number
+    #[arg(long, value_name = "[+-]N", allow_hyphen_values = true)]
+    pub inum: Option<String>,
     /// Has this extended attribute (a pattern: user.*)
     #[arg(long, value_name = "GLOB")]
     pub xattr: Option<String>,
     /// End each path with a zero byte instead of a newline
-    #[arg(short = '0', long)]
+    #[arg(short = '0', long, conflicts_with_all = ["csv", "fields"])]
     pub print0: bool,
+    #[command(flatten)]
+    pub rows: Rows,
 }
 
 /// Show figures of a volume, and counters of what was done with it
@@ -297,6 +310,43 @@ pub(crate) struct Df {
     pub help: Option<bool>,
 }
 
+/// Show how much space files take, directory by directory
+#[derive(Debug, Args)]
+#[command(after_help = "\
+A directory comes after what is in it, with the sum of it all. A file of several names counts once.
+Sizes are in KiB, rounded up, unless -h is given; in JSON they are bytes.
+
+Examples:
+  xfskit du -h --max-depth 1 disk.img
+  xfskit du -s disk.img /home/a /home/b
+  xfskit du -a --apparent-size --json disk.img /var")]
+#[command(disable_help_flag = true)]
+pub(crate) struct Du {
+    #[command(flatten)]
+    pub target: Target,
+    /// What to add up
+    #[arg(value_name = "PATH", default_value = "/")]
+    pub paths: Vec<OsString>,
+    /// Only the sum for each PATH
+    #[arg(short, long, conflicts_with_all = ["all", "max_depth"])]
+    pub summarize: bool,
+    /// Sizes as people read them
+    #[arg(short = 'h', long)]
+    pub human: bool,
+    /// Files too, not only directories
+    #[arg(short, long)]
+    pub all: bool,
+    /// Only so many levels below each PATH; what lies deeper still counts
+    #[arg(short = 'd', long, value_name = "N")]
+    pub max_depth: Option<usize>,
+    /// Lengths of files and symbolic links, not the space that they take
+    #[arg(long)]
+    pub apparent_size: bool,
+    /// Print help
+    #[arg(long, action = clap::ArgAction::Help)]
+    pub help: Option<bool>,
+}
+
 /// Copy a file or a tree out of a volume, with everything that belongs to it
 ///
 /// Modes, owners, times to the nanosecond, extended attributes, ACLs, holes, hard links, symbolic
@@ -306,13 +356,21 @@ pub(crate) struct Df {
 DEST becomes the copy of PATH; an existing empty directory is filled. `-` is a tar archive (PAX,
 with attributes, sparse files and nanoseconds) on standard output.
 
-A damaged file or directory is reported, the rest comes out, and the exit code is 1.
+A damaged file or directory is reported, the rest comes out, and the exit code is 1. So it is where
+attributes, ACLs or devices could not be made there; what could not is counted. Owners without root, and
+sockets in archives, are counted only: tar and rsync go on without them, too.
+
+XFS has no checksums of content. From an array with redundancy left, --verify compares every row that
+is read: a single wrong member of a RAID6, or of three copies, is named and corrected in what comes
+out; files whose content no member can be blamed for are named, and the exit code is 1. The members
+themselves are not written (`xfskit md scrub --repair` does that).
 
 Examples:
   xfskit get disk.img / ./copy                  everything
   xfskit get disk.img /etc/fstab ./fstab        one file
   xfskit get disk.img /home - | zstd > home.tar.zst
-  xfskit get --tar disk.img /home home.tar      an archive in a file")]
+  xfskit get --tar disk.img /home home.tar      an archive in a file
+  xfskit get --verify md:a.img,b.img,c.img,d.img /home ./home")]
 pub(crate) struct Get {
     #[command(flatten)]
     pub target: Target,
@@ -328,6 +386,9 @@ pub(crate) struct Get {
     /// Writer threads; 0 is one per processor
     #[arg(short = 't', long, value_name = "N", default_value_t = 0)]
     pub threads: usize,
+    /// Compare what is read from an array with its parity or other copies; correct or name what disagrees
+    #[arg(long)]
+    pub verify: bool,
 }
 
 /// List every inode, straight from the inode btrees
@@ -339,13 +400,19 @@ this also finds files that no directory names.
 Examples:
   xfskit bulkstat disk.img
   xfskit bulkstat --json disk.img | jq -s 'map(.size) | add'
+  xfskit bulkstat --csv --fields ino,mode,size disk.img
   xfskit bulkstat --count disk.img")]
 pub(crate) struct Bulkstat {
     #[command(flatten)]
     pub target: Target,
     /// Only say how many there are of each kind
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["csv", "fields", "epoch"])]
     pub count: bool,
+    /// The volume's own inodes too: of the realtime bitmap and summary, of quota, of the metadata directory tree
+    #[arg(long)]
+    pub internal: bool,
+    #[command(flatten)]
+    pub rows: Rows,
     /// Threads; 0 is one per processor
     #[arg(short = 't', long, value_name = "N", default_value_t = 0)]
     pub threads: usize,

@@ -44,6 +44,19 @@ pub(crate) struct Mkfs {
     /// Obey the whiteouts of OCI layers
     #[arg(long, requires = "from", help_heading = "Content")]
     pub whiteouts: bool,
+    /// Stop at what cannot be read in full, such as more attributes than Linux lists; else the rest is copied,
+    /// and the exit code is 1
+    #[arg(long, requires = "from", help_heading = "Content")]
+    pub strict: bool,
+    /// Memory that names and attributes of archives may take; unless said it goes by the archives' size
+    #[arg(
+        long,
+        value_name = "SIZE",
+        requires = "from",
+        value_parser = crate::show::parse_size,
+        help_heading = "Content"
+    )]
+    pub limit: Option<u64>,
     /// Everything in the tree belongs to this user and group
     #[arg(
         long,

@@ -8,7 +8,7 @@
 //! | --- | --- |
 //! | [`name`] | the target of each of them, and how it is opened |
 //! | [`make`] | `mkfs` |
-//! | [`look`] | `info`, `ls`, `tree`, `stat`, `cat`, `xattr`, `find`, `df`, `stats`, `get`, `bulkstat`, `targets` |
+//! | [`look`] | `info`, `ls`, `tree`, `stat`, `cat`, `xattr`, `find`, `df`, `du`, `stats`, `get`, `bulkstat`, `targets` |
 //! | [`change`] | `put`, `mkdir`, `rm`, `mv`, `ln`, `mknod`, `chmod`, `chown`, `touch`, `cp`, `truncate`, `fallocate`, `label`, `uuid`, `shell`, `xattr set`, `xattr rm` |
 //! | [`judge`] | `check`, `inspect`, `log` |
 //! | [`bench`] | `bench`, `fs_mark` |
@@ -29,6 +29,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use name::Name;
+
+use crate::quote::Style;
 
 const ABOUT: &str =
     "Make, read, change, inspect and check XFS volumes, without the kernel and without root";
@@ -52,11 +54,13 @@ Exit codes:
   0  done, and the answer is yes
   1  the answer is no: corrupt, not found, differs
   2  could not run: bad usage, the target cannot be opened, an I/O error
-  130  stopped by Ctrl-C; a changed volume is whole and closed
+  130  stopped by Ctrl-C, SIGTERM, SIGHUP or SIGQUIT; a changed volume is whole and closed
+  141  the reader of standard output went away before the end
 
-With --json every line of standard output is one JSON object, faults and errors included.
+With --json every line of standard output is one JSON object, faults and errors included. Names are always text
+there; where one is not UTF-8, KEY_bytes beside it has its bytes in base64.
 These commands write to a target: mkfs, put, mkdir, rm, mv, cp, ln, mknod, chmod, chown, touch,
-truncate, fallocate, label, uuid, xattr set, xattr rm, shell, md load, md create, md fail,
+truncate, fallocate, label, uuid, xattr set, xattr rm, shell, recover, md load, md create, md fail,
 md remove, md add, md replace, md rebuild, md scrub --repair, check --scrub --repair. All others
 only read it.
 
@@ -94,12 +98,24 @@ pub(crate) struct Voice {
     /// No progress, no notes: only the answer and the errors
     #[arg(short, long, global = true)]
     pub quiet: bool,
+    /// Write names in double quotes, as strings of C: --quoting-style=c
+    #[arg(short = 'Q', long, global = true)]
+    pub quote_name: bool,
+    /// How names are written, as by ls: literal, shell, shell-always, shell-escape, shell-escape-always, c, escape
+    /// [$QUOTING_STYLE; shell-escape on a terminal, else literal]
+    #[arg(long, global = true, value_name = "STYLE", hide_possible_values = true)]
+    pub quoting_style: Option<Style>,
 }
 
 impl Voice {
     /// This one, and what another asks for besides.
     pub(crate) fn with(self, other: Self) -> Self {
-        Self { json: self.json || other.json, quiet: self.quiet || other.quiet }
+        Self {
+            json: self.json || other.json,
+            quiet: self.quiet || other.quiet,
+            quote_name: self.quote_name || other.quote_name,
+            quoting_style: other.quoting_style.or(self.quoting_style),
+        }
     }
 }
 
@@ -160,6 +176,7 @@ pub(crate) enum Command {
     Xattr(look::Xattr),
     Find(look::Find),
     Df(look::Df),
+    Du(look::Du),
     Stats(look::Stats),
     Get(look::Get),
     Put(change::Put),

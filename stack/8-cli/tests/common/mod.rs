@@ -32,7 +32,7 @@ impl Bench {
         let packed = Path::new(env!("CARGO_MANIFEST_DIR"))
             .join(format!("../../tests/images/{name}.img.zst"));
         let bytes = zstd::decode_all(fs::File::open(packed).unwrap()).unwrap();
-        let path = self.path(&format!("{name}.img"));
+        let path = self.path(&format!("{}.img", name.replace('/', "-")));
         fs::write(&path, bytes).unwrap();
         path
     }
@@ -105,8 +105,13 @@ pub fn feed(code: i32, args: &[&str], input: &[u8]) {
 
 /// What Ctrl-C does.
 pub fn interrupt(child: &Child) {
-    let kill = Command::new("sh").args(["-c", &format!("kill -INT {}", child.id())]).status();
-    assert!(kill.unwrap().success());
+    signal(child, "INT");
+}
+
+/// Sends a signal.
+pub fn signal(child: &Child, name: &str) {
+    let kill = format!("kill -{name} {}", child.id());
+    assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
 }
 
 /// Waits for the end, which must be `code`; what was said.

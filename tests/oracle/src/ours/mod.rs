@@ -37,7 +37,7 @@ pub fn mkfs(image: &Image, options: &[&str]) -> Result<(), String> {
 }
 
 /// What `xfskit check` says of a volume.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
     /// Untidy, or worth knowing.
     pub warnings: Vec<String>,

@@ -1,11 +1,14 @@
 //! The bytes of an archive, in order.
 //!
 //! A plain archive in a file is read where it is: contents are skipped, and read from it later. Of
-//! all else the contents go to a *spool*, a file without a name, one after the other. What comes
-//! compressed is known by its first bytes.
+//! all else the contents go to a *spool*, a file without a name, one after the other, where long runs of
+//! zeroes take no room. What comes compressed is known by its first bytes.
+//!
+//! All that is read is charged to the [`Budget`].
 
 use std::fs::File;
-use std::io::{self, BufReader, Read, Seek, Write};
+use std::io::{self, BufReader, Read, Seek};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,26 +17,43 @@ use flate2::bufread::MultiGzDecoder;
 use lzma_rust2::XzReader;
 
 use super::super::SourceError;
+use super::super::budget::{Budget, Limit};
 use super::super::content::Stores;
 use super::BLOCK;
 use super::header::Block;
 
 /// Longest of the [`Packing`]s' first bytes.
 const MAGIC_MAX: u64 = 6;
+/// What is wrong with input that does not begin as an archive does.
+pub(super) const NO_ARCHIVE: &str =
+    "neither a directory nor a tar archive (as it is, or packed with gzip, xz or zstd)";
 /// Bytes read or written at once.
 const ROOM: usize = 256 << 10;
+/// As many zeroes in a row, at a multiple of as many bytes, are a hole of the spool.
+static ZEROES: [u8; 32 << 10] = [0; 32 << 10];
+/// Bytes read between two looks at whether to stop.
+const BYTES_PER_LOOK: u64 = 1 << 20;
+/// Memory that an extended header takes while it is taken apart, as a multiple of its size.
+const EXTENSION_GROWTH: u64 = 8;
+/// Most that may follow the end of an archive, in bytes.
+const TAIL_MAX: u64 = 1 << 30;
 /// Most memory for decompression with xz, in KiB: `xz -9` needs 65 MiB.
 const XZ_MEMORY_KIB: u32 = 256 << 10;
 /// Largest window of zstd, as a power of two: `zstd --long` has 27.
 const ZSTD_WINDOW_LOG: u32 = 27;
 
 /// An archive being read.
-pub(in super::super) struct Input {
+pub(in super::super) struct Input<'b, 'p> {
     /// As messages show it.
     name: String,
     from: From,
     /// Bytes of the uncompressed archive read so far.
     at: u64,
+    /// Path of the present member, where it is known already.
+    pub(super) member: Vec<u8>,
+    pub(super) budget: &'b mut Budget<'p>,
+    /// Bytes of other archives before this one.
+    before: u64,
 }
 
 enum From {
@@ -56,6 +76,8 @@ struct Spool {
     room: Vec<u8>,
     /// Bytes in it.
     len: u64,
+    /// Bytes that it may still take on its filesystem.
+    free: u64,
 }
 
 /// Counts what is read through it.
@@ -72,9 +94,13 @@ impl<R: Read> Read for Counted<R> {
     }
 }
 
-impl Input {
+impl<'b, 'p> Input<'b, 'p> {
     /// Opens the archive `path`.
-    pub(in super::super) fn open(path: &Path, spool_dir: &Path) -> Result<Self, SourceError> {
+    pub(in super::super) fn open(
+        path: &Path,
+        spool_dir: &Path,
+        budget: &'b mut Budget<'p>,
+    ) -> Result<Self, SourceError> {
         let name = path.display().to_string();
         let failed = |error| SourceError::io(name.as_bytes(), error);
         let mut file = File::open(path).map_err(failed)?;
@@ -85,10 +111,10 @@ impl Input {
             file.rewind().map_err(failed)?;
             if Packing::of(&magic) == Packing::Plain {
                 let file = BufReader::with_capacity(ROOM, file);
-                return Ok(Self { name, from: From::File { file, len: meta.len() }, at: 0 });
+                return Ok(Self::new(name, From::File { file, len: meta.len() }, budget));
             }
         }
-        Self::stream(name, file, spool_dir)
+        Self::stream(name, file, spool_dir, budget)
     }
 
     /// Reads the archive from `input`, to its end.
@@ -96,6 +122,7 @@ impl Input {
         name: String,
         input: impl Read + 'static,
         spool_dir: &Path,
+        budget: &'b mut Budget<'p>,
     ) -> Result<Self, SourceError> {
         let failed = |error| SourceError::io(name.as_bytes(), error);
         let taken = Arc::<AtomicU64>::default();
@@ -123,9 +150,13 @@ impl Input {
             }
         };
         let shown = spool_dir.as_os_str().as_encoded_bytes();
-        let file = tempfile::tempfile_in(spool_dir).map_err(|e| SourceError::io(shown, e))?;
-        let spool = Spool { file, room: Vec::with_capacity(ROOM), len: 0 };
-        Ok(Self { name, from: From::Stream { stream, taken, spool }, at: 0 })
+        let spool = Spool::new(spool_dir).map_err(|error| SourceError::io(shown, error))?;
+        Ok(Self::new(name, From::Stream { stream, taken, spool }, budget))
+    }
+
+    fn new(name: String, from: From, budget: &'b mut Budget<'p>) -> Self {
+        let before = budget.progress.bytes;
+        Self { name, from, at: 0, member: Vec::new(), budget, before }
     }
 
     /// Bytes of the uncompressed archive read so far.
@@ -133,12 +164,14 @@ impl Input {
         self.at
     }
 
-    /// Bytes taken from where the archive comes from.
-    pub(super) fn taken(&self) -> u64 {
-        match &self.from {
+    /// `len` more bytes were read: the budget hears how much that took of where the archive comes from.
+    fn passed(&mut self, len: u64) {
+        self.at += len;
+        let taken = match &self.from {
             From::File { .. } => self.at,
             From::Stream { taken, .. } => taken.load(Ordering::Relaxed),
-        }
+        };
+        self.budget.progress.bytes = self.before + taken;
     }
 
     /// The error that `what` is wrong at byte `at`.
@@ -146,8 +179,35 @@ impl Input {
         SourceError::Archive { archive: self.name.clone(), at, what: what.into() }
     }
 
+    /// The error that the archive exceeds a limit.
+    pub(super) fn exceeded(&self, limit: Limit) -> SourceError {
+        if limit == Limit::Stopped {
+            return SourceError::Stopped;
+        }
+        let (archive, path) = (self.name.clone(), self.member.clone());
+        SourceError::Limit { archive, at: self.at, path, limit }
+    }
+
+    /// Does so many steps of work.
+    pub(super) fn work(&mut self, steps: u64) -> Result<(), SourceError> {
+        self.budget.work(steps).map_err(|limit| self.exceeded(limit))
+    }
+
+    /// Takes memory, in bytes, that the tree keeps.
+    pub(super) fn keep_memory(&mut self, bytes: u64) -> Result<(), SourceError> {
+        self.budget.keep(bytes).map_err(|limit| self.exceeded(limit))
+    }
+
+    /// Checks that there is memory for so many bytes, for a while.
+    pub(super) fn borrow_memory(&self, bytes: u64) -> Result<(), SourceError> {
+        self.budget.borrow(bytes).map_err(|limit| self.exceeded(limit))
+    }
+
     /// The error of reading at the present place.
     fn failed(&self, error: io::Error) -> SourceError {
+        if error.kind() == io::ErrorKind::UnexpectedEof && self.at == 0 {
+            return self.wrong(0, NO_ARCHIVE);
+        }
         if error.kind() == io::ErrorKind::UnexpectedEof {
             return self.wrong(self.at, "the archive ends too early; is it cut off?");
         }
@@ -160,7 +220,7 @@ impl Input {
             From::Stream { stream, .. } => stream.read_exact(buf),
         };
         read.map_err(|error| self.failed(error))?;
-        self.at += buf.len() as u64;
+        self.passed(buf.len() as u64);
         Ok(())
     }
 
@@ -168,16 +228,18 @@ impl Input {
     pub(super) fn block(&mut self) -> Result<Block, SourceError> {
         let mut block = [0; BLOCK];
         self.fill(&mut block)?;
+        self.work(1)?;
         Ok(block)
     }
 
-    /// The next `len` bytes, and the rest of their last block away. Memory grows with what comes,
-    /// not with what is said.
+    /// The next `len` bytes, an extended header, and the rest of their last block away. Memory grows with what
+    /// comes, not with what is said.
     pub(super) fn padded(&mut self, len: u64) -> Result<Vec<u8>, SourceError> {
         let mut bytes = Vec::new();
         let mut left = len;
         while left > 0 {
             let block = self.block()?;
+            self.borrow_memory(EXTENSION_GROWTH * (bytes.len() + BLOCK) as u64)?;
             let part = usize::try_from(left).unwrap_or(BLOCK).min(BLOCK);
             bytes.extend_from_slice(&block[..part]);
             left -= part as u64;
@@ -204,30 +266,52 @@ impl Input {
     }
 
     fn pass(&mut self, len: u64, keep: bool) -> Result<(), SourceError> {
-        let passed = match &mut self.from {
-            From::File { file, len: end } => skip(file, *end, self.at, len),
-            From::Stream { stream, spool, .. } if keep => spool.copy(stream, len),
-            From::Stream { stream, .. } => discard(stream, len),
-        };
-        passed.map_err(|error| self.failed(error))?;
-        self.at += len;
+        if let From::File { file, len: end } = &mut self.from {
+            skip(file, *end, self.at, len).map_err(|error| self.failed(error))?;
+            self.passed(len);
+            return Ok(());
+        }
+        let mut left = len;
+        while left > 0 {
+            let part = left.min(BYTES_PER_LOOK);
+            let passed = match &mut self.from {
+                From::Stream { stream, spool, .. } if keep => spool.copy(stream, part),
+                From::Stream { stream, .. } => discard(stream, part),
+                From::File { .. } => Ok(()),
+            };
+            passed.map_err(|error| self.failed(error))?;
+            self.passed(part);
+            left -= part;
+            if keep {
+                self.budget.look().map_err(|limit| self.exceeded(limit))?;
+            } else {
+                self.work(part.div_ceil(BLOCK as u64))?;
+            }
+        }
         Ok(())
     }
 
     /// Reads what comes behind the end of the archive: a writer at the other end of a pipe should
     /// not be left alone, and decompressors check sums at the end.
     pub(super) fn drain(&mut self) -> Result<(), SourceError> {
-        let From::Stream { stream, .. } = &mut self.from else { return Ok(()) };
-        io::copy(stream, &mut io::sink()).map(|_| ()).map_err(|error| self.failed(error))
+        for _ in 0..TAIL_MAX / BYTES_PER_LOOK {
+            let From::Stream { stream, .. } = &mut self.from else { return Ok(()) };
+            let more = io::copy(&mut stream.take(BYTES_PER_LOOK), &mut io::sink());
+            if more.map_err(|error| self.failed(error))? == 0 {
+                return Ok(());
+            }
+            self.budget.look().map_err(|limit| self.exceeded(limit))?;
+        }
+        Err(self
+            .wrong(self.at, format!("more than {TAIL_MAX} bytes follow the end of the archive")))
     }
 
     /// Leaves what was kept with `stores`, as its next file.
     pub(super) fn finish(self, stores: &mut Stores) -> Result<(), SourceError> {
         let file = match self.from {
             From::File { file, .. } => file.into_inner(),
-            From::Stream { mut spool, .. } => {
-                spool.flush().map_err(|error| SourceError::io(self.name.as_bytes(), error))?;
-                spool.file
+            From::Stream { spool, .. } => {
+                spool.finish().map_err(|error| SourceError::io(self.name.as_bytes(), error))?
             }
         };
         stores.files.push(file);
@@ -254,6 +338,14 @@ fn discard(stream: &mut impl Read, len: u64) -> io::Result<()> {
 }
 
 impl Spool {
+    /// An empty one. It leaves a tenth of what is free in `dir` to others.
+    fn new(dir: &Path) -> io::Result<Self> {
+        let file = tempfile::tempfile_in(dir)?;
+        let stat = rustix::fs::fstatvfs(&file)?;
+        let free = stat.f_bavail.saturating_mul(stat.f_frsize) / 10 * 9;
+        Ok(Self { file, room: Vec::with_capacity(ROOM), len: 0, free })
+    }
+
     fn copy(&mut self, stream: &mut impl Read, len: u64) -> io::Result<()> {
         let mut left = len;
         while left > 0 {
@@ -271,10 +363,29 @@ impl Spool {
         Ok(())
     }
 
+    /// Writes what is not zero.
     fn flush(&mut self) -> io::Result<()> {
-        self.file.write_all(&self.room)?;
+        let mut at = self.len - self.room.len() as u64;
+        for piece in self.room.chunks(ZEROES.len()) {
+            if *piece != ZEROES[..piece.len()] {
+                let left = self.free.checked_sub(piece.len() as u64);
+                self.free = left.ok_or_else(|| {
+                    let why = "too little room for what is unpacked; set TMPDIR to a larger place";
+                    io::Error::new(io::ErrorKind::StorageFull, why)
+                })?;
+                self.file.write_all_at(piece, at)?;
+            }
+            at += piece.len() as u64;
+        }
         self.room.clear();
         Ok(())
+    }
+
+    /// The file with all that was kept.
+    fn finish(mut self) -> io::Result<File> {
+        self.flush()?;
+        self.file.set_len(self.len)?;
+        Ok(self.file)
     }
 }
 

@@ -8,17 +8,19 @@
 //! | [`sparse`] | maps of files with holes, in all four of GNU tar's forms |
 //!
 //! Nothing in an archive is trusted: sizes are not believed before the bytes have come, headers
-//! have bounded sizes, and names lead nowhere but into the tree.
+//! have bounded sizes, names lead nowhere but into the tree, and all that is taken comes out of a
+//! [`Budget`](super::budget::Budget).
 
 use std::path::Path;
 
 use xfskit_format::timestamp::Timestamp;
 
+use super::budget::INODE;
 use super::content::{Place, Segment};
-use super::draft::{Draft, What, parts};
-use super::tree::Meta;
+use super::draft::{Draft, InodeId, What, parts};
+use super::tree::{Meta, XattrsId};
 use super::xattr::Xattrs;
-use super::{OnProgress, Progress, SourceError, SourceOptions};
+use super::{SourceError, SourceOptions};
 use crate::acl::{Accounts, Acl};
 
 use header::Header;
@@ -36,14 +38,14 @@ const BLOCK: usize = 512;
 /// Longest name or set of records in front of a member, in bytes: room for a hundred thousand
 /// attributes.
 const EXTENSION_MAX: u64 = 64 << 20;
-/// Longest path of a member, in bytes.
-const PATH_MAX: usize = 1 << 20;
+/// Longest path of a member, in bytes: sixteen times what one call of Linux takes, for trees may be deeper.
+const PATH_MAX: usize = 64 << 10;
+/// Bytes of attributes that one step of work copies, sorts and compares.
+const XATTR_BYTES_PER_STEP: u64 = 64;
 /// Opaque whiteout: nothing of lower layers is seen in its directory.
 const OPAQUE: &[u8] = b".wh..wh..opq";
 /// What the name of a whiteout begins with.
 const WHITEOUT: &[u8] = b".wh.";
-/// Members between two reports of progress.
-const MEMBERS_PER_REPORT: u64 = 256;
 
 /// What is wrong with an archive; the place is added where it is known.
 pub(super) type Wrong = String;
@@ -60,9 +62,9 @@ struct Member {
 }
 
 /// An archive being laid over a draft.
-struct Reader<'r> {
+struct Reader<'r, 'b, 'p> {
     draft: &'r mut Draft,
-    input: Input,
+    input: Input<'b, 'p>,
     /// Number of the file that contents are kept in.
     store: u16,
     whiteouts: bool,
@@ -75,12 +77,9 @@ struct Reader<'r> {
 /// Lays the archive over the draft.
 pub(super) fn read(
     draft: &mut Draft,
-    input: Input,
+    input: Input<'_, '_>,
     options: &SourceOptions,
-    progress: &mut Progress,
-    on_progress: OnProgress<'_>,
 ) -> Result<(), SourceError> {
-    let before = progress.bytes;
     let store = draft.stores.next_file()?;
     draft.begin_layer()?;
     let globals = Records::default();
@@ -89,21 +88,14 @@ pub(super) fn read(
     let mut reader = Reader { draft, input, store, whiteouts, accounts, globals, at: 0 };
     while let Some(member) = reader.next()? {
         reader.add(member)?;
-        progress.names += 1;
-        if progress.names.is_multiple_of(MEMBERS_PER_REPORT) {
-            progress.bytes = before + reader.input.taken();
-            if on_progress(*progress).is_break() {
-                return Err(SourceError::Stopped);
-            }
-        }
+        reader.input.budget.progress.names += 1;
     }
     reader.input.drain()?;
-    progress.bytes = before + reader.input.taken();
     let Reader { draft, input, .. } = reader;
     input.finish(&mut draft.stores)
 }
 
-impl Reader<'_> {
+impl Reader<'_, '_, '_> {
     fn wrong(&self, what: impl Into<String>) -> SourceError {
         self.input.wrong(self.at, what)
     }
@@ -111,6 +103,7 @@ impl Reader<'_> {
     /// The next member; `None` at the end of the archive.
     fn next(&mut self) -> Result<Option<Member>, SourceError> {
         self.at = self.input.at();
+        self.input.member.clear();
         let (mut name, mut link, mut records) = (None, None, None);
         loop {
             let block = self.input.block()?;
@@ -120,27 +113,31 @@ impl Reader<'_> {
                     _ => Err(self.wrong("a header for a member that does not follow")),
                 };
             }
-            let header = Header::parse(&block).map_err(|what| self.wrong(what))?;
+            let first = self.input.at() == BLOCK as u64;
+            let header = Header::parse(&block).map_err(|what| {
+                if first { self.input.wrong(0, input::NO_ARCHIVE) } else { self.wrong(what) }
+            })?;
             match header.kind {
                 b'L' => name = Some(self.extension(&header)?),
                 b'K' => link = Some(self.extension(&header)?),
                 b'x' | b'X' => {
                     let bytes = self.extension(&header)?;
-                    let mut all = self.globals.clone();
-                    all.read(&bytes).map_err(|what| self.wrong(what))?;
-                    records = Some(all);
+                    let mut own = self.globals.of_member();
+                    own.read(&bytes).map_err(|what| self.wrong(what))?;
+                    records = Some(own);
                 }
                 b'g' => {
                     let bytes = self.extension(&header)?;
                     let mut globals = std::mem::take(&mut self.globals);
-                    globals.read(&bytes).map_err(|what| self.wrong(what))?;
+                    globals.read_global(&bytes).map_err(|what| self.wrong(what))?;
                     self.globals = globals;
+                    self.input.keep_memory(bytes.len() as u64)?;
                 }
                 // A label of the whole archive.
                 b'V' => self.input.skip_padded(header.size)?,
                 b'M' | b'N' => return Err(self.wrong("multi-volume archives are not supported")),
                 _ => {
-                    let records = records.unwrap_or_else(|| self.globals.clone());
+                    let records = records.unwrap_or_else(|| self.globals.of_member());
                     return self.member(header, name, link, records).map(Some);
                 }
             }
@@ -198,19 +195,23 @@ impl Reader<'_> {
         })
     }
 
+    /// What went wrong with the present member, with the place.
+    fn placed(&self, error: SourceError) -> SourceError {
+        match error {
+            SourceError::Unfit { what, .. } => {
+                self.wrong(format!("{}: {what}", String::from_utf8_lossy(&self.input.member)))
+            }
+            SourceError::Limit { limit, .. } => self.input.exceeded(limit),
+            error => error,
+        }
+    }
+
     fn add(&mut self, mut member: Member) -> Result<(), SourceError> {
         let names = self.names(&member.path)?;
-        let shown = names.join(&b'/');
-        let name_error = |error: SourceError| match error {
-            SourceError::Unfit { what, .. } => {
-                self.input.wrong(self.at, format!("{}: {what}", String::from_utf8_lossy(&shown)))
-            }
-            error => error,
-        };
+        self.input.member = names.join(&b'/');
+        self.input.work(names.len() as u64)?;
         let is_dir = member.header.is_dir(&member.path);
-        let (xattrs, perm) = attributes(&member, &self.accounts, &shown).map_err(name_error)?;
-        member.meta.perm = perm;
-        let xattrs = self.draft.keep_xattrs(&shown, xattrs)?;
+        let xattrs = self.attributes(&mut member)?;
         let Some((name, above)) = names.split_last() else {
             if !is_dir {
                 return Err(self.wrong("a member without a name"));
@@ -219,10 +220,10 @@ impl Reader<'_> {
             self.draft.set(Draft::ROOT, member.meta, xattrs);
             return Ok(());
         };
-        let Some(dir) = self.draft.dir_at(above).map_err(name_error)? else {
-            let what =
-                format!("{}: lies below what is no directory", String::from_utf8_lossy(&shown));
-            return Err(self.wrong(what));
+        let dir = self.draft.dir_at(above, member.meta.mtime, self.input.budget);
+        let Some(dir) = dir.map_err(|error| self.placed(error))? else {
+            let what = "lies below what is no directory, or behind too many symbolic links".into();
+            return Err(self.placed(SourceError::Unfit { path: Vec::new(), what }));
         };
         if self.whiteouts && name.starts_with(WHITEOUT) {
             match name.strip_prefix(WHITEOUT) {
@@ -232,24 +233,34 @@ impl Reader<'_> {
             }
             return self.input.skip_padded(member.data());
         }
+        self.draft.notes.whiteouts += u64::from(name.starts_with(WHITEOUT));
+        self.input.keep_memory(INODE + (name.len() + member.target.len()) as u64)?;
         if member.header.kind == b'1' {
             return self.link(dir, name, &member.target);
         }
-        let what = self.what(&mut member, is_dir, &shown)?;
-        self.draft.put(dir, name, member.meta, xattrs, what).map(|_| ()).map_err(
-            |error| match error {
-                SourceError::Unfit { what, .. } => {
-                    self.wrong(format!("{}: {what}", String::from_utf8_lossy(&shown)))
-                }
-                error => error,
-            },
-        )
+        let what = self.what(&mut member, is_dir, (dir, name))?;
+        let put = self.draft.put(dir, name, member.meta, xattrs, what);
+        put.map(|_| ()).map_err(|error| self.placed(error))
+    }
+
+    /// Keeps the attributes of a member, and gives it the permissions of its ACL.
+    fn attributes(&mut self, member: &mut Member) -> Result<XattrsId, SourceError> {
+        self.input.work(member.records.xattr_bytes() / XATTR_BYTES_PER_STEP)?;
+        let found = found_xattrs(member, &self.accounts).map_err(|e| self.placed(e))?;
+        let foreign = found.foreign();
+        let (xattrs, perm) = found.finish(member.header.perm);
+        member.meta.perm = perm;
+        self.draft.notes.foreign_xattrs += foreign;
+        let (id, bytes) = self.draft.keep_xattrs(&member.path, xattrs)?;
+        self.input.keep_memory(bytes)?;
+        Ok(id)
     }
 
     /// The names on the way to `path`; none lead up.
     fn names(&self, path: &[u8]) -> Result<Vec<Vec<u8>>, SourceError> {
         if path.len() > PATH_MAX {
-            return Err(self.wrong(format!("a path of {} bytes", path.len())));
+            let what = format!("a path of {} bytes; at most {PATH_MAX} are read", path.len());
+            return Err(self.wrong(what));
         }
         let names: Vec<Vec<u8>> = parts(path).map(<[u8]>::to_vec).collect();
         if names.iter().any(|name| name == b"..") {
@@ -259,14 +270,10 @@ impl Reader<'_> {
         Ok(names)
     }
 
-    fn link(
-        &mut self,
-        dir: super::draft::InodeId,
-        name: &[u8],
-        target: &[u8],
-    ) -> Result<(), SourceError> {
+    fn link(&mut self, dir: InodeId, name: &[u8], target: &[u8]) -> Result<(), SourceError> {
         let names = self.names(target)?;
-        let inode = self.draft.find(&names).filter(|&inode| !self.draft.is_dir(inode));
+        let found = self.draft.find(&names, self.input.budget).map_err(|e| self.placed(e))?;
+        let inode = found.filter(|&inode| !self.draft.is_dir(inode));
         let Some(inode) = inode else {
             let what = format!(
                 "{}: a link to {}, which is no file before it",
@@ -283,7 +290,7 @@ impl Reader<'_> {
         &mut self,
         member: &mut Member,
         is_dir: bool,
-        path: &[u8],
+        to: (InodeId, &[u8]),
     ) -> Result<What, SourceError> {
         if is_dir {
             self.input.skip_padded(member.data())?;
@@ -295,7 +302,7 @@ impl Reader<'_> {
             b'3' => What::Char { major, minor },
             b'4' => What::Block { major, minor },
             b'6' => What::Fifo,
-            b'0' | b'7' | 0 | b'S' => self.file(member, path)?,
+            b'0' | b'7' | 0 | b'S' => self.file(member, to)?,
             kind => {
                 let what = format!("a member of type {:?}, which is not known", char::from(kind));
                 return Err(self.wrong(what));
@@ -303,7 +310,7 @@ impl Reader<'_> {
         })
     }
 
-    fn file(&mut self, member: &Member, path: &[u8]) -> Result<What, SourceError> {
+    fn file(&mut self, member: &Member, to: (InodeId, &[u8])) -> Result<What, SourceError> {
         let map = sparse::map(&mut self.input, member).map_err(|error| match error {
             sparse::Error::Wrong(what) => self.wrong(what),
             sparse::Error::Input(error) => error,
@@ -315,13 +322,27 @@ impl Reader<'_> {
         if i64::try_from(size).is_err() {
             return Err(self.wrong(format!("a file of {size} bytes")));
         }
+        self.input.keep_memory((segments.len() * size_of::<Segment>()) as u64)?;
+        self.hold(stored, to)?;
         let (file, at) = (self.store, self.input.keep(stored)?);
         let place = match *segments {
             [] => Place::Hole,
             [all] if all.len == size => Place::Range { file, at },
             _ => Place::Pieces { file, at, segments: segments.into() },
         };
-        Ok(What::File { size, content: self.draft.keep_place(path, place)? })
+        Ok(What::File { size, content: self.draft.keep_place(&self.input.member, place)? })
+    }
+
+    /// Takes content, of the file `name` in `dir`. Where it does not fit, what is replaced, or was before, is
+    /// given back first.
+    fn hold(&mut self, bytes: u64, (dir, name): (InodeId, &[u8])) -> Result<(), SourceError> {
+        if !self.input.budget.fits(bytes) {
+            self.draft.remove(dir, name);
+            let (content, inodes) = self.draft.content();
+            self.input.work(inodes)?;
+            self.input.budget.recount(content);
+        }
+        self.input.budget.hold(bytes).map_err(|limit| self.input.exceeded(limit))
     }
 }
 
@@ -335,23 +356,19 @@ impl Member {
     }
 }
 
-/// The attributes of a member, and its permissions, of which an ACL has a say.
-fn attributes(
-    member: &Member,
-    accounts: &Accounts,
-    path: &[u8],
-) -> Result<(Vec<super::Xattr>, u16), SourceError> {
+/// The attributes of a member.
+fn found_xattrs(member: &Member, accounts: &Accounts) -> Result<Xattrs, SourceError> {
     let mut xattrs = Xattrs::default();
-    let records = &member.records;
+    let (records, path) = (&member.records, &member.path);
     for (name, value) in records.xattrs() {
         xattrs.add(path, &name, &value)?;
     }
-    for (key, access) in [(&b"SCHILY.acl.access"[..], true), (b"SCHILY.acl.default", false)] {
+    for (key, access) in [(pax::ACL_ACCESS, true), (pax::ACL_DEFAULT, false)] {
         if let Some(text) = records.get(key).filter(|text| !text.is_empty()) {
             let acl = Acl::from_text(text, accounts)
-                .map_err(|what| SourceError::Unfit { path: path.to_vec(), what })?;
+                .map_err(|what| SourceError::Unfit { path: path.clone(), what })?;
             xattrs.add_acl(path, access, &acl)?;
         }
     }
-    Ok(xattrs.finish(member.header.perm))
+    Ok(xattrs)
 }

@@ -1,20 +1,64 @@
 //! Records that stand in front of a member: `LENGTH KEY=VALUE\n`, one after the other.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
 
 use xfskit_format::timestamp::Timestamp;
 
 use super::Wrong;
 
-/// Records, the last of each key.
+/// The last record of each key; `None` for one that takes an earlier one back.
+type Table = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
+
+/// The records of one member, over those of the whole archive.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Records {
-    records: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// Shared by all members: they may be many, and long.
+    globals: Arc<Table>,
+    own: Table,
     /// Ranges of a sparse file in GNU's form 0.0, whose records come again and again.
     pub(super) ranges: Vec<u64>,
 }
 
+/// Records that are kept; all others say nothing that a tree has.
+const KEYS: [&[u8]; 10] = [
+    b"path",
+    b"linkpath",
+    b"size",
+    b"uid",
+    b"gid",
+    b"mtime",
+    b"atime",
+    SELINUX,
+    ACL_ACCESS,
+    ACL_DEFAULT,
+];
+/// What the keys of others that are kept begin with.
+const PREFIXES: [&[u8]; 3] = [b"GNU.sparse.", XATTR, XATTR_BASE64];
+
+const XATTR: &[u8] = b"SCHILY.xattr.";
+const XATTR_BASE64: &[u8] = b"LIBARCHIVE.xattr.";
+const SELINUX: &[u8] = b"RHT.security.selinux";
+/// The access ACL, as text.
+pub(super) const ACL_ACCESS: &[u8] = b"SCHILY.acl.access";
+/// The default ACL, as text.
+pub(super) const ACL_DEFAULT: &[u8] = b"SCHILY.acl.default";
+
 impl Records {
+    /// A member's records, none yet, over these, which are the archive's.
+    pub(super) fn of_member(&self) -> Self {
+        Self { globals: Arc::clone(&self.globals), ..Self::default() }
+    }
+
+    /// Adds the records in `bytes` to those of the whole archive.
+    pub(super) fn read_global(&mut self, bytes: &[u8]) -> Result<(), Wrong> {
+        let mut read = Self::default();
+        read.read(bytes)?;
+        Arc::make_mut(&mut self.globals).extend(read.own);
+        Ok(())
+    }
+
     /// Adds the records in `bytes`. One without a value takes an earlier one back.
     pub(super) fn read(&mut self, mut bytes: &[u8]) -> Result<(), Wrong> {
         while !bytes.is_empty() && bytes[0] != 0 {
@@ -32,23 +76,18 @@ impl Records {
     }
 
     fn add(&mut self, key: &[u8], value: &[u8]) -> Result<(), Wrong> {
-        match key {
-            b"GNU.sparse.offset" | b"GNU.sparse.numbytes" => {
-                let number = decimal(value).ok_or("a sparse map holds what is no number")?;
-                self.ranges.push(number);
-            }
-            _ if value.is_empty() && !key.starts_with(XATTR) => {
-                self.records.remove(key);
-            }
-            _ => {
-                self.records.insert(key.to_vec(), value.to_vec());
-            }
+        if matches!(key, b"GNU.sparse.offset" | b"GNU.sparse.numbytes") {
+            let number = decimal(value).ok_or("a sparse map holds what is no number")?;
+            self.ranges.push(number);
+        } else if KEYS.contains(&key) || PREFIXES.iter().any(|prefix| key.starts_with(prefix)) {
+            let is_value = !value.is_empty() || key.starts_with(XATTR);
+            self.own.insert(key.to_vec(), is_value.then(|| value.to_vec()));
         }
         Ok(())
     }
 
     pub(super) fn get(&self, key: &[u8]) -> Option<&[u8]> {
-        self.records.get(key).map(Vec::as_slice)
+        self.own.get(key).or_else(|| self.globals.get(key))?.as_deref()
     }
 
     pub(super) fn number(&self, key: &[u8]) -> Result<Option<u64>, Wrong> {
@@ -59,25 +98,40 @@ impl Records {
         self.get(key).map(|value| time(value).ok_or_else(|| wrong(key, value))).transpose()
     }
 
+    /// Records whose keys begin with `prefix`, with what follows that.
+    fn with<'r>(&'r self, prefix: &'static [u8]) -> impl Iterator<Item = (&'r [u8], &'r [u8])> {
+        let of = move |table: &'r Table| {
+            let from = (Bound::Included(prefix), Bound::Unbounded);
+            let records = table.range::<[u8], _>(from).map(|(key, value)| (&**key, value));
+            records.take_while(move |(key, _)| key.starts_with(prefix))
+        };
+        let globals = of(&self.globals).filter(|(key, _)| !self.own.contains_key(*key));
+        let records = globals.chain(of(&self.own));
+        records.filter_map(move |(key, value)| Some((&key[prefix.len()..], value.as_deref()?)))
+    }
+
+    /// Bytes of extended attributes and ACLs, with those of their names.
+    pub(super) fn xattr_bytes(&self) -> u64 {
+        let all = [XATTR_BASE64, SELINUX, XATTR, b"SCHILY.acl."].into_iter();
+        all.flat_map(|prefix| self.with(prefix))
+            .map(|(key, value)| key.len() + value.len())
+            .sum::<usize>() as u64
+    }
+
     /// Extended attributes, by the names that programs use. Of those that are there in several
     /// forms the last counts.
     pub(super) fn xattrs(&self) -> impl Iterator<Item = (Vec<u8>, Vec<u8>)> + '_ {
-        let with = |prefix: &'static [u8]| {
-            let records = self.records.iter();
-            records.filter_map(move |(key, value)| Some((key.strip_prefix(prefix)?, value)))
-        };
-        let libarchive = with(b"LIBARCHIVE.xattr.")
+        let libarchive = self
+            .with(XATTR_BASE64)
             .filter_map(|(name, value)| Some((unescaped(name), base64(value)?)));
         // What is stored of a label ends with a zero.
-        let selinux = with(SELINUX)
+        let selinux = self
+            .with(SELINUX)
             .map(|(_, value)| (b"security.selinux".to_vec(), [value, &b"\0"[..]].concat()));
-        let schily = with(XATTR).map(|(name, value)| (unescaped(name), value.clone()));
+        let schily = self.with(XATTR).map(|(name, value)| (unescaped(name), value.to_vec()));
         libarchive.chain(selinux).chain(schily)
     }
 }
-
-const XATTR: &[u8] = b"SCHILY.xattr.";
-const SELINUX: &[u8] = b"RHT.security.selinux";
 
 fn wrong(key: &[u8], value: &[u8]) -> Wrong {
     format!("{} is {}", String::from_utf8_lossy(key), value.escape_ascii())

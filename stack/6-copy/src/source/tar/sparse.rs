@@ -15,6 +15,8 @@ use super::{BLOCK, Input, Member, Segment, Wrong};
 
 /// Most ranges in one map.
 const RANGES_MAX: usize = 4 << 20;
+/// Memory that a map takes while it is read, as a multiple of its size.
+const MAP_GROWTH: u64 = 8;
 /// Longest line of a map, in bytes.
 const LINE_MAX: usize = 20;
 
@@ -49,7 +51,7 @@ impl From<SourceError> for Error {
 }
 
 /// The map of `member`, whose data is next in `input`; `None` where it is no sparse file.
-pub(super) fn map(input: &mut Input, member: &Member) -> Result<Option<Map>, Error> {
+pub(super) fn map(input: &mut Input<'_, '_>, member: &Member) -> Result<Option<Map>, Error> {
     let records = &member.records;
     if member.header.kind == b'S' {
         let (size, ranges) = old_gnu(input, &member.header.block)?;
@@ -85,7 +87,7 @@ impl From<&str> for Error {
 /// Offsets and lengths, in turn.
 type Numbers = Vec<u64>;
 
-fn old_gnu(input: &mut Input, header: &Block) -> Result<(u64, Numbers), Error> {
+fn old_gnu(input: &mut Input<'_, '_>, header: &Block) -> Result<(u64, Numbers), Error> {
     let of = |field: &[u8]| {
         let value = number(field, "a range of a sparse file")?;
         u64::try_from(value).map_err(|_| Wrong::from("a range of a sparse file is negative"))
@@ -99,9 +101,11 @@ fn old_gnu(input: &mut Input, header: &Block) -> Result<(u64, Numbers), Error> {
         if ranges.len() > 2 * RANGES_MAX { Err("too many ranges".into()) } else { Ok(()) }
     };
     take(&header[386..482])?;
-    let mut more = header[482] != 0;
+    let (mut more, mut taken) = (header[482] != 0, 0);
     while more {
         let block = input.block()?;
+        taken += BLOCK as u64;
+        input.borrow_memory(taken * MAP_GROWTH)?;
         take(&block[..504])?;
         more = block[504] != 0;
     }
@@ -109,7 +113,7 @@ fn old_gnu(input: &mut Input, header: &Block) -> Result<(u64, Numbers), Error> {
 }
 
 /// Reads the map in front of `stored` bytes of data; answers with the bytes it took of them.
-fn in_front(input: &mut Input, stored: u64) -> Result<(Numbers, u64), Error> {
+fn in_front(input: &mut Input<'_, '_>, stored: u64) -> Result<(Numbers, u64), Error> {
     let mut taken = 0;
     let mut block = [0; BLOCK];
     let mut at = BLOCK;
@@ -122,6 +126,7 @@ fn in_front(input: &mut Input, stored: u64) -> Result<(Numbers, u64), Error> {
                 }
                 block = input.block()?;
                 taken += BLOCK as u64;
+                input.borrow_memory(taken * MAP_GROWTH)?;
                 at = 0;
             }
             let byte = block[at];

@@ -111,10 +111,11 @@ fn compressed_archives_are_known_by_their_first_bytes() {
     }
     for bytes in [whole, bytes] {
         let input = io::Cursor::new(bytes);
-        let input = tar::Input::stream("input".into(), input, out.path()).unwrap();
+        let options = SourceOptions::default();
+        let mut budget = Budget::new(&options, PROGRESS);
+        let input = tar::Input::stream("input".into(), input, out.path(), &mut budget).unwrap();
         let mut draft = Draft::new();
-        tar::read(&mut draft, input, &SourceOptions::default(), &mut Progress::default(), PROGRESS)
-            .unwrap();
+        tar::read(&mut draft, input, &options).unwrap();
         assert_same(&draft.finish().unwrap(), dir.path(), look);
     }
 }
@@ -216,7 +217,8 @@ fn later_layers_win() {
     assert_eq!(tree.inode(at(&tree, b"third")), at(&tree, b"second"));
     assert_eq!(tree.node(at(&tree, b"second")).nlink, 2);
     let made = tree.node(at(&tree, b"usr")).meta;
-    assert_eq!(made, Meta { perm: 0o755, ..Meta::default() });
+    let three = Timestamp { sec: 3, nsec: 0 };
+    assert_eq!(made, Meta { perm: 0o755, mtime: three, atime: three, ..Meta::default() });
     let given = Meta {
         perm: 0o644,
         uid: 1,
@@ -296,11 +298,10 @@ fn a_cut_archive_is_an_error_wherever_it_is_cut() {
     let end = end.next_multiple_of(512);
     for cut in (0..=end).step_by(512) {
         let input = io::Cursor::new(whole[..cut].to_vec());
-        let input = tar::Input::stream("cut".into(), input, out.path()).unwrap();
-        let progress = &mut Progress::default();
-        let error =
-            tar::read(&mut Draft::new(), input, &SourceOptions::default(), progress, PROGRESS)
-                .unwrap_err();
+        let options = SourceOptions::default();
+        let mut budget = Budget::new(&options, PROGRESS);
+        let input = tar::Input::stream("cut".into(), input, out.path(), &mut budget).unwrap();
+        let error = tar::read(&mut Draft::new(), input, &options).unwrap_err();
         assert!(error.to_string().contains("at byte "), "{cut}: {error}");
         fs::write(&archive, &whole[..cut]).unwrap();
         assert!(try_read(&archive).is_err(), "cut at {cut}");

@@ -17,6 +17,7 @@ use xfskit_format::attr::Namespace;
 use super::*;
 
 mod archives;
+mod budget;
 mod dir;
 
 pub(super) const PROGRESS: OnProgress<'_> = &|_| ControlFlow::Continue(());

@@ -8,12 +8,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use xfskit_block::{BlockDevice, FileDevice, LimitedDevice, MemDevice, OpenMode};
+use xfskit_block::{BlockDevice, LimitedDevice, MemDevice};
 use xfskit_md::array::{Array, Options, Touched};
 use xfskit_md::{Geometry, Layout, Level, Slot};
 use xfskit_units::{ByteLen, ByteOffset, MemberSector, Sectors};
 
 use super::member::{Member, Reads};
+use crate::image::Image;
 use crate::random::Random;
 
 /// Bytes that members are filled with at once.
@@ -99,16 +100,8 @@ impl Plan {
 pub(super) struct Bed {
     members: Vec<Arc<Member>>,
     size: Sectors,
-    files: Vec<PathBuf>,
+    files: Vec<Image>,
     pub(super) on: String,
-}
-
-impl Drop for Bed {
-    fn drop(&mut self) {
-        for file in &self.files {
-            let _ = std::fs::remove_file(file);
-        }
-    }
 }
 
 impl Bed {
@@ -121,7 +114,7 @@ impl Bed {
             on: kind.on(),
         };
         for n in 0..members {
-            let device = bed.device(kind, n, ByteLen(size))?;
+            let device = bed.device(kind, ByteLen(size))?;
             fill(&*device, size, &mut Random::of(seed, n.into()))?;
             let device = match kind {
                 Members::Simulated { speed, latency } => {
@@ -134,24 +127,18 @@ impl Bed {
         Ok(bed)
     }
 
-    fn device(
-        &mut self,
-        kind: &Members,
-        n: u32,
-        size: ByteLen,
-    ) -> io::Result<Arc<dyn BlockDevice>> {
+    fn device(&mut self, kind: &Members, size: ByteLen) -> io::Result<Arc<dyn BlockDevice>> {
         let Members::Files(dir) = kind else { return Ok(Arc::new(MemDevice::new(size))) };
-        let path = dir.join(format!("xfskit-bench-{}-member{n}.img", std::process::id()));
-        std::fs::File::create(&path)?.set_len(size.0)?;
-        self.files.push(path.clone());
-        let file = FileDevice::open(&path, OpenMode::ReadWrite).map_err(io::Error::other)?;
-        Ok(Arc::new(file))
+        let file = Image::new(dir, size)?;
+        let device = Arc::new(file.open()?);
+        self.files.push(file);
+        Ok(device)
     }
 
     /// The kernel forgets what it has of member files.
     pub(super) fn drop_caches(&self) -> io::Result<()> {
-        for path in &self.files {
-            let file = std::fs::File::open(path)?;
+        for image in &self.files {
+            let file = std::fs::File::open(image.path())?;
             file.sync_data()?;
             rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)?;
         }

@@ -64,7 +64,7 @@ pub(super) fn xattrs(args: &Xattrs, audience: &mut dyn Audience) -> Sections {
     }
     options.cost = options.cost.filter(|_| wanted(XattrPart::Cost));
     options.links = options.links.filter(|_| wanted(XattrPart::Links));
-    let settings = settings(&args.how, ByteLen(DISK));
+    let settings = settings(&args.how, ByteLen(DISK))?;
     xattrs::run(&options, &settings, audience)
 }
 
@@ -87,7 +87,7 @@ pub(super) fn checksum(args: &Checksum, audience: &mut dyn Audience) -> Sections
         trees: number(args.trees, [10, 3]),
         tree_files: number(args.tree_files, [4000, 200]),
     };
-    let mut settings = settings(&args.how, ByteLen(DISK));
+    let mut settings = settings(&args.how, ByteLen(DISK))?;
     settings.threads = args.how.threads.map_or(if quick { 2 } else { THREADS }, usize::from);
     settings.repetitions =
         args.how.repetitions.map_or(CHECKSUM_TURNS[usize::from(quick)], usize::from);
@@ -104,7 +104,7 @@ const INODES_LOG: u64 = 512 << 20;
 const GROUP_MAX: u64 = 1 << 40;
 
 pub(super) fn inodes(args: &Inodes, audience: &mut dyn Audience) -> Sections {
-    let mut settings = settings(&args.how, ByteLen(INODES_DISK));
+    let mut settings = settings(&args.how, ByteLen(INODES_DISK))?;
     let (files, loops) = if args.how.quick { (2000, 2) } else { (25_000, 4) };
     let options = inodes::Options {
         shapes: args.shape.iter().map(|shape| shape_of(*shape)).collect(),
@@ -129,7 +129,7 @@ fn for_many_threads(bed: &mut Bed, threads: usize, groups: Option<u32>) {
 }
 
 pub(super) fn locks(args: &Locks, audience: &mut dyn Audience) -> Sections {
-    let mut settings = settings(&args.how, ByteLen(DISK));
+    let mut settings = settings(&args.how, ByteLen(DISK))?;
     let here = std::thread::available_parallelism().map_or(1, usize::from);
     let mut options = locks::Options {
         threads: args.at.iter().map(|n| n.get()).collect(),
@@ -160,7 +160,7 @@ const QUICK_FILE: u64 = 24 << 20;
 const CHUNKS: [u64; 6] = [16 << 10, 64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20];
 
 pub(super) fn raid(args: &Raid, audience: &mut dyn Audience) -> Sections {
-    let settings = settings(&args.how, ByteLen(DISK));
+    let settings = settings(&args.how, ByteLen(DISK))?;
     let members = match (args.speed, &args.how.dir) {
         (Some(speed), _) => {
             Members::Simulated { speed: speed.max(1), latency: Duration::from_micros(args.latency) }
@@ -206,7 +206,7 @@ fn level_of(name: &str) -> io::Result<(Level, u32)> {
 }
 
 pub(super) fn crc_update(args: &CrcUpdate, audience: &mut dyn Audience) -> Sections {
-    let mut settings = settings(&args.how, ByteLen(DISK));
+    let mut settings = settings(&args.how, ByteLen(DISK))?;
     settings.threads = args.how.threads.map_or(THREADS, usize::from);
     let mut options = crc_update::Options { bytes: args.bytes, ..crc_update::Options::default() };
     if args.how.quick {
@@ -225,8 +225,9 @@ fn shape_of(shape: Shape) -> inodes::shape::Shape {
     }
 }
 
-/// What every suite takes; its disks have `size` unless the user says otherwise.
-fn settings(how: &How, size: ByteLen) -> Settings {
+/// What every suite takes. Its disks have `size` where the user names none, or as much of that as files in
+/// their directory can have.
+fn settings(how: &How, size: ByteLen) -> io::Result<Settings> {
     let against_kernel = how.against == Some(Against::Kernel);
     let bed = Bed {
         dir: how.dir.clone(),
@@ -234,11 +235,13 @@ fn settings(how: &How, size: ByteLen) -> Settings {
         mkfs: xfskit::mkfs::Options::default(),
         open: OpenOptions { cache_bytes: xfskit::quarter_of_memory(), ..OpenOptions::default() },
     };
-    Settings {
-        bed: bed.shared(against_kernel),
+    let bed = bed.shared(against_kernel);
+    let bed = if how.size.is_none() { bed.fitting()? } else { bed };
+    Ok(Settings {
+        bed,
         against_kernel,
         threads: how.threads.map_or(1, usize::from),
         seed: how.seed,
         repetitions: how.repetitions.map_or(1, usize::from),
-    }
+    })
 }

@@ -64,19 +64,11 @@ fn on_trees(
     let fs = session.fs();
     session.each(paths, |path| {
         let top = fs.resolve(path, follow)?;
-        let mut waiting = vec![top];
-        while let Some(inode) = waiting.pop() {
+        for step in fs.walk(path, top, if recursive { usize::MAX } else { 0 }) {
             session.stop.check()?;
-            change(inode.ino(), &fs.stat(&inode))?;
-            if !recursive || !inode.core().is_dir() {
-                continue;
-            }
-            let listing = fs.read_dir(&inode);
-            if let Some(error) = listing.errors.into_iter().next() {
-                return Err(error.into());
-            }
-            for entry in listing.entries {
-                waiting.push(fs.inode(entry.ino)?);
+            match step {
+                Ok(entry) => change(entry.inode.ino(), &fs.stat(&entry.inode))?,
+                Err(fault) => session.out.fault(&fault.path, &fault.error),
             }
         }
         Ok(())

@@ -77,7 +77,11 @@ fn in_session(
 ) -> Outcome {
     let stop = Stop::on_signals()?;
     let volume = open::volume_for_writing(target, out)?;
+    let known = volume.fs().volume().damaged_orphans().len();
     let worked = work(&Session { volume: &volume, out, stop: &stop });
+    for orphan in volume.fs().volume().damaged_orphans().iter().skip(known) {
+        out.fault_at(&target.name, orphan, None);
+    }
     let closed = volume.close_counted().map_err(|error| match &error {
         xfskit::Error::Volume(error) => open::failure(error),
         error => open::not_opened(&target.name, error),
@@ -126,7 +130,13 @@ impl Session<'_> {
             self.stop.check()?;
             match work(path.as_bytes()) {
                 Ok(()) => {}
-                Err(Stopped::Failed(error)) => self.out.fault(path.as_bytes(), &error),
+                Err(Stopped::Failed(error)) => {
+                    let path = path.as_bytes();
+                    self.out.fault(path, &error.by_path(path));
+                }
+                Err(Stopped::Hinted(error, hint)) => {
+                    self.out.fault_with_hint(path.as_bytes(), &error, hint);
+                }
                 Err(Stopped::Ended(failure)) => return Err(failure),
             }
         }
@@ -143,6 +153,8 @@ impl Session<'_> {
 enum Stopped {
     /// The path, or the volume: others may do better.
     Failed(vfs::Error),
+    /// The same, and what to do next.
+    Hinted(vfs::Error, &'static str),
     /// The whole command is over.
     Ended(Failure),
 }

@@ -3,7 +3,7 @@
 use std::os::unix::ffi::OsStrExt;
 
 use xfskit::core::Error as Core;
-use xfskit::vfs::{self, Error, FileType, Follow, Ino, NewNode, RenameMode, join};
+use xfskit::vfs::{self, Error, FileType, Follow, Ino, Inode, NewNode, RenameMode, join};
 
 use super::mode::ModeChange;
 use super::{Session, Stopped, last_name};
@@ -117,10 +117,8 @@ pub(super) fn mv(session: &Session<'_>, args: &Mv) -> Result<(), Failure> {
         let (from_dir, from_name) = fs.resolve_parent(from)?;
         let (to_dir, to_name) = fs.resolve_parent(&to)?;
         match fs.rename(from_dir, &from_name, to_dir, &to_name, mode) {
-            Err(Error::Core(Core::NotDirectory(_))) => {
-                Err(Error::NotDirectory { path: show::name(&to) }.into())
-            }
-            renamed => Ok(renamed?),
+            Err(error @ Error::Core(Core::NoEntry)) => Err(error.by_path(from).into()),
+            renamed => Ok(renamed.map_err(|error| error.by_path(&to))?),
         }
     })
 }
@@ -141,48 +139,60 @@ pub(super) fn rm(session: &Session<'_>, args: &Rm) -> Result<(), Failure> {
             return Ok(fs.unlink(dir, &name)?);
         }
         if !args.recursive {
-            return Err(Error::IsDirectory { path: show::name(path) }.into());
+            let error = Error::IsDirectory { path: show::name(path) };
+            return Err(Stopped::Hinted(error, "-r removes a directory with all that is in it."));
         }
-        remove_tree(session, Doomed { dir, name, ino: inode.ino(), is_empty: false })
+        remove_tree(session, path, (dir, name), inode)
     })
 }
 
-/// A directory that is to go.
+/// A directory that goes once what is in it has gone.
 struct Doomed {
     /// The directory that names it.
     dir: Ino,
     name: Vec<u8>,
-    ino: Ino,
-    /// What was in it is gone.
-    is_empty: bool,
+    /// Something in it could not be read, and stays.
+    kept: bool,
 }
 
-/// Removes a directory and all below it, the deepest first.
-fn remove_tree(session: &Session<'_>, top: Doomed) -> Result<(), Stopped> {
+/// Removes the directory `name` of `dir` and all below it, the deepest first. What cannot be read is reported and stays, and
+/// so do the directories above it.
+fn remove_tree(
+    session: &Session<'_>,
+    path: &[u8],
+    (dir, name): (Ino, Vec<u8>),
+    inode: Inode,
+) -> Result<(), Stopped> {
     let fs = session.fs();
-    let mut waiting = vec![top];
-    while let Some(doomed) = waiting.pop() {
-        if doomed.is_empty {
-            fs.rmdir(doomed.dir, &doomed.name)?;
-            continue;
-        }
-        let dir = doomed.ino;
-        let listing = fs.read_dir(&fs.inode(dir)?);
-        if let Some(error) = listing.errors.into_iter().next() {
-            return Err(error.into());
-        }
-        waiting.push(Doomed { is_empty: true, ..doomed });
-        for entry in listing.entries {
+    let mut open: Vec<Doomed> = Vec::new();
+    let leave = |open: &mut Vec<Doomed>, depth: usize| {
+        open.drain(depth..).rev().filter(|left| !left.kept).try_for_each(|left| {
             session.stop.check()?;
-            match fs.unlink(dir, &entry.name) {
-                // Not every volume says in the entry what it names.
-                Err(Error::Core(Core::NotFile(_))) => {
-                    let (name, ino) = (entry.name, entry.ino);
-                    waiting.push(Doomed { dir, name, ino, is_empty: false });
+            Ok::<_, Stopped>(fs.rmdir(left.dir, &left.name)?)
+        })
+    };
+    for step in fs.walk(path, inode, usize::MAX) {
+        session.stop.check()?;
+        let entry = match step {
+            Ok(entry) => entry,
+            Err(fault) => {
+                session.out.fault(&fault.path, &fault.error);
+                for dir in &mut open {
+                    dir.kept = true;
                 }
-                other => other?,
+                continue;
             }
+        };
+        leave(&mut open, entry.depth)?;
+        let (dir, name) = match entry.depth {
+            0 => (dir, name.clone()),
+            _ => (entry.parent, last_name(&entry.path).to_vec()),
+        };
+        if entry.inode.core().is_dir() {
+            open.push(Doomed { dir, name, kept: false });
+        } else {
+            fs.unlink(dir, &name)?;
         }
     }
-    Ok(())
+    leave(&mut open, 0)
 }

@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use xfskit::copy::put::{Put as Done, put_stream};
 use xfskit::copy::source::{self, Labels, Owners, Source, SourceError, SourceOptions};
@@ -11,6 +12,7 @@ use xfskit::target::{Base, Target};
 use xfskit::vfs::{self, FileType, Follow, Ino, NewNode};
 
 use super::{Session, last_name};
+use crate::command::mkfs::{source_failure, tell};
 use crate::command::open;
 use crate::exit::Failure;
 use crate::grammar::change::{Cp, Put};
@@ -31,7 +33,7 @@ pub(super) fn run(session: &Session<'_>, args: &Put) -> Result<(), Failure> {
     let mut all = Done::default();
     for source in sources {
         session.stop.check()?;
-        let done = one(session, args, source, dest, &options, &progress)?;
+        let done = one(session, args, source, dest, &options, &progress, all.names)?;
         all.names += done.names;
         all.bytes += done.bytes;
     }
@@ -61,7 +63,7 @@ fn options(args: &Put) -> Result<PutOptions, Failure> {
     Ok(options)
 }
 
-/// Copies one source.
+/// Copies one source, `written` names after those before it.
 fn one(
     session: &Session<'_>,
     args: &Put,
@@ -69,6 +71,7 @@ fn one(
     dest: &[u8],
     options: &PutOptions,
     progress: &Progress,
+    written: u64,
 ) -> Result<Done, Failure> {
     let is_stdin = source.as_os_str() == "-";
     if is_stdin && !args.tar {
@@ -83,22 +86,31 @@ fn one(
     let is_inside = !matches!(layer, Source::Name(_));
     let dress_root = matches!(layer, Source::Dir(_));
     let tree = {
+        let reading = Progress::new(session.out, "reading", "names");
         let told = |done: source::Progress| {
-            progress.set(done.names, 0);
+            reading.set(done.names, 0);
             session.stop.flow()
         };
         let options = SourceOptions {
             whiteouts: args.whiteouts,
             exclude: image(args).into_iter().collect(),
+            strict: args.strict,
+            memory_limit: args.limit,
+            content_limit: Some(session.fs().volume().geo().data_bytes().0),
             stdin: session.stop.stdin(),
             ..SourceOptions::default()
         };
         let read = source::read_tree(&[layer], &options, &told);
         read.map_err(|error| {
             // A stream that was not waited for any more is cut off.
-            session.stop.check().err().unwrap_or_else(|| failure(PutError::Source(error)))
+            let stopped = session.stop.check().err().map(|stopped| match written {
+                0 => Failure { message: "stopped; nothing was written".into(), ..stopped },
+                names => after(stopped, names, None),
+            });
+            stopped.unwrap_or_else(|| failure(PutError::Source(error)))
         })?
     };
+    tell(&tree, session.out);
     let (dir, path, name) = if session.is_dir(dest) {
         (ino(session, dest)?, dest.to_vec(), None)
     } else if is_inside {
@@ -112,11 +124,25 @@ fn one(
     };
     let to = Destination { dir, path: &path, name: name.as_deref(), dress_root };
     let total = tree.len() as u64;
+    let names = AtomicU64::new(0);
     let told = |done: Done| {
+        names.store(done.names, Ordering::Relaxed);
         progress.set(done.names, total);
         session.stop.flow()
     };
-    copy::put(session.fs(), &tree, &to, options, &told).map_err(failure)
+    copy::put(session.fs(), &tree, &to, options, &told).map_err(|error| match failure(error) {
+        stopped if stopped.exit == Failure::stopped().exit => {
+            after(stopped, written + names.into_inner(), Some(written + total))
+        }
+        failed => failed,
+    })
+}
+
+/// `stopped`, with how many names are on the volume by now.
+fn after(stopped: Failure, names: u64, of: Option<u64>) -> Failure {
+    let of = of.map(|total| format!(" of {total}")).unwrap_or_default();
+    let verb = if names == 1 { "is" } else { "are" };
+    Failure { message: format!("stopped; {names}{of} names {verb} written"), ..stopped }
 }
 
 /// Copies standard input into the file `dest`. One that is there keeps mode and owner.
@@ -226,6 +252,7 @@ fn failure(error: PutError) -> Failure {
             Failure::no(error.to_string()).hint("Remove it first, or give another name.")
         }
         PutError::BelowItself { .. } => Failure::no(error.to_string()),
+        PutError::Source(error) => source_failure(&error),
         error => Failure::cannot(error.to_string()),
     }
 }

@@ -11,11 +11,12 @@ use std::os::unix::ffi::OsStringExt;
 use clap::{CommandFactory, FromArgMatches};
 
 use super::Session;
-use crate::command::{self, open};
+use crate::command::{self, open, verify};
 use crate::exit::{Answer, Failure};
 use crate::grammar::change::Shell;
 use crate::grammar::{Cli, Command};
 use crate::out::Out;
+use crate::usage;
 
 /// `xfskit shell`
 pub(super) fn run(session: &Session<'_>, args: &Shell) -> Result<(), Failure> {
@@ -43,10 +44,12 @@ pub(super) fn run(session: &Session<'_>, args: &Shell) -> Result<(), Failure> {
             break;
         }
         number += 1;
+        let out = Out::new(session.out.voice()).of_line((!prompt).then_some(number));
+        let session = Session { out: &out, ..*session };
         let ended = match words(&line).as_deref() {
             Ok([]) => continue,
             Ok([word]) if word == "quit" || word == "exit" => break,
-            Ok(words) => one(session, &mut grammar, &args.target.name, words),
+            Ok(words) => one(&session, &mut grammar, &args.target.name, words),
             Err(failure) => Err(Failure::cannot(failure.message.clone())),
         };
         session.out.flush()?;
@@ -88,11 +91,13 @@ fn one(
         return Ok(Answer::Yes);
     };
     // A line may ask for another voice than the shell as a whole.
-    let out = Out::new(session.out.voice().with(voice));
+    let out = Out::new(session.out.voice().with(voice)).of_line(session.out.at_line());
     let session = Session { out: &out, ..*session };
     let ended = match &command {
         Command::Shell(_) => Err(Failure::cannot("shell: this is one")),
         command if super::target(command).is_some() => session.carry_out(command),
+        command if verify::wanted(command) => Err(Failure::cannot("--verify: not in the shell")
+            .hint("`xfskit get --verify TARGET PATH DEST` opens the array for itself.")),
         command if command::looked_at(command).is_some() => {
             command::look(session.volume, command, &out).map(|_| ())
         }
@@ -130,11 +135,7 @@ fn parse(
             let _ = error.print();
             Ok(None)
         }
-        Err(error) => {
-            let text = error.to_string();
-            let text = text.trim_start_matches("error: ").trim_end();
-            Err(Failure::cannot(text.lines().next().unwrap_or(text).to_owned()))
-        }
+        Err(error) => Err(usage::failure(&error, grammar, words)),
     }
 }
 

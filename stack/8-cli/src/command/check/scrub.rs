@@ -17,7 +17,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use xfskit::block::{BlockDevice, OpenMode};
 use xfskit::check::{InFile, Report, Suspects};
-use xfskit::core::volume::read_superblock;
+use xfskit::core::superblock::read_superblock;
 use xfskit::log::Log;
 use xfskit::md::array::scrub::Mismatch;
 use xfskit::md::array::tend::{Ended, Found};
@@ -203,32 +203,16 @@ impl Scrubbed {
 
     /// What of the volume lies at a place of one of the arrays; `None` where that is not within it.
     fn in_volume(&self, index: usize, place: &Range<ByteOffset>) -> Option<Vec<Range<ByteOffset>>> {
-        match self.member(index, place) {
-            None => Some(vec![within(&self.pieces, place)?]),
-            Some((above, role, place)) => {
-                let contents = self.levels[above].nested.array.content_of(role?, &place?)?;
-                let places = contents.iter().map(|place| self.in_volume(above, place));
-                Some(places.collect::<Option<Vec<_>>>()?.concat())
-            }
-        }
-    }
-
-    /// A place of an array within another: the other one, its role there, and where on that member it is.
-    fn member(
-        &self,
-        index: usize,
-        place: &Range<ByteOffset>,
-    ) -> Option<(usize, Option<usize>, Option<Range<ByteOffset>>)> {
-        let above = self.levels[index].nested.above.as_ref()?;
-        let role = self.levels[above.index].nested.array.role_of(&above.member);
-        Some((above.index, role, within(&above.pieces, place)))
+        target::places_in_part(&|i| &self.levels[i].nested, &self.pieces, index, place)
     }
 
     /// True where the content of a page agrees with the other members of the array around it: its data are right
     /// then, whoever is wrong within.
     fn agrees_above(&self, index: usize, page: &Mismatch) -> bool {
         let agrees = |place: &Range<ByteOffset>| {
-            let Some((above, Some(role), Some(place))) = self.member(index, place) else {
+            let nested = |i: usize| &self.levels[i].nested;
+            let Some((above, Some(role), Some(place))) = target::place_above(&nested, index, place)
+            else {
                 return false;
             };
             let Level { nested, compared, left, .. } = &self.levels[above];
@@ -374,25 +358,11 @@ impl Scrubbed {
     }
 }
 
-/// A place of a device as one of the part of it that these pieces are; `None` where it is not within one of them.
-fn within(
-    pieces: &[(ByteOffset, ByteLen)],
-    place: &Range<ByteOffset>,
-) -> Option<Range<ByteOffset>> {
-    let mut start = 0;
-    for (below, len) in pieces {
-        let end = below.0.saturating_add(len.0);
-        if below.0 <= place.start.0 && place.end.0 <= end {
-            let at = |byte: ByteOffset| ByteOffset(byte.0 - below.0 + start);
-            return Some(at(place.start)..at(place.end));
-        }
-        start += len.0;
-    }
-    None
-}
-
 /// Walks the tree until a path is known of each of these files.
-fn find_paths(volume: &xfskit::Volume, wanted: &mut BTreeMap<u64, Option<String>>) {
+pub(in crate::command) fn find_paths(
+    volume: &xfskit::Volume,
+    wanted: &mut BTreeMap<u64, Option<String>>,
+) {
     let Ok(walk) = volume.walk("/") else { return };
     let mut left = wanted.len();
     for entry in walk.flatten() {

@@ -1,39 +1,127 @@
 //! `xfskit md guess`: members whose superblocks are gone.
+//!
+//! [`clues`](mod@target::clues) are looked for on the members, [`guess`] says what explains them, and [`judge`] checks
+//! the volumes that come out. What is doubtful even then is no answer.
+
+mod judge;
+
+use std::cmp::Reverse;
+use std::ops::ControlFlow;
 
 use serde_json::json;
 use xfskit::md::Member;
-use xfskit::md::guess::{self, Guess};
-use xfskit::target::{ArrayName, Target};
+use xfskit::md::guess::{self, Clues, Given, Guess};
+use xfskit::target::{self, ArrayName, Base, Part, Target};
 
 use crate::exit::{Answer, Failure, Outcome};
 use crate::out::Out;
+use crate::progress::Progress;
+use crate::stop::Stop;
+use judge::{Judged, Sureness};
 
-/// `xfskit md guess`. The answer is no where nothing can be told.
+/// Guesses that are checked.
+const CHECKED_MAX: usize = 8;
+/// Members that may be missing without being named so, for a hint.
+const MORE_MAX: usize = 2;
+
+/// `xfskit md guess`. The answer is no where nothing can be told, and where all is doubtful.
 pub(crate) fn run(names: &[String], scan: u64, out: &Out) -> Outcome {
+    let stop = Stop::on_signals()?;
     let members = super::members(names)?;
     let device = |member: &Member| member.device.clone();
     let devices: Vec<_> = members.iter().map(|member| member.as_ref().map(device)).collect();
-    let guesses = guess::guess(&devices, scan);
-    for guess in &guesses {
-        let target = target(guess, &members)?;
+    let progress = Progress::new(out, "searching", "bytes");
+    let told = |done, total| {
+        progress.set(done, total);
+        stop.flow()
+    };
+    let found = target::clues(&devices, scan, &told);
+    drop(progress);
+    let clues = match found {
+        ControlFlow::Break(()) => return Err(Failure::stopped()),
+        ControlFlow::Continue(None) => {
+            out.note("no XFS volume is found on them that could tell");
+            return Ok(Answer::No);
+        }
+        ControlFlow::Continue(Some(clues)) => clues,
+    };
+    let mut judged = Vec::new();
+    for guess in guess::guess(&devices, &clues).into_iter().take(CHECKED_MAX) {
+        stop.check()?;
+        let target = target(&guess, &members)?;
+        judged.push(judge::judge(guess, target, &members, &stop, out));
+        stop.check()?;
+    }
+    judged.sort_by_key(|judged| (judged.errors.unwrap_or(u64::MAX), Reverse(judged.guess.right)));
+    let best = |other: &Judged| {
+        let rank = |j: &Judged| (j.errors.unwrap_or(u64::MAX), Reverse(j.guess.right));
+        judged.first().is_some_and(|first| rank(first) == rank(other))
+    };
+    let best: Vec<&Judged> = judged.iter().filter(|other| best(other)).collect();
+    let mut is_answered = false;
+    for judged in &best {
+        is_answered |= say(judged, best.len() - 1, &members, out)?;
+    }
+    if !is_answered {
+        hint_at_missing(&devices, &clues, best.first().map_or(0, |judged| judged.guess.right), out);
+    }
+    Ok(Answer::of(is_answered))
+}
+
+/// Prints a guess, unless it is doubtful, and what speaks against it. True where it is an answer.
+fn say(
+    judged: &Judged,
+    others: usize,
+    members: &[Option<Member>],
+    out: &Out,
+) -> Result<bool, Failure> {
+    let (guess, target) = (&judged.guess, &judged.target);
+    let sureness = judged.sureness(others);
+    let against = judged.against(others, members);
+    let is_answer = sureness != Sureness::Doubtful;
+    if is_answer {
         let object = json!({
             "target": target,
+            "sureness": sureness.word(),
+            "certain": sureness == Sureness::Certain,
             "pieces_right": guess.right,
             "pieces_found": guess.found,
-            "certain": guess.certain,
+            "check_errors": judged.errors,
+            "check_complete": judged.is_complete,
+            "rows_compared": judged.rows_compared,
+            "rows_wrong": judged.rows_wrong,
+            "against": against,
         });
         out.answer(&object, |_| format!("{target}\n"))?;
-        out.note(&format!(
-            "{} of {} pieces of the volume that were found lie where they should{}",
-            guess.right,
-            guess.found,
-            if guess.certain { "" } else { "; for some members nothing tells the order" }
-        ));
     }
-    if guesses.is_empty() {
-        out.note("no XFS volume is found on them that could tell");
+    let what = if is_answer { "this is" } else { "no answer:" };
+    let name = if is_answer { String::new() } else { format!(" is {target}") };
+    out.note(&format!(
+        "{what} {}{name}; {} of {} pieces that were found lie where they should",
+        sureness.word(),
+        guess.right,
+        guess.found
+    ));
+    for why in &against {
+        out.note(&format!("against it: {why}"));
     }
-    Ok(Answer::of(!guesses.is_empty()))
+    Ok(is_answer)
+}
+
+/// Tells where an array with members that are missing explains more than `right` pieces.
+fn hint_at_missing(members: &Given, clues: &Clues, right: usize, out: &Out) {
+    for more in 1..=MORE_MAX {
+        let with: Vec<_> = members.iter().cloned().chain(std::iter::repeat_n(None, more)).collect();
+        let guesses = guess::guess(&with, clues);
+        if let Some(best) = guesses.first().filter(|best| best.right > right) {
+            out.note(&format!(
+                "with {more} more, {} of {} pieces would lie right: give the word missing for each member \
+                 that is not there",
+                best.right, best.found
+            ));
+            return;
+        }
+    }
 }
 
 /// The target that a guess comes to.
@@ -44,5 +132,6 @@ fn target(guess: &Guess, members: &[Option<Member>]) -> Result<String, Failure> 
     };
     let members: Result<Vec<_>, _> = guess.order.iter().map(named).collect();
     let members = members.map_err(|e| Failure::cannot(e.to_string()))?;
-    Ok(ArrayName::new(Some(guess.bare), members).to_string())
+    let base = Base::Array(Box::new(ArrayName::new(Some(guess.bare), members)));
+    Ok(Target { base, part: Part::parse(&guess.part) }.to_string())
 }

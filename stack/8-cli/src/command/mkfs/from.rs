@@ -4,9 +4,10 @@ use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
+use xfskit::copy::SkippedCount;
 use xfskit::copy::build::{self, Blueprint, BuildError, Free, WriteOptions};
 use xfskit::copy::source::{
-    self, Labels, MapError, Owners, Source, SourceError, SourceOptions, Tree,
+    self, Labels, Limit, MapError, Owners, Source, SourceError, SourceOptions, Tree,
 };
 use xfskit::format::timestamp::Timestamp;
 use xfskit::mkfs::{self, DeviceFacts, Options, Plan, Stamp, Summary};
@@ -17,7 +18,7 @@ use super::super::open::{about, device_hint};
 use super::{
     data_device, facts, failure, image_path, log_device, source_date_epoch, stamp, wanted_size,
 };
-use crate::exit::{Answer, Failure, Outcome};
+use crate::exit::{Failure, Outcome};
 use crate::grammar::make::Mkfs;
 use crate::out::Out;
 use crate::progress::Progress;
@@ -36,6 +37,8 @@ struct Made {
     inodes: u64,
     /// Bytes that users of the volume find free.
     free_bytes: u64,
+    /// What is not part of the tree.
+    skipped: Vec<SkippedCount>,
 }
 
 /// Whether the tree was asked to decide the volume's size.
@@ -62,7 +65,8 @@ pub(super) fn run(args: &Mkfs, target: &Target, options: &Options, out: &Out) ->
         return Err(Failure::cannot(why).hint("Say `--size auto`, or leave --free out."));
     }
     let stop = Stop::on_signals()?;
-    let tree = read(args, target, out, &stop)?;
+    let tree = read(args, target, options, out, &stop)?;
+    tell(&tree, out);
     let plan = plan(args, target, options, &tree)?;
     plan.notes.iter().for_each(|note| out.note(note));
     let blueprint = Blueprint::new(&tree, &plan).map_err(|e| build_failure(args, &e))?;
@@ -75,22 +79,44 @@ pub(super) fn run(args: &Mkfs, target: &Target, options: &Options, out: &Out) ->
             summary: Summary::of(&plan.geometry, &args.target, options.log_name.as_deref()),
             inodes: blueprint.inodes(),
             free_bytes: blueprint.free_bytes(),
+            skipped: tree.notes().skipped(),
         };
         out.answer(&made, |made| {
             let free = show::human(made.free_bytes);
             format!("{}content  ={:<22} inodes={}, free {free}\n", made.summary, "", made.inodes)
         })?;
     }
-    Ok(Answer::Yes)
+    Ok(out.verdict())
 }
 
-fn read(args: &Mkfs, target: &Target, out: &Out, stop: &Stop) -> Result<Tree, Failure> {
+/// Says what is to be known of the reading of `tree`, and what is not part of it.
+pub(crate) fn tell(tree: &Tree, out: &Out) {
+    let notes = tree.notes();
+    for error in &notes.left_out {
+        out.fault_at("left out", error, None);
+    }
+    out.skipped(&notes.skipped());
+    if notes.whiteouts > 0 {
+        out.note(&format!(
+            "names that begin with .wh. became files ({} of them); --whiteouts obeys them instead",
+            notes.whiteouts
+        ));
+    }
+}
+
+fn read(
+    args: &Mkfs,
+    target: &Target,
+    options: &Options,
+    out: &Out,
+    stop: &Stop,
+) -> Result<Tree, Failure> {
     if args.from.iter().filter(|path| path.as_os_str() == "-").count() > 1 {
         return Err(Failure::cannot("--from -: standard input can be read once only"));
     }
     let sources: Vec<Source> = args.from.iter().cloned().map(Source::named).collect();
     let epoch = source_date_epoch()?.map(|sec| Timestamp { sec, nsec: 0 });
-    let options = SourceOptions {
+    let how = SourceOptions {
         owners: owners(args)?,
         labels: args
             .selinux_contexts
@@ -100,6 +126,9 @@ fn read(args: &Mkfs, target: &Target, out: &Out, stop: &Stop) -> Result<Tree, Fa
         whiteouts: args.whiteouts,
         exclude: image_path(target).map(PathBuf::from).into_iter().collect(),
         epoch,
+        strict: args.strict,
+        memory_limit: args.limit,
+        content_limit: size(args, target, options)?,
         stdin: stop.stdin(),
         ..SourceOptions::default()
     };
@@ -108,11 +137,20 @@ fn read(args: &Mkfs, target: &Target, out: &Out, stop: &Stop) -> Result<Tree, Fa
         progress.set(done.names, 0);
         stop.flow()
     };
-    source::read_tree(&sources, &options, &told).map_err(|error| {
+    source::read_tree(&sources, &how, &told).map_err(|error| {
         // Where Ctrl-C ended the writer of a stream too, the stream is cut off.
         let error = if stop.flow().is_break() { SourceError::Stopped } else { error };
         build_failure(args, &BuildError::Source(error))
     })
+}
+
+/// Bytes that the volume will have; `None` where the tree decides.
+fn size(args: &Mkfs, target: &Target, options: &Options) -> Result<Option<u64>, Failure> {
+    if tree_decides(args, target, options) {
+        return Ok(None);
+    }
+    let size = wanted_size(options);
+    Ok(Some(size.map_or_else(|| facts(target, options, None).map(|facts| facts.size), Ok)?.0))
 }
 
 /// `--owner` or `--owner-map`.
@@ -195,8 +233,12 @@ fn make(
 fn build_failure(args: &Mkfs, error: &BuildError) -> Failure {
     match error {
         BuildError::Mkfs(error) => failure(args, error),
-        BuildError::NoSpace { .. } => Failure::cannot(about(&args.target, error))
-            .hint("`--size auto` makes the volume as large as the tree needs."),
+        BuildError::NoSpace { more } => {
+            let (target, more) = (&args.target, show::human(*more));
+            let message = format!("{target}: the tree does not fit: about {more} more are needed");
+            Failure::cannot(message)
+                .hint("`--size auto` makes the volume as large as the tree needs.")
+        }
         BuildError::Device(error) => {
             device_hint(Failure::cannot(about(&args.target, error)), error)
         }
@@ -204,6 +246,25 @@ fn build_failure(args: &Mkfs, error: &BuildError) -> Failure {
             let what = if args.keep { "what was made is unfinished" } else { "no volume was made" };
             Failure { message: format!("stopped; {what}"), ..Failure::stopped() }
         }
+        BuildError::Source(error) => source_failure(error),
         _ => Failure::cannot(error.to_string()),
+    }
+}
+
+/// Why a tree cannot be read, and what to do.
+pub(crate) fn source_failure(error: &SourceError) -> Failure {
+    let failure = Failure::cannot(error.to_string());
+    match error {
+        SourceError::Limit { limit: Limit::Content(_), .. } => {
+            failure.hint("Make the volume larger, or leave something out of the archive.")
+        }
+        SourceError::Limit { .. } => failure.hint(
+            "An honest archive rarely asks for so much. Where this one is, `--limit SIZE` allows more memory, and \
+             work with it.",
+        ),
+        SourceError::TooManyXattrs { .. } => {
+            failure.hint("Without --strict the rest is copied, and the exit code is 1.")
+        }
+        _ => failure,
     }
 }

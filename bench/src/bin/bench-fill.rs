@@ -1,0 +1,55 @@
+//! Makes a volume to measure on: `bench-fill IMAGE DIRS FILES BYTES`, as root.
+//!
+//! DIRS directories of FILES files each; a file's length is spread evenly from 0 to twice BYTES, by
+//! a fixed rule. `bench-fill inodes.img 1000 800 0` is the volume of 800,000 empty files, `bench-fill files.img
+//! 1000 100 4096` that of 100,000 small ones. The kernel writes it, on a volume of our mkfs.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use xfskit::block::FileDevice;
+use xfskit::mkfs;
+use xfskit::units::ByteLen;
+use xfskit_bench::kernel::{Mount, run};
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let [image, dirs, files, bytes] = &args[..] else {
+        return Err("bench-fill IMAGE DIRS FILES BYTES".into());
+    };
+    let (image, bytes) = (PathBuf::from(image), bytes.parse::<usize>()?);
+    let (dirs, files) = (dirs.parse::<usize>()?, files.parse::<usize>()?);
+    // Data in whole blocks, twice; and inodes may take a quarter of a volume: the file is sparse.
+    let need = (dirs * files * (2 * bytes.next_multiple_of(4096) + 8192)) as u64;
+    make(&image, ByteLen(need.max(1 << 30)))?;
+    {
+        let mounted = Mount::new(&image, "rw")?;
+        fill(mounted.path(), dirs, files, bytes)?;
+    }
+    println!("{}: {} files in {dirs} directories", image.display(), dirs * files);
+    Ok(())
+}
+
+fn make(image: &Path, size: ByteLen) -> Result<(), Box<dyn std::error::Error>> {
+    let device = FileDevice::create(image, size)?;
+    let facts = mkfs::DeviceFacts::of(&device, None);
+    let uuid = xfskit::units::Uuid::from_u128(0x11111111_2222_3333_4444_555555555555);
+    let stamp = mkfs::Stamp { uuid, seconds: 0, nanoseconds: 0, generation: 0 };
+    let plan = mkfs::plan(&mkfs::Options::default(), &facts, stamp)?;
+    mkfs::make(&device, None, &plan)?;
+    Ok(())
+}
+
+fn fill(top: &Path, dirs: usize, files: usize, bytes: usize) -> io::Result<()> {
+    let content: Vec<u8> = (0..2 * bytes).map(|i| (i % 251).to_le_bytes()[0]).collect();
+    for d in 0..dirs {
+        let dir = top.join(format!("dir{d:04}"));
+        fs::create_dir(&dir)?;
+        for f in 0..files {
+            let len = (d * 7919 + f * 104_729) % (2 * bytes + 1);
+            fs::write(dir.join(format!("file{f:04}")), &content[..len])?;
+        }
+    }
+    run("sync", &[]).map(|_| ())
+}

@@ -1,0 +1,253 @@
+//! Reads with the redundancy checked: for content that has no checksums of its own.
+//!
+//! An ordinary read of a healthy row trusts each member. Here all members of a row are read, and compared as
+//! [`scrub`] compares them, before anything is delivered. Where exactly one member explains the
+//! disagreement, the right content is delivered in its place; members are not rewritten. Otherwise the data are
+//! delivered as the members hold them, and the page is noted as undecided.
+//!
+//! Where a resync is due, disagreement is no evidence against a member (old and new are both right there): pages are
+//! noted, and nothing is corrected.
+//!
+//! A member that is an array checks its own redundancy if it was told so too.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use xfskit_block::Result;
+use xfskit_units::index;
+
+use super::mirror::PAGE;
+use super::rows::{Span, part_of};
+use super::scrub::{self, Disagreement, Members, Mismatch};
+use super::striped::RowPart;
+use super::{Array, Map};
+
+/// Pages that are noted one by one; more are counted.
+const NOTED_MAX: usize = 100_000;
+
+/// What verified reads of an array came upon.
+#[derive(Clone, Debug, Default)]
+pub struct Verified {
+    /// Pages that did not agree, each once. Those with a `role` were corrected in what was delivered.
+    pub pages: Vec<Mismatch>,
+    /// Pages beyond the limit of those that are noted; a page that was read twice counts twice here.
+    pub more: u64,
+    /// True where something was delivered that has nothing left to be compared with.
+    pub unchecked: bool,
+}
+
+/// Where verified reads note what they come upon. A leaf lock.
+#[derive(Debug, Default)]
+pub(super) struct Verifier(Mutex<Notes>);
+
+#[derive(Debug, Default)]
+struct Notes {
+    /// By row and first sector.
+    pages: BTreeMap<(u64, u64), Mismatch>,
+    more: u64,
+    unchecked: bool,
+}
+
+impl Verifier {
+    fn lock(&self) -> MutexGuard<'_, Notes> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note(&self, page: Mismatch) {
+        let mut notes = self.lock();
+        let key = (page.row, page.sectors.start.0);
+        if notes.pages.len() < NOTED_MAX || notes.pages.contains_key(&key) {
+            notes.pages.insert(key, page);
+        } else {
+            notes.more += 1;
+        }
+    }
+
+    fn note_unchecked(&self) {
+        self.lock().unchecked = true;
+    }
+}
+
+impl Array {
+    /// From now on every read compares what it delivers with the redundancy that there is.
+    pub fn verify_reads(&self) {
+        let _ = self.verifier.set(Verifier::default());
+    }
+
+    /// What verified reads came upon so far.
+    pub fn verified(&self) -> Verified {
+        let Some(verifier) = self.verifier.get() else { return Verified::default() };
+        let notes = verifier.lock();
+        let pages = notes.pages.values().cloned().collect();
+        Verified { pages, more: notes.more, unchecked: notes.unchecked }
+    }
+
+    pub(super) fn read_verified(
+        &self,
+        verifier: &Verifier,
+        offset: u64,
+        buf: &mut [u8],
+    ) -> Result<()> {
+        match &self.map {
+            Map::Concat(map) => self.read_concat(map, offset, buf),
+            Map::Raid1 | Map::Raid10(_) => self.read_verified_copies(verifier, offset, buf),
+            Map::Parity => self.read_verified_rows(verifier, offset, buf),
+        }
+    }
+
+    /// True where the members are known to agree about a range of the array unless one lies.
+    fn is_range_synced(&self, offset: u64, len: u64) -> bool {
+        self.is_synced(self.sync_sectors(offset, len).end.saturating_mul(512))
+    }
+
+    /// A sequential reader has its rows checked once, whole, and kept in the row cache.
+    fn read_verified_rows(&self, verifier: &Verifier, offset: u64, buf: &mut [u8]) -> Result<()> {
+        let chunk = self.geometry.chunk_bytes().0;
+        let sequential = self.cache.continues(offset, offset + buf.len() as u64);
+        for part in self.row_parts(offset, buf) {
+            let stripe = part.stripe;
+            let whole = sequential || part.buf.len() as u64 * 2 > self.row_bytes();
+            let fill = |row: &mut [u8]| {
+                let mut data: Vec<&mut [u8]> = row.chunks_mut(index(chunk)).collect();
+                self.read_row_verified(verifier, &self.span(stripe, 0..chunk), &mut data)
+            };
+            let cached = self.cache.read(stripe, part.start, part.buf, whole, fill).is_some();
+            if !cached {
+                self.read_part_verified(verifier, part)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Without the cache: of every member just the pages that hold a part of what is wanted.
+    fn read_part_verified(&self, verifier: &Verifier, part: RowPart<'_>) -> Result<()> {
+        let (chunk, stripe) = (self.geometry.chunk_bytes().0, part.stripe);
+        for piece in self.pieces(part) {
+            let wanted = piece.span.columns.clone();
+            let first = wanted.start - wanted.start % PAGE;
+            let span = self.span(stripe, first..wanted.end.next_multiple_of(PAGE).min(chunk));
+            let len = index(span.len());
+            let mut row = vec![0; span.row.data_disks() * len];
+            let mut data: Vec<&mut [u8]> = row.chunks_mut(len).collect();
+            self.read_row_verified(verifier, &span, &mut data)?;
+            let start = index(wanted.start - first);
+            piece.buf.copy_from_slice(&data[piece.d][start..start + piece.buf.len()]);
+        }
+        Ok(())
+    }
+
+    /// Fills `data`, the span's part of every data chunk of the row, in order.
+    fn read_row_verified(
+        &self,
+        verifier: &Verifier,
+        span: &Span,
+        data: &mut [&mut [u8]],
+    ) -> Result<()> {
+        let _shared = self.share_row(span.stripe);
+        for slice in span.cut(self.slice_bytes()) {
+            let mut parts = part_of(data, span, &slice);
+            let members = self.read_members(&slice);
+            if !members.failed || slice.len() <= PAGE {
+                self.deliver(verifier, &slice, members, &mut parts)?;
+                continue;
+            }
+            for page in slice.cut(PAGE) {
+                let mut parts = part_of(data, span, &page);
+                self.deliver(verifier, &page, self.read_members(&page), &mut parts)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Compares what the members gave, and delivers the data with what was located corrected. The row's lock is held.
+    fn deliver(
+        &self,
+        verifier: &Verifier,
+        span: &Span,
+        Members { mut memory, holes, .. }: Members,
+        data: &mut [&mut [u8]],
+    ) -> Result<()> {
+        let (row, len) = (span.row, index(span.len()));
+        let Some(pages) = self.disagreements(span, &mut memory, &holes) else {
+            verifier.note_unchecked();
+            return self.read_row(span, data, &[]);
+        };
+        let synced = self.is_range_synced(span.stripe * self.row_bytes(), self.row_bytes());
+        let mut corrected = false;
+        for Disagreement { page, wrong } in pages {
+            let wrong = wrong.filter(|_| synced);
+            let role = wrong.as_ref().map(|(role, _)| *role);
+            if let Some((role, right)) = wrong {
+                memory[role * len..][page.clone()].copy_from_slice(&right);
+                corrected = true;
+            }
+            let sectors = scrub::sectors(self.member_at(span), &page);
+            let counted = sectors.end.0 - sectors.start.0;
+            verifier.note(Mismatch { row: span.stripe, sectors, role, mended: false, counted });
+        }
+        if corrected && !holes.is_empty() {
+            // What was missing was computed from what was wrong.
+            let _ = self.errors_of(span, &mut memory, &holes);
+        }
+        for (d, buf) in data.iter_mut().enumerate() {
+            buf.copy_from_slice(&memory[row.data_role(d) * len..][..len]);
+        }
+        Ok(())
+    }
+
+    fn read_verified_copies(&self, verifier: &Verifier, offset: u64, buf: &mut [u8]) -> Result<()> {
+        let (mut at, mut rest) = (offset, buf);
+        while !rest.is_empty() {
+            let len = index(self.mirror_piece(at)).min(rest.len());
+            let (piece, behind) = rest.split_at_mut(len);
+            self.read_piece_of_copies(verifier, at, piece)?;
+            (at, rest) = (at + len as u64, behind);
+        }
+        Ok(())
+    }
+
+    /// A piece within one unit of copies, compared by the pages of the unit.
+    fn read_piece_of_copies(&self, verifier: &Verifier, at: u64, buf: &mut [u8]) -> Result<()> {
+        let unit = self.mirror_unit();
+        let row = at / unit;
+        let first = row * unit + (at % unit) / PAGE * PAGE;
+        let end = (at + buf.len() as u64).next_multiple_of(PAGE);
+        let end = end.min((row + 1) * unit).min(self.size_bytes());
+        let len = index(end - first);
+        let mut copies = self.copies(first);
+        copies.retain(|copy| self.members[copy.role].device().is_some());
+        let mut memory = vec![0; copies.len() * len];
+        let shared = self.share_row(row);
+        let there = self.read_copies(&copies, &mut memory, len);
+        drop(shared);
+        let mut content = vec![0; len];
+        for page in scrub::pages(len) {
+            let held = scrub::held(&copies, &memory, &there, &page);
+            let Some(((_, _, given), others)) = held.split_first() else {
+                let place = first + page.start as u64;
+                self.read_mirror(place, &mut content[page])?;
+                verifier.note_unchecked();
+                continue;
+            };
+            content[page.clone()].copy_from_slice(given);
+            if others.is_empty() {
+                verifier.note_unchecked();
+            }
+            if others.iter().all(|(_, _, other)| other == given) {
+                continue;
+            }
+            let synced = self.is_range_synced(first, end - first);
+            let wrong = self.odd_copy(&held).filter(|_| synced);
+            let role = wrong.as_ref().map(|(role, _)| *role);
+            if let Some((_, right)) = wrong {
+                content[page.clone()].copy_from_slice(&right);
+            }
+            let sectors = scrub::sectors(copies.first().map_or(0, |copy| copy.at), &page);
+            let counted = sectors.end.0 - sectors.start.0;
+            verifier.note(Mismatch { row, sectors, role, mended: false, counted });
+        }
+        let start = index(at - first);
+        buf.copy_from_slice(&content[start..start + buf.len()]);
+        Ok(())
+    }
+}

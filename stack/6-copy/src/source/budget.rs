@@ -1,0 +1,141 @@
+//! What reading archives may take.
+//!
+//! A few bytes of a compressed archive can ask for any amount of memory, content and work. All of it is
+//! charged here as it is read, and refused before it is taken.
+//!
+//! | what | limit |
+//! | --- | --- |
+//! | memory: names, attributes, maps of holes | `MEMORY`, and `GROWTH` times the archives as they come; at most half of the machine's; or what the caller says |
+//! | work: headers, names looked up, attributes copied, bytes passed over | a step for every `BYTES_PER_STEP` bytes of memory, without regard to the machine |
+//! | content: data of files, without holes | what the volume can hold, where that is known; lower layers' files that are gone do not count |
+//!
+//! The caller is told of progress, and may stop, every `STEPS_PER_LOOK` steps.
+
+use super::{OnProgress, Progress, SourceOptions};
+
+/// Memory that any archive may take, in bytes.
+const MEMORY: u64 = 128 << 20;
+/// Memory, in bytes, for every byte of archives as they come. A name in a compressed archive takes 10 bytes or
+/// more there, and about 300 here.
+const GROWTH: u64 = 64;
+/// Bytes of memory that a step of work stands for.
+const BYTES_PER_STEP: u64 = 16;
+/// Steps between two looks at whether to stop.
+const STEPS_PER_LOOK: u64 = 1024;
+/// What an inode with its name takes, here and in the finished tree, in bytes; the name's own come to that.
+pub(super) const INODE: u64 = 320;
+
+/// Which limit an archive exceeds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Limit {
+    /// Names, attributes and maps, in bytes.
+    #[error("names and attributes of the archive take more than {0} bytes of memory")]
+    Memory(u64),
+    /// Data of files, in bytes.
+    #[error("the content of the archive is more than the {0} bytes that the volume has")]
+    Content(u64),
+    /// Headers, names looked up, attributes copied.
+    #[error("the archive takes more than {0} steps of work")]
+    Work(u64),
+    /// The caller asked to stop.
+    #[error("stopped")]
+    Stopped,
+}
+
+/// What was taken so far of all archives of a tree, and how much it may be.
+pub(super) struct Budget<'p> {
+    on_progress: OnProgress<'p>,
+    pub(super) progress: Progress,
+    /// Memory, as the caller says.
+    memory_limit: Option<u64>,
+    half_of_memory: u64,
+    memory: u64,
+    content_limit: u64,
+    content: u64,
+    steps: u64,
+    /// Steps at which the caller is asked next.
+    next_look: u64,
+}
+
+impl<'p> Budget<'p> {
+    pub(super) fn new(options: &SourceOptions, on_progress: OnProgress<'p>) -> Self {
+        Self {
+            on_progress,
+            progress: Progress::default(),
+            memory_limit: options.memory_limit,
+            half_of_memory: half_of_memory(),
+            memory: 0,
+            content_limit: options.content_limit.unwrap_or(u64::MAX),
+            content: 0,
+            steps: 0,
+            next_look: STEPS_PER_LOOK,
+        }
+    }
+
+    /// What archives of this size may take, in bytes of memory.
+    fn growth(&self) -> u64 {
+        MEMORY.saturating_add(self.progress.bytes.saturating_mul(GROWTH))
+    }
+
+    fn check_memory(&self, bytes: u64) -> Result<(), Limit> {
+        let limit = self.memory_limit.unwrap_or_else(|| self.growth().min(self.half_of_memory));
+        if bytes > limit { Err(Limit::Memory(limit)) } else { Ok(()) }
+    }
+
+    /// Takes `bytes` of memory, which the tree keeps.
+    pub(super) fn keep(&mut self, bytes: u64) -> Result<(), Limit> {
+        self.memory = self.memory.saturating_add(bytes);
+        self.check_memory(self.memory)
+    }
+
+    /// Checks that there is memory for `bytes` that will be given back.
+    pub(super) fn borrow(&self, bytes: u64) -> Result<(), Limit> {
+        self.check_memory(self.memory.saturating_add(bytes))
+    }
+
+    /// Does so many steps of work.
+    pub(super) fn work(&mut self, steps: u64) -> Result<(), Limit> {
+        self.steps = self.steps.saturating_add(steps);
+        if self.steps < self.next_look {
+            return Ok(());
+        }
+        self.next_look = self.steps.saturating_add(STEPS_PER_LOOK);
+        if (self.on_progress)(self.progress).is_break() {
+            return Err(Limit::Stopped);
+        }
+        let limit = self.growth().max(self.memory_limit.unwrap_or(0)) / BYTES_PER_STEP;
+        if self.steps > limit { Err(Limit::Work(limit)) } else { Ok(()) }
+    }
+
+    /// Tells the caller of progress where much was read and little done.
+    pub(super) fn look(&self) -> Result<(), Limit> {
+        if (self.on_progress)(self.progress).is_break() { Err(Limit::Stopped) } else { Ok(()) }
+    }
+
+    /// True where `bytes` more of content are within the limit.
+    pub(super) fn fits(&self, bytes: u64) -> bool {
+        self.content.saturating_add(bytes) <= self.content_limit
+    }
+
+    /// Takes `bytes` of content.
+    pub(super) fn hold(&mut self, bytes: u64) -> Result<(), Limit> {
+        self.content = self.content.saturating_add(bytes);
+        if self.content > self.content_limit {
+            return Err(Limit::Content(self.content_limit));
+        }
+        Ok(())
+    }
+
+    /// Only this much of the content is still part of the tree.
+    pub(super) fn recount(&mut self, content: u64) {
+        self.content = content;
+    }
+}
+
+/// Half of the machine's memory, in bytes; no bound where the system does not tell.
+fn half_of_memory() -> u64 {
+    let info = rustix::system::sysinfo();
+    let bytes = u128::from(info.totalram) * u128::from(info.mem_unit) / 2;
+    u64::try_from(bytes).ok().filter(|&bytes| bytes > 0).unwrap_or(u64::MAX)
+}

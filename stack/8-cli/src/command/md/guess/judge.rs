@@ -1,0 +1,258 @@
+//! Is it the right array? The volume on it is checked, and its members are compared.
+//!
+//! The check reads no more than a part of a large volume: behind [`BYTES_MAX`] every read fails, and what is
+//! found from then on does not count.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use xfskit::OpenOptions;
+use xfskit::block::{BlockDevice, Error, OpenMode, Result};
+use xfskit::check;
+use xfskit::md::Member;
+use xfskit::md::guess::Guess;
+use xfskit::target::{self, Target};
+use xfskit::units::{ByteLen, ByteOffset};
+
+use crate::command::check::threads;
+use crate::out::Out;
+use crate::progress::Progress;
+use crate::stop::Stop;
+
+/// Bytes of metadata that are read for a check.
+const BYTES_MAX: u64 = 256 << 20;
+/// Rows whose members are compared.
+const ROWS: u64 = 256;
+
+/// A guess, and what came of it.
+pub(super) struct Judged {
+    pub(super) guess: Guess,
+    pub(super) target: String,
+    /// Errors that the check found; none where there is no volume to check.
+    pub(super) errors: Option<u64>,
+    /// Blocks that were bad, and sound in another way.
+    pub(super) healed: u64,
+    /// All of the volume was checked.
+    pub(super) is_complete: bool,
+    /// Rows that were compared, and those whose members do not agree.
+    pub(super) rows_compared: u64,
+    pub(super) rows_wrong: u64,
+    /// The role that is wrong in most of these.
+    pub(super) wrong_role: Option<usize>,
+}
+
+/// How sure a guess is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sureness {
+    Certain,
+    Likely,
+    Doubtful,
+}
+
+impl Sureness {
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Certain => "certain",
+            Self::Likely => "likely",
+            Self::Doubtful => "doubtful",
+        }
+    }
+}
+
+impl Judged {
+    /// How sure it is, with so many others that are as good.
+    pub(super) fn sureness(&self, others: usize) -> Sureness {
+        let Guess { right, found, certain, .. } = self.guess;
+        let right = right as u64;
+        match self.errors {
+            None => Sureness::Doubtful,
+            Some(errors) if errors > right / 10 => Sureness::Doubtful,
+            Some(0) if certain && others == 0 && right * 20 >= found as u64 * 19 => {
+                let agrees = self.healed == 0 && self.rows_wrong == 0;
+                if agrees { Sureness::Certain } else { Sureness::Likely }
+            }
+            Some(_) => Sureness::Likely,
+        }
+    }
+
+    /// What speaks against it.
+    pub(super) fn against(&self, others: usize, members: &[Option<Member>]) -> Vec<String> {
+        let name = |role: usize| {
+            let member = self.guess.order.get(role).copied().flatten();
+            member.and_then(|i| members[i].as_ref()).map_or("a missing member", |m| m.name.as_str())
+        };
+        let mut against = Vec::new();
+        let astray = self.guess.found.saturating_sub(self.guess.right);
+        if astray > 0 {
+            against.push(format!("{astray} pieces lie where they should not"));
+        }
+        match self.errors {
+            None => against.push("no volume comes out that could be checked".into()),
+            Some(0) => {}
+            Some(errors) => against.push(format!("a check of the volume finds {errors} errors")),
+        }
+        if self.healed > 0 {
+            let healed = self.healed;
+            against.push(format!("{healed} blocks are only sound as the other members have them"));
+        }
+        if self.rows_wrong > 0 {
+            let whose = self.wrong_role.map_or_else(String::new, |role| {
+                format!(", by the content of {} most often", name(role))
+            });
+            let (wrong, all) = (self.rows_wrong, self.rows_compared);
+            against.push(format!("in {wrong} of {all} rows the members do not agree{whose}"));
+        }
+        if !self.guess.certain {
+            let open: Vec<&str> = self.guess.open.iter().map(|role| name(*role)).collect();
+            against.push(format!("nothing tells the place of {}", open.join(", ")));
+        }
+        if others > 0 {
+            against.push(format!("{others} other guesses are as good"));
+        }
+        against
+    }
+}
+
+/// Checks the volume that comes out, and compares members. Nothing is written.
+pub(super) fn judge(
+    guess: Guess,
+    target: String,
+    members: &[Option<Member>],
+    stop: &Stop,
+    out: &Out,
+) -> Judged {
+    let (errors, healed, is_complete) = match open(&target) {
+        None => (None, 0, true),
+        Some(device) => checked(device, stop, out),
+    };
+    let mut judged = Judged {
+        guess,
+        target,
+        errors,
+        healed,
+        is_complete,
+        rows_compared: 0,
+        rows_wrong: 0,
+        wrong_role: None,
+    };
+    compare(&mut judged, members, stop);
+    judged
+}
+
+fn open(target: &str) -> Option<Arc<dyn BlockDevice>> {
+    let target = Target::parse(target).ok()?;
+    target::open_unchecked(&target, OpenMode::ReadOnly).ok()
+}
+
+/// Errors, blocks that are sound in another way, and whether all was seen.
+fn checked(device: Arc<dyn BlockDevice>, stop: &Stop, out: &Out) -> (Option<u64>, u64, bool) {
+    // With the journal replayed in memory, where that can be done.
+    let volume = OpenOptions::default().open_device(Arc::clone(&device), None);
+    let below = volume.map_or(device, |volume| Arc::clone(volume.fs().volume().device()));
+    let progress = Progress::new(out, "checking", "bytes");
+    let sample = Sample {
+        below,
+        read: AtomicU64::new(0),
+        is_over: AtomicBool::new(false),
+        stop,
+        progress: &progress,
+    };
+    let (mut errors, mut healed) = (0, 0);
+    let mut say = |finding: check::Finding| {
+        if sample.is_over.load(Ordering::Relaxed) {
+            return;
+        }
+        match (finding.healed, finding.severity) {
+            (Some(_), _) => healed += 1,
+            (None, check::Severity::Warning) => {}
+            (None, _) => errors += 1,
+        }
+    };
+    let options = check::Options { threads: threads(0), ..check::Options::default() };
+    let report = check::check(&sample, None, &options, &mut say);
+    let is_complete = !sample.is_over.load(Ordering::Relaxed);
+    (report.is_ok().then_some(errors), healed, is_complete)
+}
+
+/// Compares the members in rows from all over the array.
+fn compare(judged: &mut Judged, members: &[Option<Member>], stop: &Stop) {
+    let member = |role: &Option<usize>| {
+        let Member { name, device } = members[(*role)?].as_ref()?;
+        Some(Member { name: name.clone(), device: Arc::clone(device) })
+    };
+    let slots: Vec<Option<Member>> = judged.guess.order.iter().map(member).collect();
+    let Ok(array) = judged.guess.bare.open(&slots) else { return };
+    let rows = array.scrub_rows();
+    let mut wrong = vec![0u64; slots.len()];
+    let step = usize::try_from(rows / ROWS).unwrap_or(1).max(1);
+    for row in (0..rows).step_by(step) {
+        if stop.flow().is_break() {
+            return;
+        }
+        let Ok(mismatches) = array.scrub_row(row, false) else { continue };
+        judged.rows_compared += 1;
+        judged.rows_wrong += u64::from(!mismatches.is_empty());
+        for role in mismatches.iter().filter_map(|mismatch| mismatch.role).take(1) {
+            wrong[role] += 1;
+        }
+    }
+    let most = wrong.iter().copied().max().unwrap_or(0);
+    judged.wrong_role = wrong.iter().position(|count| most > 0 && *count == most);
+}
+
+/// The first part of what is read of a device.
+struct Sample<'a> {
+    below: Arc<dyn BlockDevice>,
+    read: AtomicU64,
+    is_over: AtomicBool,
+    stop: &'a Stop,
+    progress: &'a Progress,
+}
+
+impl fmt::Debug for Sample<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sample").field("below", &self.below).finish_non_exhaustive()
+    }
+}
+
+impl Sample<'_> {
+    fn admit(&self, len: usize) -> Result<()> {
+        let read = self.read.fetch_add(len as u64, Ordering::Relaxed);
+        self.progress.set(read, 0);
+        if read > BYTES_MAX || self.stop.flow().is_break() {
+            self.is_over.store(true, Ordering::Relaxed);
+            return Err(Error::ReadOnly);
+        }
+        Ok(())
+    }
+}
+
+impl BlockDevice for Sample<'_> {
+    fn size(&self) -> ByteLen {
+        self.below.size()
+    }
+    fn logical_block_size(&self) -> u32 {
+        self.below.logical_block_size()
+    }
+    fn is_read_only(&self) -> bool {
+        true
+    }
+    fn read_at(&self, offset: ByteOffset, buf: &mut [u8]) -> Result<()> {
+        self.admit(buf.len())?;
+        self.below.read_at(offset, buf)
+    }
+    fn write_at(&self, _: ByteOffset, _: &[u8]) -> Result<()> {
+        Err(Error::ReadOnly)
+    }
+    fn flush(&self) -> Result<()> {
+        Ok(())
+    }
+    fn alternatives(&self, offset: ByteOffset, len: ByteLen) -> usize {
+        self.below.alternatives(offset, len)
+    }
+    fn read_alternative(&self, offset: ByteOffset, buf: &mut [u8], k: usize) -> Result<()> {
+        self.admit(buf.len())?;
+        self.below.read_alternative(offset, buf, k)
+    }
+}

@@ -1,0 +1,232 @@
+//! `--verify`: content read from an array with its redundancy checked.
+//!
+//! XFS has no checksums of content, but an array has redundancy left: every row that is read is compared with its
+//! parity, or its other copies. What one member alone explains is corrected in what is delivered. The rest is told
+//! afterwards: `xfskit check` finds out which files have content there.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use xfskit::block::{BlockDevice, OpenMode};
+use xfskit::check::{InFile, Suspects};
+use xfskit::md::array::scrub::Mismatch;
+use xfskit::md::array::verify::Verified;
+use xfskit::target::{self, Base, Nested};
+use xfskit::units::{ByteLen, ByteOffset};
+
+use super::{check, look, open};
+use crate::exit::{Answer, Failure, Outcome};
+use crate::grammar::{Command, Target};
+use crate::out::Out;
+
+/// An array whose reads are verified, and those within it.
+struct Verifying {
+    name: String,
+    nested: Vec<Nested>,
+    /// Where on the array the volume lies, in order.
+    pieces: Vec<(ByteOffset, ByteLen)>,
+    device: Arc<dyn BlockDevice>,
+}
+
+/// Members hold different content for a place of a file.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the array's members disagree at bytes {first} to {last}{}, and which one is wrong cannot be told",
+    match .more { 0 => String::new(), 1 => " and in one more place".into(), n => format!(" and in {n} more places") }
+)]
+struct Undecided {
+    first: u64,
+    last: u64,
+    more: usize,
+}
+
+/// The same, where the check could not find out which files lie there.
+#[derive(Debug, thiserror::Error)]
+#[error("the array's members disagree in {pages} pages that may hold content of any file")]
+struct Unknown {
+    pages: usize,
+}
+
+/// True where a command asks for verified reads.
+pub(super) fn wanted(command: &Command) -> bool {
+    matches!(command, Command::Get(args) if args.verify)
+        || matches!(command, Command::Cat(args) if args.verify)
+}
+
+/// Carries out a command that looks at files, and tells what the reads came upon.
+pub(super) fn run(target: &Target, command: &Command, out: &Out) -> Outcome {
+    let verifying = Verifying::open(&target.name, out)?;
+    let volume = open::volume_on(target, Arc::clone(&verifying.device), out)?;
+    let ended = look(&volume, command, out);
+    drop(volume);
+    verifying.tell(target, out)?;
+    Ok(match ended? {
+        Answer::Yes => out.verdict(),
+        Answer::No => Answer::No,
+    })
+}
+
+impl Verifying {
+    fn open(name: &str, out: &Out) -> Result<Self, Failure> {
+        let failed = |e: target::Error| open::target_failure(name, &e);
+        let target = target::Target::parse(name).map_err(failed)?;
+        let Base::Array(array) = &target.base else {
+            return Err(Failure::cannot(format!("{name}: --verify compares members of an array"))
+                .hint("Name the members, as md:a.img,b.img,c.img; or leave --verify out."));
+        };
+        if target::is_reshaped(array).map_err(failed)? {
+            return Err(Failure::cannot(format!(
+                "{name}: the array is being reshaped; its members cannot be compared"
+            )));
+        }
+        let nested = target::open_nested(array, OpenMode::ReadOnly).map_err(failed)?;
+        let disk = Arc::clone(&nested[0].array) as Arc<dyn BlockDevice>;
+        let pieces = target::pieces(&target, &disk).map_err(failed)?;
+        let device = target::part_of(&target, disk).map_err(failed)?;
+        let this = Self { name: name.to_owned(), nested, pieces, device };
+        this.begin(out)?;
+        Ok(this)
+    }
+
+    /// Has every array verify what it can.
+    fn begin(&self, out: &Out) -> Result<(), Failure> {
+        let redundant = |nested: &&Nested| nested.array.scrub_rows() > 0;
+        let (can, cannot): (Vec<_>, Vec<_>) =
+            self.nested.iter().filter(redundant).partition(|nested| nested.array.can_be_scrubbed());
+        if can.is_empty() {
+            let why = "nothing is left to compare members with";
+            return Err(Failure::cannot(format!("{}: {why}", self.name))
+                .hint("Add the missing members, or leave --verify out."));
+        }
+        for nested in cannot {
+            out.note(&format!("{}: nothing is left to compare members with", nested.name));
+        }
+        for nested in can {
+            nested.array.verify_reads();
+        }
+        Ok(())
+    }
+
+    /// Tells what the reads came upon. Files whose content is in doubt are faults.
+    fn tell(&self, target: &Target, out: &Out) -> Result<(), Failure> {
+        let found: Vec<Verified> = self.nested.iter().map(|n| n.array.verified()).collect();
+        let arrays = self.nested.iter().zip(&found).map(|(nested, verified)| {
+            self.tell_corrected(nested, verified, out);
+            summary(nested, verified)
+        });
+        let arrays: Vec<Value> = arrays.collect();
+        if out.json() {
+            out.object(&json!({ "verify": arrays }))?;
+        }
+        let undecided: Vec<(usize, &Mismatch)> = found
+            .iter()
+            .enumerate()
+            .flat_map(|(index, verified)| verified.pages.iter().map(move |page| (index, page)))
+            .filter(|(_, page)| page.role.is_none())
+            .collect();
+        if !undecided.is_empty() {
+            self.tell_undecided(&undecided, target, out);
+        }
+        Ok(())
+    }
+
+    fn tell_corrected(&self, nested: &Nested, verified: &Verified, out: &Out) {
+        for (role, pages) in by_role(verified) {
+            let member = nested.array.member_name(role).unwrap_or("a member");
+            let pages = counted(pages, "page");
+            out.note(&format!(
+                "{member} (role {role}) is wrong in {pages} of 4 KiB: corrected in what was read; \
+                 `xfskit md scrub --repair` rewrites the member"
+            ));
+        }
+        if verified.unchecked {
+            out.note(&format!(
+                "{}: some of what was read has nothing left to be compared with",
+                nested.name
+            ));
+        }
+        if verified.more > 0 {
+            let name = &self.name;
+            out.note(&format!("{name}: {} more pages do not agree", verified.more));
+        }
+    }
+
+    /// Names the files that have content in pages of which no member can be named.
+    fn tell_undecided(&self, undecided: &[(usize, &Mismatch)], target: &Target, out: &Out) {
+        out.note("members disagree and no single one explains it: looking for the files there");
+        let places: Vec<Option<Vec<Range<ByteOffset>>>> =
+            undecided.iter().map(|(index, page)| self.places(*index, page)).collect();
+        let suspects = Suspects::new(places.iter().flatten().flatten().cloned());
+        let judged = check::find_files(target, Arc::clone(&self.device), &suspects, out);
+        let mut files: BTreeMap<u64, Vec<InFile>> = BTreeMap::new();
+        let mut unknown = 0;
+        for places in &places {
+            let here = |place: &Range<ByteOffset>| suspects.files(place).filter(|_| judged.is_ok());
+            let found: Option<Vec<Vec<InFile>>> =
+                places.as_ref().and_then(|places| places.iter().map(here).collect());
+            match found {
+                Some(found) => found.concat().into_iter().for_each(|file| {
+                    files.entry(file.ino.0).or_default().push(file);
+                }),
+                None => unknown += 1,
+            }
+        }
+        let mut paths: BTreeMap<u64, Option<String>> = files.keys().map(|i| (*i, None)).collect();
+        if let Ok(volume) = open::volume_quietly_on(target, Arc::clone(&self.device), out) {
+            check::find_paths(&volume, &mut paths);
+        }
+        for (ino, mut places) in files {
+            places.sort_by_key(|file| file.offset);
+            places.dedup();
+            let path = paths.remove(&ino).flatten().unwrap_or_else(|| format!("inode {ino}"));
+            let Some(InFile { bytes, offset, .. }) = places.first() else { continue };
+            let (first, len) = (offset.0, bytes.end.0 - bytes.start.0);
+            let error = Undecided { first, last: first + len - 1, more: places.len() - 1 };
+            out.fault_at(&path, &error, None);
+        }
+        if unknown > 0 {
+            out.fault_at(&self.name, &Unknown { pages: unknown }, None);
+        }
+    }
+
+    /// The places of the volume that lie in a page of one of the arrays; `None` where a part of it is elsewhere.
+    fn places(&self, index: usize, page: &Mismatch) -> Option<Vec<Range<ByteOffset>>> {
+        let contents = self.nested[index].array.contents(page);
+        let nested = |i: usize| &self.nested[i];
+        let places = contents
+            .iter()
+            .map(|place| target::places_in_part(&nested, &self.pieces, index, place));
+        Some(places.collect::<Option<Vec<_>>>()?.concat())
+    }
+}
+
+/// How many pages of each member were corrected.
+fn by_role(verified: &Verified) -> BTreeMap<usize, u64> {
+    let mut roles = BTreeMap::new();
+    for role in verified.pages.iter().filter_map(|page| page.role) {
+        *roles.entry(role).or_default() += 1;
+    }
+    roles
+}
+
+fn summary(nested: &Nested, verified: &Verified) -> Value {
+    let corrected: Vec<Value> = by_role(verified)
+        .into_iter()
+        .map(|(role, pages)| {
+            json!({ "role": role, "member": nested.array.member_name(role), "pages": pages })
+        })
+        .collect();
+    json!({
+        "array": nested.name.to_string(),
+        "corrected": corrected,
+        "undecided_pages": verified.pages.iter().filter(|page| page.role.is_none()).count(),
+        "pages_not_listed": verified.more,
+        "unchecked": verified.unchecked,
+    })
+}
+
+fn counted(n: u64, what: &str) -> String {
+    if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
+}

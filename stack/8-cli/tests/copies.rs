@@ -1,0 +1,109 @@
+//! Copies that are not complete say so, on all ways in and out.
+
+mod common;
+
+use std::fs;
+use std::io::Read;
+use std::process::{Command, Stdio};
+
+use common::{Bench, expect, objects, shown, xfskit};
+
+/// A member of a tar archive, of type `kind`.
+fn member(kind: u8, name: &str, content: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![0; 512];
+    bytes[..name.len()].copy_from_slice(name.as_bytes());
+    let size = format!("{:011o}", content.len());
+    for (at, text) in [(100, "0000644"), (108, "0000000"), (116, "0000000"), (124, &size[..])] {
+        bytes[at..at + text.len()].copy_from_slice(text.as_bytes());
+    }
+    bytes[136..147].copy_from_slice(b"00000000007");
+    bytes[156] = kind;
+    bytes[257..265].copy_from_slice(b"ustar\x0000");
+    bytes[148..156].fill(b' ');
+    let sum: u32 = bytes.iter().map(|&b| u32::from(b)).sum();
+    bytes[148..155].copy_from_slice(format!("{sum:06o}\0").as_bytes());
+    bytes.extend_from_slice(content);
+    bytes.resize(bytes.len().next_multiple_of(512), 0);
+    bytes
+}
+
+fn archive(bench: &Bench, members: &[(u8, &str, &[u8])]) -> String {
+    let mut bytes: Vec<u8> = members.iter().flat_map(|m| member(m.0, m.1, m.2)).collect();
+    bytes.resize(bytes.len() + 1024, 0);
+    shown(&bench.file("a.tar", &bytes))
+}
+
+#[test]
+fn what_a_copy_out_cannot_restore_is_counted_and_the_answer_is_no() {
+    let bench = Bench::new();
+    let image = shown(&bench.path("v.img"));
+    // Linux takes no such attribute for a pipe, whatever the filesystem.
+    let tar = archive(&bench, &[(b'x', "pax", b"25 SCHILY.xattr.user.x=y\n"), (b'6', "pipe", b"")]);
+    expect(0, &["mkfs", "-q", "--size", "300M", "--from", &tar, &image]);
+    let run = expect(1, &["get", "--json", &image, "/", &shown(&bench.path("out"))]);
+    let skipped = &objects(&run)[0]["skipped"][0];
+    assert_eq!((skipped["count"].as_u64(), skipped["usual"].as_bool()), (Some(1), Some(false)));
+    assert!(run.stderr.contains("not copied: user. attributes"), "{}", run.stderr);
+    let name = shown(&bench.path("out.tar"));
+    let run = expect(0, &["get", "--json", "--tar", &image, "/", &name]);
+    assert_eq!(objects(&run)[0]["files"].as_u64(), Some(2));
+}
+
+#[test]
+fn whiteouts_that_become_files_and_attributes_without_a_namespace_are_told_once() {
+    let bench = Bench::new();
+    let (image, other) = (shown(&bench.path("v.img")), shown(&bench.path("w.img")));
+    let members = [
+        (b'x', "pax", &b"31 SCHILY.xattr.system.nfs4=ab\n"[..]),
+        (b'0', "a/.wh.b", b""),
+        (b'0', "a/.wh.c", b""),
+    ];
+    let tar = archive(&bench, &members);
+    let run = expect(0, &["mkfs", "--size", "300M", "--from", &tar, &image]);
+    assert_eq!(run.stderr.matches("--whiteouts").count(), 1, "{}", run.stderr);
+    assert!(run.stderr.contains("(2 of them)"), "{}", run.stderr);
+    assert!(run.stderr.contains("no namespace for them), 1 times"), "{}", run.stderr);
+    let run = expect(0, &["put", "--tar", &image, &tar, "/x"]);
+    assert!(run.stderr.contains("(2 of them)"), "{}", run.stderr);
+    let run = expect(0, &["mkfs", "--whiteouts", "--size", "300M", "--from", &tar, &other]);
+    assert!(!run.stderr.contains("--whiteouts"), "{}", run.stderr);
+}
+
+/// Runs `xfskit` and reads no more than the first bytes of its answer.
+fn cut_short(args: &[&str]) -> (Option<i32>, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_xfskit"));
+    command.args(args).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    child.stdout.take().unwrap().read_exact(&mut [0; 10]).unwrap();
+    let output = child.wait_with_output().unwrap();
+    (output.status.code(), String::from_utf8(output.stderr).unwrap())
+}
+
+#[test]
+fn an_answer_whose_reader_goes_away_is_not_a_success() {
+    let bench = Bench::new();
+    let image = shown(&bench.kept("v5"));
+    let (code, said) = cut_short(&["get", &image, "/", "-"]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("the archive is incomplete"), "{said}");
+    // As where SIGPIPE ends a program.
+    let (code, said) = cut_short(&["find", "--json", &image, "/"]);
+    assert_eq!((code, &*said), (Some(141), ""));
+}
+
+#[test]
+fn get_writes_through_no_link_that_is_there_before() {
+    let bench = Bench::new();
+    let image = shown(&bench.kept("v5"));
+    let (out, aside) = (bench.path("out"), bench.path("aside"));
+    fs::create_dir(&aside).unwrap();
+    std::os::unix::fs::symlink(&aside, &out).unwrap();
+    // A link is not filled where a file is to go, nor replaced; to an empty directory it is that directory.
+    expect(2, &["get", &image, "/sf/a", &shown(&out)]);
+    std::os::unix::fs::symlink("/dev/null", aside.join("in-the-way")).unwrap();
+    for args in [&["get", &image, "/sf"][..], &["get", "--tar", &image, "/sf"]] {
+        let run = xfskit(&[args, &[&*shown(&out)]].concat());
+        assert_eq!(run.code, 2, "{}", run.stderr);
+    }
+    assert_eq!(fs::read_dir(&aside).unwrap().count(), 1);
+}

@@ -1,0 +1,204 @@
+//! Volumes made to mislead: checksums right, structure wrong. Every command ends, says so, and leaves nothing half done.
+
+#![allow(missing_docs)]
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use common::{Bench, Run, damage, expect, shown, xfskit};
+
+/// Byte of the leaf of `/frag`'s extent tree, and of records 168 and 169 in it.
+const LEAF: u64 = 2523 << 12;
+const RECORDS: u64 = LEAF + 72;
+
+/// Reads `len` bytes of an image.
+fn bytes(image: &Path, offset: u64, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    fs::File::open(image).unwrap().read_exact_at(&mut bytes, offset).unwrap();
+    bytes
+}
+
+/// Changes the block of 4 KiB at `offset`, and makes its checksum at `crc` right.
+fn edit(image: &Path, offset: u64, crc: usize, change: impl FnOnce(&mut [u8])) {
+    let mut block = bytes(image, offset, 4096);
+    change(&mut block);
+    xfskit_crc::update(&mut block, crc);
+    damage(image, offset, &block);
+}
+
+/// A volume on which two records of a leaf of `/frag`'s extent tree have changed places.
+fn disordered(bench: &Bench) -> PathBuf {
+    let image = bench.kept("hostile/base");
+    assert_eq!(bytes(&image, LEAF, 4), b"BMA3");
+    edit(&image, LEAF, 64, |block| {
+        let at = usize::try_from(RECORDS - LEAF).unwrap() + 16 * 100;
+        block[at..at + 32].rotate_left(16);
+    });
+    image
+}
+
+/// What `check` says of an image, without the numbers that a harmless change moves.
+fn verdict(image: &Path) -> Vec<String> {
+    let run = xfskit(&["check", &shown(image)]);
+    run.stdout.lines().filter(|line| line.contains(" [")).map(str::to_owned).collect()
+}
+
+fn names_the_order(run: &Run) {
+    let said = [&*run.stdout, &run.stderr].concat();
+    assert!(said.contains("[bmbt.rec.order]"), "{said}");
+}
+
+#[test]
+fn a_disordered_extent_tree_fails_what_relies_on_it_and_stays_as_it_is() {
+    let bench = Bench::new();
+    let image = shown(&disordered(&bench));
+    let before = verdict(Path::new(&image));
+    let grown = (3_u64 << 30).to_string();
+    for args in [
+        &["cat", &image, "/frag"][..],
+        &["cp", &image, "/frag", "/copy"],
+        &["cp", "--reflink", &image, "/frag", "/copy"],
+        &["truncate", &image, "/frag", "-s", "4096"],
+        &["fallocate", &image, "/frag", "-p", "-l", &grown],
+        &["fallocate", &image, "/frag", "-z", "-l", &grown],
+        &["fallocate", &image, "/frag", "-c", "-l", "4096"],
+        &["fallocate", &image, "/frag", "-i", "-l", "4096"],
+    ] {
+        let run = expect(1, args);
+        names_the_order(&run);
+        let copies = expect(0, &["ls", "-a", &image, "/"]).stdout;
+        assert!(!copies.contains("copy") && !copies.contains(".xfskit"), "{args:?}: {copies}");
+        let stat = expect(0, &["stat", "--json", &image, "/frag"]).stdout;
+        assert!(stat.contains("\"size\":4911104"), "{args:?}: {stat}");
+        assert_eq!(verdict(Path::new(&image)), before, "{args:?}");
+    }
+}
+
+#[test]
+fn a_damaged_orphan_stays_on_its_list_and_the_volume_opens_for_writing() {
+    let bench = Bench::new();
+    let image = shown(&disordered(&bench));
+    let free = || expect(0, &["df", "--json", &image]).stdout;
+    names_the_order(&expect(1, &["rm", &image, "/frag"]));
+    let with_orphan = free();
+    for args in [&["recover", "-n", &image][..], &["recover", &image], &["recover", "-n", &image]] {
+        let run = expect(1, args);
+        names_the_order(&run);
+        assert!(run.stdout.contains("inode 2728, which is deleted"), "{}", run.stdout);
+    }
+    let made = expect(0, &["mkdir", &image, "/new"]);
+    assert!(made.stderr.contains("inode 2728"), "{}", made.stderr);
+    expect(0, &["rm", "-r", &image, "/new"]);
+    assert_eq!(free(), with_orphan);
+    names_the_order(&expect(1, &["check", &image]));
+}
+
+/// An entry of `/a/b` was renamed to "..".
+#[test]
+fn a_second_dotdot_is_a_fault_in_every_reader_and_the_rest_is_read() {
+    let bench = Bench::new();
+    let image = shown(&bench.kept("hostile/second-dotdot"));
+    let out = shown(&bench.path("out"));
+    for args in [
+        &["ls", &image, "/a/b"][..],
+        &["ls", "-R", &image, "/"],
+        &["tree", &image, "/"],
+        &["find", &image, "/"],
+        &["get", &image, "/", &out],
+        &["get", &image, "/", "-"],
+        &["cp", "-r", &image, "/a", "/copy"],
+        &["rm", "-r", &image, "/a"],
+        &["chmod", "-R", &image, "700", "/a"],
+        &["chown", "-R", &image, "7:7", "/a"],
+    ] {
+        let run = xfskit(args);
+        assert_eq!(run.code, 1, "{args:?}: {}", run.stderr);
+        assert!(run.stderr.contains("[dir.dots]"), "{args:?}: {}", run.stderr);
+    }
+    assert!(bench.path("out/a/b").is_dir());
+    assert!(expect(1, &["check", &image]).stdout.contains("[dir.dots]"));
+}
+
+/// `/a/b/c` leads to `/a`.
+#[test]
+fn a_directory_cycle_ends_every_walk_and_both_paths_are_named() {
+    let bench = Bench::new();
+    let image = shown(&bench.kept("hostile/directory-cycle"));
+    let out = shown(&bench.path("out"));
+    for args in [
+        &["ls", "-R", &image, "/"][..],
+        &["tree", &image, "/"],
+        &["find", &image, "/"],
+        &["get", &image, "/", &out],
+        &["get", &image, "/", "-"],
+        &["chmod", "-R", &image, "700", "/a"],
+        &["chown", "-R", &image, "7:7", "/a"],
+        &["rm", "-r", &image, "/a"],
+    ] {
+        let run = expect(1, args);
+        let both = "reached a second time as /a/b/c, first as /a:";
+        assert!(run.stderr.contains(both), "{args:?}: {}", run.stderr);
+    }
+    assert!(expect(0, &["ls", &image, "/a"]).stdout.contains('b'), "what cannot be emptied stays");
+    let run = expect(1, &["cp", "-r", &image, "/a", "/copy"]);
+    assert!(run.stderr.contains("[dir.twice]"), "{}", run.stderr);
+    assert!(
+        !expect(0, &["ls", &image, "/"]).stdout.contains("copy"),
+        "found before anything is made"
+    );
+}
+
+/// A tree of every group: where its root is named in the group's second or third sector, and bytes of a record and
+/// of a key.
+const TREES: [(&str, u64, usize, usize, usize); 5] = [
+    ("bnobt", 1, 16, 8, 8),
+    ("cntbt", 1, 20, 8, 8),
+    ("rmapbt", 1, 24, 24, 40),
+    ("refcountbt", 1, 88, 12, 4),
+    ("inobt", 2, 20, 16, 4),
+];
+
+#[test]
+fn a_disordered_tree_of_a_group_ends_changes_in_an_error_that_names_it() {
+    let bench = Bench::new();
+    let content = shown(&bench.file("content", &vec![7; 3 << 20]));
+    let base = bench.kept("hostile/base");
+    let superblock = bytes(&base, 0, 512);
+    let number = |bytes: &[u8], at: usize| {
+        u64::from(u32::from_be_bytes(bytes[at..at + 4].try_into().unwrap()))
+    };
+    let (agblocks, agcount) = (number(&superblock, 84), number(&superblock, 88));
+    for (tree, sector, root_at, record, key) in TREES {
+        let image = bench.path("damaged.img");
+        fs::copy(&base, &image).unwrap();
+        let mut damaged = 0;
+        for agno in 0..agcount {
+            let group = agno * agblocks * 4096;
+            let root = number(&bytes(&base, group + sector * 512, 512), root_at);
+            edit(&image, group + root * 4096, 52, |block| {
+                let (level, count) = (block[5], block[7]);
+                let len = if level > 0 { key } else { record };
+                if count >= 2 {
+                    block[56..56 + 2 * len].rotate_left(len);
+                    damaged += 1;
+                }
+            });
+        }
+        assert!(damaged > 0, "{tree}");
+        let image = shown(&image);
+        let runs = [
+            &["put", &image, &content, "/new"][..],
+            &["cp", "--reflink", &image, "/frag", "/copy"],
+            &["mkdir", &image, "/newdir"],
+            &["truncate", &image, "/frag", "-s", "0"],
+            &["rm", &image, "/frag"],
+        ]
+        .map(xfskit);
+        let said: String = runs.iter().map(|run| &*run.stderr).collect();
+        assert!(said.contains(&format!("[{tree}.order]")), "{tree}: {said}");
+        assert!(runs.iter().any(|run| run.code != 0), "{tree}: {said}");
+    }
+}

@@ -1,0 +1,88 @@
+//! A RAID0 has the size here that it has in Linux, and the same content, whatever its chunk and its members'
+//! sizes.
+
+#![allow(missing_docs)]
+
+use xfskit_block::BlockDevice;
+use xfskit_md::create::{NewMember, Recipe};
+use xfskit_md::{Layout, Raid0Layout};
+use xfskit_test_arrays::shelf::{MIB, Shelf, fill, recipe};
+use xfskit_test_arrays::{content, sha256};
+use xfskit_test_guest::Guest;
+use xfskit_units::{ByteOffset, Sectors};
+
+const ASK: &str = r#"
+ask() {
+    members=$(loops $1/m*)
+    mdadm --assemble --run /dev/md0 $members 2>/dev/null || echo "$1 refused"
+    echo "$1 $(blockdev --getsize64 /dev/md0) $(sha256sum /dev/md0 | cut -d' ' -f1)"
+    mdadm --stop /dev/md0 2>/dev/null
+    for m in $members; do losetup -d $m; done
+}
+"#;
+
+/// Chunk in KiB, sectors of the members behind the first MiB.
+const CASES: [(u64, &[u64]); 4] = [
+    (12, &[2048, 2048, 2048]),
+    (12, &[2048, 4096, 6000]),
+    (20, &[5000, 5000, 7777]),
+    (64, &[2048, 2999]),
+];
+
+/// An array of members with so many sectors behind their first MiB.
+fn made(layout: Raid0Layout, kib: u64, sizes: &[u64]) -> Shelf {
+    let mut shelf = Shelf::default();
+    for sectors in sizes {
+        shelf.put(MIB + sectors * 512);
+    }
+    let roles: Vec<Option<NewMember>> =
+        (0..sizes.len()).map(|m| Some(shelf.new_member(m))).collect();
+    let data_offset = Some(Sectors(2048));
+    let wanted = recipe(Layout::Raid0(layout), false);
+    let wanted = Recipe { chunk: Sectors(2 * kib), size: None, data_offset, ..wanted };
+    wanted.create(&roles, &[]).unwrap();
+    shelf
+}
+
+#[test]
+fn what_members_hold_behind_the_arrays_end_is_no_content() {
+    for (kib, sizes) in CASES {
+        let array = made(Raid0Layout::Original, kib, sizes).open();
+        let all = |(role, sectors): (usize, &u64)| {
+            let place = ByteOffset(MIB)..ByteOffset(MIB + sectors / (2 * kib) * (2 * kib) * 512);
+            array.content_of(role, &place).unwrap()
+        };
+        let parts: Vec<_> = sizes.iter().enumerate().flat_map(all).collect();
+        assert!(parts.iter().all(|part| part.start < part.end && part.end.0 <= array.size().0));
+        let held: u64 = parts.iter().map(|part| part.end.0 - part.start.0).sum();
+        assert_eq!(held, array.size().0, "{kib} KiB, {sizes:?}");
+    }
+}
+
+#[test]
+fn a_raid0_has_the_same_size_and_content_in_linux() {
+    if !xfskit_test_guest::is_here() {
+        return;
+    }
+    let mut guest = Guest::new();
+    guest.script(ASK);
+    let mut expected = Vec::new();
+    for (i, (kib, sizes)) in CASES.iter().enumerate() {
+        for layout in [Raid0Layout::Original, Raid0Layout::Alternate] {
+            let shelf = made(layout, *kib, sizes);
+            let array = shelf.open();
+            let sum = sha256(&fill(&array, 7));
+            let (bytes, name) = (array.size(), format!("{i}-{layout:?}"));
+            array.close().unwrap();
+            for (member, device) in &shelf.0 {
+                guest.file(&format!("{name}/{member}"), content(&**device));
+            }
+            guest.script(&format!("ask {name}"));
+            expected.push(format!("{name} {bytes} {sum}"));
+        }
+    }
+    let answer = guest.run().unwrap();
+    for line in expected {
+        assert!(answer.text.lines().any(|said| said == line), "{line}, not\n{}", answer.text);
+    }
+}
