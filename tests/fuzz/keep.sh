@@ -5,7 +5,7 @@ cd "$(dirname "$0")"
 triple=$(rustc -vV | sed -n 's/^host: //p')
 binaries=${BINARIES:-target/$triple/release}
 # CORPUS names the built program where cargo should not be asked.
-corpus() { (cd ../.. && ${CORPUS:-${CARGO:-cargo} run -q -p xfskit-test-fuzzing --bin corpus --} "$@"); }
+corpus() { (cd ../.. && ${CORPUS:-${CARGO:-cargo} run -q -p xfskit-test-fuzzing --bin xfskit-fuzz-corpus --} "$@"); }
 corpus targets >work/targets
 [ $# -gt 0 ] || set -- $(cut -d' ' -f1 work/targets)
 for target; do

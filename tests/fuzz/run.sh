@@ -11,7 +11,7 @@ triple=$(rustc -vV | sed -n 's/^host: //p')
 binaries=${BINARIES:-target/$triple/release}
 mkdir -p work/failed
 # CORPUS names the built program where cargo should not be asked.
-corpus() { (cd ../.. && ${CORPUS:-${CARGO:-cargo} run -q -p xfskit-test-fuzzing --bin corpus --} "$@"); }
+corpus() { (cd ../.. && ${CORPUS:-${CARGO:-cargo} run -q -p xfskit-test-fuzzing --bin xfskit-fuzz-corpus --} "$@"); }
 [ -e work/seeded ] || { corpus seeds "$PWD/work"; touch work/seeded; }
 corpus targets >work/targets
 [ $# -gt 0 ] || set -- $(cut -d' ' -f1 work/targets)

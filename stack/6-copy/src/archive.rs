@@ -131,7 +131,7 @@ impl<W: Write> Archive<'_, W> {
         }
         let bytes = if stat.file_type == FileType::Regular { stat.size } else { 0 };
         self.done.files += 1;
-        self.done.bytes += bytes;
+        self.done.bytes = self.done.bytes.saturating_add(bytes);
         (self.events)(Event::Done { bytes });
         Ok(())
     }

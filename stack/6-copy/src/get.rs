@@ -279,11 +279,12 @@ fn batches(maps: &[Option<FileMap>]) -> Vec<Range<usize>> {
     let (mut start, mut bytes) = (0, 0);
     for (index, map) in maps.iter().enumerate() {
         let more = map.as_ref().map_or(0, FileMap::size);
-        if bytes + more > AHEAD && index > start {
+        if more > AHEAD.saturating_sub(bytes) && index > start {
             batches.push(start..index);
             (start, bytes) = (index, 0);
         }
-        bytes += more;
+        // Sparse files may be 8 EiB long each.
+        bytes = more.saturating_add(bytes);
     }
     batches.push(start..maps.len());
     batches

@@ -97,7 +97,8 @@ pub fn copy_within(
         }
         made.push(ino);
         done.names += 1;
-        done.bytes += if stat.file_type == FileType::Regular { stat.size } else { 0 };
+        let bytes = if stat.file_type == FileType::Regular { stat.size } else { 0 };
+        done.bytes = done.bytes.saturating_add(bytes);
         if let ControlFlow::Break(()) = on_put(done) {
             return Err(PutError::Stopped);
         }

@@ -1,5 +1,5 @@
-//! The kept corpus: `corpus seeds DIR` writes what each target starts from, kept inputs included, to
-//! `DIR/TARGET/`; `corpus pack DIR` keeps what is there, an archive for each target; `corpus targets` names
+//! The kept corpus: `xfskit-fuzz-corpus seeds DIR` writes what each target starts from, kept inputs included, to
+//! `DIR/TARGET/`; `xfskit-fuzz-corpus pack DIR` keeps what is there, an archive for each target; `xfskit-fuzz-corpus targets` names
 //! them with their weights and the length of their longest inputs.
 
 use std::path::Path;
@@ -26,7 +26,7 @@ fn main() -> std::io::Result<()> {
         ["pack", dir] => targets()
             .try_for_each(|target| kept::pack(target.name, &Path::new(dir).join(target.name))),
         _ => {
-            eprintln!("usage: corpus targets | seeds DIR | pack DIR");
+            eprintln!("usage: xfskit-fuzz-corpus targets | seeds DIR | pack DIR");
             std::process::exit(2);
         }
     }
