@@ -646,6 +646,14 @@ mod tests {
         broken[120] = 17;
         let corrupt = Superblock::verify(&broken, AgNumber(0)).unwrap_err();
         assert_eq!(corrupt.fault().check, CheckId("sb.crc"));
+        let good = golden(512, PRIMARY_1G);
+        for (check, offset, bytes) in
+            [("sb.versionnum", 100, &[0xb4, 0xa3][..]), ("sb.refused", 216, &[0, 0, 0x10, 0x2b])]
+        {
+            let newer = broken(&good, offset, bytes, Some(CRC_OFFSET));
+            let refused = Superblock::verify(&newer, AgNumber(0)).unwrap_err();
+            assert_eq!(refused.fault().check, CheckId(check));
+        }
     }
 
     #[test]
