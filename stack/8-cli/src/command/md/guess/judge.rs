@@ -62,13 +62,18 @@ impl Sureness {
 
 impl Judged {
     /// How sure it is, with so many others that are as good.
+    ///
+    /// A quarter of the pieces astray, or errors in each of several equal guesses, are signs of another array: of one
+    /// with more members, for example, whose data members alone resemble a smaller one.
     pub(super) fn sureness(&self, others: usize) -> Sureness {
         let Guess { right, found, certain, .. } = self.guess;
-        let right = right as u64;
+        let (right, found) = (right as u64, found as u64);
         match self.errors {
             None => Sureness::Doubtful,
             Some(errors) if errors > right / 10 => Sureness::Doubtful,
-            Some(0) if certain && others == 0 && right * 20 >= found as u64 * 19 => {
+            Some(_) if right * 4 < found * 3 => Sureness::Doubtful,
+            Some(errors) if errors > 0 && others > 0 => Sureness::Doubtful,
+            Some(0) if certain && others == 0 && right * 20 >= found * 19 => {
                 let agrees = self.healed == 0 && self.rows_wrong == 0;
                 if agrees { Sureness::Certain } else { Sureness::Likely }
             }
