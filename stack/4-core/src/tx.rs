@@ -21,6 +21,7 @@ use xfskit_units::{AgNumber, Ino};
 use zerocopy::big_endian::U32;
 
 use crate::error::{Error, Result};
+use crate::file::Room;
 use crate::inode::Inode;
 use crate::space::Deferred;
 use crate::volume::Volume;
@@ -42,6 +43,8 @@ pub struct Tx<'v> {
     pub(crate) met_busy: bool,
     /// It may have blocks that are promised: it is what they are promised to.
     pub(crate) entitled: bool,
+    /// Blocks that it took without being entitled: promised until the counters know them as taken.
+    pub(crate) taken: Room<'v>,
     /// It was refused blocks for being promised.
     pub(crate) met_promises: bool,
 }
@@ -84,6 +87,7 @@ impl Volume {
                 remapped: Vec::new(),
                 met_busy: false,
                 entitled: false,
+                taken: self.no_room(),
                 met_promises: false,
             };
             let answer = change(&mut tx).and_then(|answer| tx.finish().map(|()| answer));

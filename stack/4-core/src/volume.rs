@@ -183,6 +183,7 @@ impl Volume {
         if !promises.is_empty() {
             recovery::finish(&volume, &promises)?;
         }
+        volume.set_aside();
         Ok(volume)
     }
 

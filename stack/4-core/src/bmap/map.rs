@@ -74,7 +74,7 @@ pub(super) fn remove(
         match (left, right) {
             (Some(left), Some(right)) => {
                 cursor.replace(tx, &left)?;
-                cursor.insert(tx, &right)?;
+                tx.with_pool(|tx| cursor.insert(tx, &right))?;
             }
             (Some(rest), None) | (None, Some(rest)) => cursor.replace(tx, &rest)?,
             (None, None) => cursor.remove(tx)?,

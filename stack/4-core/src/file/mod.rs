@@ -17,6 +17,7 @@ mod target;
 
 pub(crate) use content::Contents;
 pub use content::{Content, SIZE_MAX};
+pub(crate) use promise::Room;
 pub use reshape::Seek;
 
 use std::ops::Range;

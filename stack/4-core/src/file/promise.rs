@@ -4,10 +4,11 @@
 //! find the volume full halfway. Both ask first, and are refused while nothing has happened. Nothing of it is on
 //! disk.
 //!
-//! Nobody else gets what was promised: directories and inodes take their blocks without a promise, but only from what is
-//! left ([`Volume::are_to_spare`]). Promises are generous, so who is refused for them has what is in memory written, which
-//! counts exactly, and is asked again ([`Volume::transact`]). Transactions that promised blocks are for say that they
-//! are *entitled*.
+//! Nobody else gets what was promised: directories and inodes take their blocks only from what is left, and those count
+//! as promised until the transaction is committed ([`Room::take`]). Promises are generous, so who is refused for them has
+//! what is in memory written, which counts exactly, and is asked again ([`Volume::transact`]). Transactions that promised
+//! blocks are for say that they are *entitled*; so does what frees space and needs a block for that
+//! ([`Tx::with_pool`]), which Linux keeps its reserve pool for.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -39,6 +40,17 @@ impl Promises {
         Ok(true)
     }
 
+    /// Takes as many of `most` blocks as are free, and none where they are fewer than `least`.
+    fn take_some(&self, vol: &Volume, least: u64, most: u64) -> Result<Option<u64>> {
+        let there = vol.blocks_available().min(most).max(least);
+        for blocks in [there, least] {
+            if self.take(vol, blocks)? {
+                return Ok(Some(blocks));
+            }
+        }
+        Ok(None)
+    }
+
     pub(super) fn give_back(&self, blocks: u64) {
         self.all.fetch_sub(i64::try_from(blocks).unwrap_or(i64::MAX), Ordering::Relaxed);
     }
@@ -46,14 +58,35 @@ impl Promises {
 
 /// Blocks that stay promised until this goes.
 #[derive(Debug)]
-pub(super) struct Room<'v> {
+pub(crate) struct Room<'v> {
     promises: &'v Promises,
     blocks: u64,
 }
 
+impl Room<'_> {
+    /// Takes as many of `most` blocks as are neither withheld nor promised to others, and returns how many; `None` where
+    /// they are fewer than `least`.
+    pub(crate) fn take(&mut self, vol: &Volume, least: u32, most: u32) -> Result<Option<u32>> {
+        let Some(blocks) = self.promises.take_some(vol, least.into(), most.into())? else {
+            return Ok(None);
+        };
+        self.blocks += blocks;
+        Ok(Some(u32::try_from(blocks).unwrap_or(most)))
+    }
+
+    /// Gives some of them back.
+    pub(crate) fn give_back(&mut self, blocks: u32) {
+        let blocks = self.blocks.min(blocks.into());
+        self.blocks -= blocks;
+        self.promises.give_back(blocks);
+    }
+}
+
 impl Drop for Room<'_> {
     fn drop(&mut self) {
-        self.promises.give_back(self.blocks);
+        if self.blocks > 0 {
+            self.promises.give_back(self.blocks);
+        }
     }
 }
 
@@ -67,12 +100,9 @@ impl Volume {
         u64::try_from(free.saturating_sub(self.set_aside()).saturating_sub(promised)).unwrap_or(0)
     }
 
-    /// Whether `blocks` blocks, beside `taken` that a transaction has taken already, can be had without those that are
-    /// promised to others.
-    pub(crate) fn are_to_spare(&self, blocks: u32, taken: i64) -> Result<bool> {
-        let promised = self.contents.promises.all.load(Ordering::Relaxed);
-        let free = || Ok::<_, Error>(self.engine()?.counters().get().fdblocks - self.set_aside());
-        Ok(promised == 0 || free()? - promised - taken >= i64::from(blocks))
+    /// Returns room for nothing, to take blocks into.
+    pub(crate) fn no_room(&self) -> Room<'_> {
+        Room { promises: &self.contents.promises, blocks: 0 }
     }
 
     /// Promises `blocks` for as long as the answer lives; `None` where there are not so many.
@@ -83,7 +113,7 @@ impl Volume {
     }
 
     /// A transaction with blocks promised to what it does.
-    pub(super) fn transact_promised<T>(
+    pub(crate) fn transact_promised<T>(
         &self,
         mut change: impl FnMut(&mut Tx<'_>) -> Result<T>,
     ) -> Result<T> {
@@ -93,9 +123,9 @@ impl Volume {
         })
     }
 
-    /// Free blocks that content cannot have: [`withheld`](Self::withheld), as it was when first asked, outside of
-    /// any transaction. What the trees take of it meanwhile is theirs.
-    fn set_aside(&self) -> i64 {
+    /// Free blocks that content cannot have: [`withheld`](Self::withheld), as it was when first asked, which is before
+    /// any transaction that asks. What the trees take of it meanwhile is theirs.
+    pub(crate) fn set_aside(&self) -> i64 {
         let now = || i64::try_from(self.withheld()).unwrap_or(i64::MAX);
         *self.contents.set_aside.get_or_init(now)
     }
@@ -111,6 +141,19 @@ impl Volume {
     /// Blocks that it takes to write `blocks` blocks, wherever they lie: themselves, and what their map needs.
     pub(super) fn promise_for(&self, blocks: u64) -> u64 {
         blocks + self.nodes_for(blocks)
+    }
+}
+
+impl Tx<'_> {
+    /// Makes `change`, which frees more than it takes, with the reserve pool at its disposal: a full volume can be emptied.
+    pub(crate) fn with_pool<T>(
+        &mut self,
+        change: impl FnOnce(&mut Self) -> Result<T>,
+    ) -> Result<T> {
+        let before = std::mem::replace(&mut self.entitled, true);
+        let answer = change(self);
+        self.entitled = before;
+        answer
     }
 }
 

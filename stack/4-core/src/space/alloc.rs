@@ -58,12 +58,22 @@ impl Tx<'_> {
     /// # Errors
     /// [`Error::NoSpace`]; [`Error::Settle`] where only extents freed too recently would do.
     pub fn alloc_extent(&mut self, request: &AllocRequest) -> Result<(FsBlock, ExtLen)> {
-        let taken = -self.delta.fdblocks;
-        let free_to_take = self.entitled || request.reserve;
-        if !free_to_take && !self.volume().are_to_spare(request.minlen, taken)? {
+        if self.entitled || request.reserve {
+            return self.alloc_anywhere(request);
+        }
+        let volume = self.volume();
+        let Some(maxlen) = self.taken.take(volume, request.minlen, request.maxlen)? else {
             self.met_promises = true;
             return Err(Error::NoSpace("blocks"));
-        }
+        };
+        let found = self.alloc_anywhere(&AllocRequest { maxlen, ..*request });
+        let got = found.as_ref().map_or(0, |(_, len)| len.0);
+        self.taken.give_back(maxlen.saturating_sub(got));
+        found
+    }
+
+    /// Allocates one extent, of blocks that the volume has for it.
+    fn alloc_anywhere(&mut self, request: &AllocRequest) -> Result<(FsBlock, ExtLen)> {
         let geo = self.volume().geo();
         let (home, near) = geo.fsb_split(request.near).unwrap_or((AgNumber(0), AgBlock(0)));
         let groups = if request.this_group { 1 } else { geo.agcount };

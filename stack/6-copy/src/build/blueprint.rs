@@ -69,7 +69,9 @@ impl<'a> Blueprint<'a> {
         }
         placed.firsts.push(placed.next());
         if missing > 0 {
-            return Err(BuildError::NoSpace { more: missing << geo.blocklog });
+            // What was too large for what is left may have left something.
+            let more = missing.saturating_sub(space.budget()).max(1);
+            return Err(BuildError::NoSpace { more: more << geo.blocklog });
         }
         let groups = owners.into_groups(&census, space);
         let free = free_for_linux(geo, &groups) << geo.blocklog;

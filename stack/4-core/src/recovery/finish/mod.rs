@@ -60,7 +60,7 @@ pub(crate) fn finish(volume: &Volume, unfinished: &[Intent]) -> Result<()> {
     engine.let_tail_go();
     while !left.is_empty() {
         let behind = left.split_off(at_once(&left));
-        left = volume.transact(|tx| tx.keep_promises(&left))?;
+        left = volume.transact_promised(|tx| tx.keep_promises(&left))?;
         left.extend(behind);
     }
     Ok(engine.checkpoint()?)
