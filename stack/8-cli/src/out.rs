@@ -194,7 +194,8 @@ impl Out {
     /// What a copy left out: beyond what every such copy leaves out, the answer becomes no.
     pub(crate) fn skipped(&self, skipped: &[SkippedCount]) {
         for SkippedCount { what, count, usual } in skipped {
-            self.note(&format!("not copied: {what}, {count} times"));
+            let times = if *count == 1 { "time" } else { "times" };
+            self.note(&format!("not copied: {what}, {count} {times}"));
             self.lock().faults += u64::from(!usual);
         }
     }

@@ -62,7 +62,7 @@ fn whiteouts_that_become_files_and_attributes_without_a_namespace_are_told_once(
     let run = expect(0, &["mkfs", "--size", "300M", "--from", &tar, &image]);
     assert_eq!(run.stderr.matches("--whiteouts").count(), 1, "{}", run.stderr);
     assert!(run.stderr.contains("(2 of them)"), "{}", run.stderr);
-    assert!(run.stderr.contains("no namespace for them), 1 times"), "{}", run.stderr);
+    assert!(run.stderr.contains("no namespace for them), 1 time"), "{}", run.stderr);
     let run = expect(0, &["put", "--tar", &image, &tar, "/x"]);
     assert!(run.stderr.contains("(2 of them)"), "{}", run.stderr);
     let run = expect(0, &["mkfs", "--whiteouts", "--size", "300M", "--from", &tar, &other]);

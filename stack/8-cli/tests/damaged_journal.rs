@@ -49,3 +49,27 @@ fn a_damaged_record_is_named_with_what_can_be_done_about_it() {
     expect(0, &["ls", "--norecovery", &image]);
     assert!(expect(1, &["check", &image]).stdout.contains("[log.record.crc]"));
 }
+
+/// The byte at which the newest record that holds something begins.
+fn newest_record(image: &Path) -> u64 {
+    let bytes = fs::read(image).unwrap();
+    let records = bytes.chunks(512).enumerate().filter(|(_, sector)| {
+        sector.starts_with(&[0xfe, 0xed, 0xba, 0xbe]) && sector[12..16] != [0; 4]
+    });
+    let (at, _) = records.max_by_key(|(_, sector)| sector[16..24].to_vec()).expect("a record");
+    at as u64 * 512
+}
+
+#[test]
+fn a_record_cut_off_at_the_head_is_named_by_commands_that_read_and_write() {
+    let bench = Bench::new();
+    let path = bench.kept("intents-exchange");
+    let image = shown(&path);
+    assert!(!expect(0, &["ls", &image]).stderr.contains("the journal ends at block"));
+    damage(&path, newest_record(&path) + 512 + 100, b"damage");
+    for args in [&["ls", &image][..], &["get", &image, "/", "-"], &["mkdir", &image, "/new"]] {
+        let said = expect(0, args).stderr;
+        assert!(said.contains("the journal ends at block"), "{said}");
+        assert!(said.contains("[log.record.crc]") && said.contains("is left out"), "{said}");
+    }
+}

@@ -162,9 +162,12 @@ pub(crate) fn volume_for_writing(
     out: &Out,
 ) -> Result<Volume, Failure> {
     let volume = volume_to_change(target, out)?;
-    if let Some(replay) = volume.fs().volume().replay().filter(|replay| !replay.clean) {
-        out.note(&format!("the journal was replayed ({} transactions)", replay.transactions));
-        note_finished(replay, out);
+    if let Some(replay) = volume.fs().volume().replay() {
+        note_torn(replay, out);
+        if !replay.clean {
+            out.note(&format!("the journal was replayed ({} transactions)", replay.transactions));
+            note_finished(replay, out);
+        }
     }
     for orphan in volume.fs().volume().damaged_orphans() {
         out.note(&format!("{orphan}; `xfskit check {}` reports the damage", target.name));
@@ -196,9 +199,11 @@ pub(crate) fn volume_to_change(
 
 /// Says what the journal held, where it was not clean.
 fn note_replay(volume: &Volume, out: &Out) {
-    let Some(replay) = volume.fs().volume().replay().filter(|replay| !replay.clean) else {
+    let Some(replay) = volume.fs().volume().replay() else { return };
+    note_torn(replay, out);
+    if replay.clean {
         return;
-    };
+    }
     out.note(&format!(
         "the journal was replayed in memory ({} transactions); the target is unchanged",
         replay.transactions
@@ -213,6 +218,17 @@ fn note_replay(volume: &Volume, out: &Out) {
     }
     if let Some(more @ 1..) = replay.unfinished.len().checked_sub(UNFINISHED_SHOWN) {
         out.note(&format!("and {more} more unfinished"));
+    }
+}
+
+/// Says what was cut off at the journal's head: nothing tells a write that power cut from later damage there.
+fn note_torn(replay: &core::recovery::Replay, out: &Out) {
+    if let Some(torn) = &replay.torn {
+        out.note(&format!(
+            "the journal ends at block {}, where a record is damaged or was not written to its end \
+             ({}); what came behind it, up to block {}, is left out, as Linux leaves it out",
+            torn.at.0, torn.fault, torn.head.0
+        ));
     }
 }
 
