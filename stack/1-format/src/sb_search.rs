@@ -10,6 +10,7 @@
 //! Of several candidates the one with which most other copies agree is taken. Its counters are summed anew from the
 //! group headers, and a root that it does not know is looked for in group 0.
 
+use xfskit_units::features::versionnum;
 use xfskit_units::{AgNumber, Geometry};
 use zerocopy::IntoBytes;
 
@@ -267,9 +268,12 @@ fn take_inodes(sb: &mut Superblock, copy: &Superblock) {
     }
 }
 
-/// Gives a copy what only the primary has: the root, counters, and the end of mkfs.
+/// Gives a copy what only the primary has: the root, counters, the ATTR bit and the end of mkfs.
 fn complete(source: &Source<'_>, sb: &mut Superblock) {
     sb.inprogress = 0;
+    #[allow(clippy::cast_possible_truncation)] // bits of a 16-bit field
+    let has_attrs = versionnum::ATTR as u16;
+    sb.versionnum = (sb.versionnum.get() | has_attrs).into();
     let geo = sb.geometry();
     if !geo.valid_ino(geo.rootino) {
         sb.rootino = find_root(source, &geo).unwrap_or(0).into();

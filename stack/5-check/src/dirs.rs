@@ -14,7 +14,7 @@ use xfskit_units::{FileOff, Ino};
 
 use crate::datree::{self, LeafHead, MappedFork};
 use crate::forks::{self, Mapped};
-use crate::inodes::{Inodes, rank_of};
+use crate::inodes::{Inodes, is_unknown, rank_of};
 use crate::names;
 use crate::parallel;
 use crate::parents;
@@ -213,7 +213,8 @@ impl<'w, 'v> Worker<'w, 'v> {
         self.above.push(Above { dir: dir.ino, parent });
         let rank = rank_of(self.shared, parent);
         let kind = rank.map_or(Kind::Free, |rank| self.shared.table.kind(rank));
-        let is_dir = matches!(kind, Kind::Broken | Kind::Used(FileType::Directory));
+        let is_dir = matches!(kind, Kind::Broken | Kind::Used(FileType::Directory))
+            || is_unknown(self.shared, parent);
         let sink = &self.shared.vol.sink;
         if sink.error(ctx.require("dir.dotdot", is_dir, "a directory", parent)) {
             self.add_link(parent);
@@ -234,6 +235,9 @@ impl<'w, 'v> Worker<'w, 'v> {
         let rank = rank_of(shared, entry.inumber);
         let kind = rank.map(|rank| (rank, shared.table.kind(rank)));
         let (Some((rank, kind)), true) = (kind, !matches!(kind, Some((_, Kind::Free)))) else {
+            if is_unknown(shared, entry.inumber) {
+                return;
+            }
             let wanted = "an inode in use";
             let found = format!("{} ({})", entry.inumber, String::from_utf8_lossy(entry.name));
             sink.error(ctx.require("dir.entry.free", false, wanted, found));

@@ -9,7 +9,7 @@ use xfskit_format::agf::{self, Agf};
 use xfskit_format::agfl::{self, Agfl};
 use xfskit_format::agi::{self, Agi, NULLAGINO};
 use xfskit_format::rmap::owner;
-use xfskit_format::{Ctx, Verdict};
+use xfskit_format::{Ctx, Expected, Verdict};
 use xfskit_units::{AgBlock, AgIno, AgNumber, ExtLen, FsBlock};
 use zerocopy::FromBytes;
 
@@ -104,7 +104,14 @@ fn judge_agf(vol: &Volume<'_>, agno: AgNumber) -> Option<(Box<Agf>, bool)> {
     let (slots, window) = (agfl::slots(&vol.geo), free_list_window(vol, &agf));
     let empty = agf.flcount.get() == 0 && (window == 0 || window == slots);
     let due = if empty { 0 } else { window };
-    let sound = vol.sink.error(ctx.eq("agf.flcount", due, agf.flcount.get()));
+    let found = agf.flcount.get();
+    let wanted =
+        || format!("{due}, for flfirst is {} and fllast {}", agf.flfirst.get(), agf.fllast.get());
+    let verdict = match found == due {
+        true => Ok(()),
+        false => Err(ctx.fault("agf.flcount", Expected::Described(wanted().into()), found)),
+    };
+    let sound = vol.sink.error(verdict);
     Some((agf, sound))
 }
 

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use xfskit_format::bmbt::Extent;
 use xfskit_format::inobt::INODES_PER_CHUNK;
 use xfskit_format::inode::{self, Dinode, FileType, Format, flags, flags2};
-use xfskit_format::{Ctx, Fork, Location, rmap};
+use xfskit_format::{Ctx, Expected, Fault, Fork, Location, Value, rmap};
 use xfskit_units::{AgBlock, AgIno, AgNumber, Daddr, Ino};
 
 use crate::attrs;
@@ -229,10 +229,17 @@ impl<'w, 'v> Worker<'w, 'v> {
 
     fn judge_sound(&mut self, inode: &Dinode<'_>, ctx: &Ctx<'_>, place: &Place) {
         let sink = &self.shared.vol.sink;
+        let holds = inode.nlink() != 0 || inode.nblocks().0 != 0;
+        if place.in_use && inode.is_free() && holds {
+            sink.error(Err(no_mode(ctx)));
+            self.shared.table.set(place.rank, Kind::Broken, 0);
+            self.shared.lose_forks();
+            return;
+        }
         if inode.is_free() == place.in_use {
             let (wanted, found) =
                 if place.in_use { ("in use", "free") } else { ("free", "in use") };
-            let wanted = xfskit_format::Expected::Described(wanted.into());
+            let wanted = Expected::Described(wanted.into());
             sink.error(Err(ctx.fault("inobt.free", wanted, found)));
         }
         sink.error(ctx.lsn("inode.lsn", inode.lsn()));
@@ -273,6 +280,26 @@ impl<'w, 'v> Worker<'w, 'v> {
             sink.error(ctx.eq_hex("inode.flags", 0u16, unknown));
             sink.error(ctx.eq_hex("inode.flags2", 0u64, unknown2));
         }
+        let directory_only = match file_type {
+            FileType::Directory => 0,
+            _ => flags::PROJINHERIT | flags::RTINHERIT | flags::NOSYMLINKS,
+        };
+        let misplaced = inode.flags() & directory_only;
+        let wanted = "flags of directories on directories only";
+        sink.error(ctx.require(
+            "inode.flags.directory",
+            misplaced == 0,
+            wanted,
+            Value::Hex(misplaced.into()),
+        ));
+        let is_bitmap = vol.geo.features.metadir() || vol.geo.rbmino == ctx.at.ino;
+        let is_new = inode.flags() & flags::NEWRTBM != 0 && !is_bitmap;
+        sink.error(ctx.require(
+            "inode.flags.newrtbm",
+            !is_new,
+            "that of the realtime bitmap only",
+            true,
+        ));
         if let Some(v3) = inode.v3
             && v3.pad2 != [0; 12]
         {
@@ -316,15 +343,19 @@ impl<'w, 'v> Worker<'w, 'v> {
             map.clear();
             let keep = fork == Fork::Attr || file_type == FileType::Symlink;
             let mapped = matches!(inode.fork_format(fork), Some(Format::Extents | Format::Btree));
+            let mut whole = true;
             if mapped && inode.fork(fork).is_some() {
                 let keep = keep.then_some(&mut map);
-                let (whole, fork_blocks) = self.judge_fork(inode, ctx, fork, place, keep);
+                let fork_blocks;
+                (whole, fork_blocks) = self.judge_fork(inode, ctx, fork, place, keep);
                 sound &= whole;
                 blocks += fork_blocks;
             }
-            if sound && fork == Fork::Attr {
+            if !whole && fork == Fork::Attr {
+                self.shared.attrs_known.store(false, Ordering::Relaxed);
+            } else if fork == Fork::Attr {
                 self.judge_attrs(inode, place, &map);
-            } else if sound && file_type == FileType::Symlink {
+            } else if whole && file_type == FileType::Symlink {
                 symlinks::judge(self.shared.vol, inode, place.at, &map);
             }
         }
@@ -479,12 +510,25 @@ pub(crate) fn rank_of(shared: &Inodes<'_, '_>, ino: Ino) -> Option<usize> {
     rank_in(shared.groups, agno, agino)
 }
 
+/// The fault of an inode in use whose mode is 0.
+fn no_mode(ctx: &Ctx<'_>) -> Fault {
+    let wanted = Expected::Described("the type of a file, for it is in use".into());
+    ctx.fault("inode.mode", wanted, Value::Hex(0))
+}
+
+/// True where the inodes of the group of `ino` are not all known, as where its inode btree is damaged: whether such an
+/// inode is in use cannot be told.
+pub(crate) fn is_unknown(shared: &Inodes<'_, '_>, ino: Ino) -> bool {
+    let group =
+        shared.vol.geo.ino_split(ino).and_then(|(agno, _)| shared.groups.get(agno.0 as usize));
+    group.is_some_and(|group| !group.chunks.complete)
+}
+
 /// The fault of an inode in use whose mode is 0, where its checksum is right: what its verifier says of one that is free
 /// leads astray.
-fn without_mode(bytes: &[u8], ctx: &Ctx<'_>) -> Option<xfskit_format::Fault> {
+fn without_mode(bytes: &[u8], ctx: &Ctx<'_>) -> Option<Fault> {
     let inode = Dinode::parse(bytes, ctx.geo)?;
     let whole = ctx.crc("inode.crc", bytes, inode::CRC_OFFSET).is_ok();
     let starts = bytes.starts_with(b"IN") && inode.is_free();
-    let wanted = xfskit_format::Expected::Described("the type of a file, for it is in use".into());
-    (whole && starts).then(|| ctx.fault("inode.mode", wanted, xfskit_format::Value::Hex(0)))
+    (whole && starts).then(|| no_mode(ctx))
 }

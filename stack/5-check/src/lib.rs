@@ -48,6 +48,7 @@ mod unlinked;
 mod volume;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use xfskit_block::BlockDevice;
@@ -148,6 +149,9 @@ pub fn check(
     if let Some(fault) = options.primary {
         vol.sink.report(Severity::Error, Box::new(fault.clone()));
     }
+    if let Some((sector, fault)) = &primary.refused {
+        superblocks::report_refused(&vol, AgNumber(0), &primary.sb, sector, fault);
+    }
     let journal = journal::judge(&vol, log_dev);
     (vol.log_head, vol.log_clean) = (journal.head, journal.clean);
     superblocks::judge_primary(&vol, &primary.sb);
@@ -163,10 +167,13 @@ fn judge_groups(vol: &Volume<'_>, primary: &Superblock, options: &Options<'_>) -
     let there = vol.dev.size().0.div_ceil(u64::from(vol.geo.agblocks) << vol.geo.blocklog);
     let count = index(u64::from(vol.geo.agcount).min(there));
     let done = AtomicU64::new(0);
+    let copies = Mutex::new(Vec::new());
     let judge = |own: &mut Vec<(usize, Group)>, place: usize| {
         let agno = ag_number(place);
-        if place > 0 {
-            superblocks::judge_secondary(vol, primary, agno);
+        if place > 0
+            && let Some(copy) = superblocks::judge_secondary(vol, primary, agno)
+        {
+            copies.lock().unwrap_or_else(PoisonError::into_inner).push(copy);
         }
         own.push((place, groups::judge(vol, agno)));
         let done = done.fetch_add(1, Ordering::Relaxed) + 1;
@@ -175,6 +182,9 @@ fn judge_groups(vol: &Volume<'_>, primary: &Superblock, options: &Options<'_>) -
     let mut groups: Vec<_> =
         parallel::for_each(options.threads, count, Vec::new, judge).into_iter().flatten().collect();
     groups.sort_unstable_by_key(|(place, _)| *place);
+    let mut copies = copies.into_inner().unwrap_or_else(PoisonError::into_inner);
+    copies.sort_unstable_by_key(|(agno, _)| *agno);
+    superblocks::report_differences(vol, &copies);
     groups.into_iter().map(|(_, group)| group).collect()
 }
 

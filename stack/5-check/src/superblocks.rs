@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use xfskit_block::BlockDevice;
 use xfskit_format::sb::{self, SbError, Superblock};
 use xfskit_format::sb_search::{self, Source};
-use xfskit_format::{Corruption, Ctx, Fault, Location};
+use xfskit_format::{Corruption, Ctx, Expected, Fault, Location};
 use xfskit_units::{AgNumber, ByteLen, ByteOffset, Features};
 
 use crate::Error;
@@ -19,6 +19,14 @@ const MAX_SECTOR: usize = 32768;
 pub(crate) struct Primary {
     pub sb: Superblock,
     pub faults: Vec<(Fault, Option<Healing>)>,
+    /// The sector for which a copy in another group stands in, and what its verifier says.
+    pub refused: Option<(Vec<u8>, Fault)>,
+}
+
+impl Primary {
+    fn new(sb: Superblock, faults: Vec<(Fault, Option<Healing>)>) -> Self {
+        Self { sb, faults, refused: None }
+    }
 }
 
 /// Reads and verifies the primary superblock.
@@ -40,18 +48,18 @@ fn verified(bytes: &[u8]) -> Result<(Superblock, Vec<u8>), SbError> {
 /// The primary superblock of `dev`. Where it is damaged, one made from a copy stands in for it.
 pub(crate) fn find(dev: &dyn BlockDevice, mend: bool) -> Result<Primary, Error> {
     let error = match read_primary(dev) {
-        Ok(sb) => return Ok(Primary { sb, faults: Vec::new() }),
+        Ok(sb) => return Ok(Primary::new(sb, Vec::new())),
         Err(Error::Superblock(error)) => error,
         Err(other) => return Err(other),
     };
     if let Some((sb, healing)) = other_way(dev, mend) {
-        return Ok(Primary { sb, faults: vec![(error.fault(), Some(healing))] });
+        return Ok(Primary::new(sb, vec![(error.fault(), Some(healing))]));
     }
     let fault = error.fault();
     if fault.check.0 == "sb.crc"
         && let Some(sb) = with_crc_mended(dev)
     {
-        return Ok(Primary { sb, faults: vec![(fault, None)] });
+        return Ok(Primary::new(sb, vec![(fault, None)]));
     }
     if matches!(error, SbError::UnknownFeature { .. } | SbError::Unsupported(_)) {
         return Err(error.into());
@@ -62,7 +70,9 @@ pub(crate) fn find(dev: &dyn BlockDevice, mend: bool) -> Result<Primary, Error> 
         skip_hole: &|offset| dev.skip_hole(ByteOffset(offset)).0,
     };
     let copy = sb_search::find_copy(&source).ok_or(error)?;
-    Ok(Primary { sb: copy.sb, faults: vec![(fault, None)] })
+    let mut sector = vec![0; usize::from(copy.sb.sectsize.get())];
+    dev.read_at(ByteOffset(0), &mut sector)?;
+    Ok(Primary { sb: copy.sb, faults: Vec::new(), refused: Some((sector, fault)) })
 }
 
 /// The primary in another way that the device has, the newest that passes; rewritten where that is wanted.
@@ -168,12 +178,49 @@ fn judge_quota_fields(ctx: &Ctx<'_>, vol: &Volume<'_>, sb: &Superblock) {
     vol.sink.error(ctx.require("sb.qflags", sound, "a quota inode beside accounting", "none"));
 }
 
-/// Judges the superblock of group `agno` against the primary.
-pub(crate) fn judge_secondary(vol: &Volume<'_>, primary: &Superblock, agno: AgNumber) {
+/// A field of a copy that differs from the primary's.
+#[derive(Clone, Copy)]
+pub(crate) struct Difference {
+    id: &'static str,
+    primary: u64,
+    copy: u64,
+}
+
+/// A copy that was compared, and where it differs.
+pub(crate) type Compared = (AgNumber, Vec<Difference>);
+
+/// Reports where copies differ from the primary. What all copies say otherwise is wrong in the primary.
+pub(crate) fn report_differences(vol: &Volume<'_>, copies: &[Compared]) {
+    let primary_ctx = vol.ctx(sb::location(&vol.geo, AgNumber(0)));
+    let says = |copy: &Compared, other: &Difference| {
+        copy.1.iter().any(|difference| (difference.id, difference.copy) == (other.id, other.copy))
+    };
+    for (place, (agno, differences)) in copies.iter().enumerate() {
+        for difference in differences {
+            let Difference { id, primary, copy } = *difference;
+            let all = copies.len() > 1 && copies.iter().all(|other| says(other, difference));
+            if !all {
+                let ctx = vol.ctx(sb::location(&vol.geo, *agno));
+                vol.sink.error(ctx.eq(id, primary, copy));
+            } else if place == 0 {
+                let wanted = format!("{copy}, as all {} copies have it", copies.len());
+                let wanted = Expected::Described(wanted.into());
+                vol.sink.error(Err(primary_ctx.fault(id, wanted, primary)));
+            }
+        }
+    }
+}
+
+/// Judges the superblock of group `agno`. Returns where it differs from the primary, if it can be compared.
+pub(crate) fn judge_secondary(
+    vol: &Volume<'_>,
+    primary: &Superblock,
+    agno: AgNumber,
+) -> Option<Compared> {
     let ctx = vol.ctx(sb::location(&vol.geo, agno));
     let mut sector = vec![0; vol.geo.sectsize()];
     if !vol.read(ctx.at, &mut sector) {
-        return;
+        return None;
     }
     let mut verdict = verify(&sector, agno, ctx.at);
     if let Err(fault) = &verdict
@@ -188,28 +235,43 @@ pub(crate) fn judge_secondary(vol: &Volume<'_>, primary: &Superblock, agno: AgNu
         verdict = verify(&sector, agno, ctx.at);
     }
     match verdict {
-        Ok(sb) => compare(vol, &ctx, primary, &sb),
-        Err(fault) => report_refused(vol, &ctx, primary, &sector, fault),
+        Ok(sb) => {
+            compare(vol, &ctx, primary, &sb);
+            Some((agno, geometry_differences(primary, &sb)))
+        }
+        Err(fault) => {
+            report_refused(vol, agno, primary, &sector, &fault);
+            None
+        }
     }
 }
 
-/// Reports a copy that its verifier refuses: by the fields that differ from the primary's, where there are any, for
-/// the verifier complains of the first that does not fit the wrong one.
-fn report_refused(
+/// Reports a superblock that its verifier refuses: by the fields that differ from the sound one's, where there are
+/// any, for the verifier complains of the first field that does not fit the wrong one.
+pub(crate) fn report_refused(
     vol: &Volume<'_>,
-    ctx: &Ctx<'_>,
-    primary: &Superblock,
+    agno: AgNumber,
+    sound: &Superblock,
     sector: &[u8],
-    fault: Fault,
+    fault: &Fault,
 ) {
-    let same = Superblock::parse(sector)
-        .filter(|sb| sb.magicnum == primary.magicnum && sb.version() == primary.version());
+    let ctx = vol.ctx(sb::location(&vol.geo, agno));
+    let parsed = Superblock::parse(sector).filter(|sb| sb.magicnum == sound.magicnum);
     let before = vol.sink.total();
-    if let Some(sb) = same {
-        compare(vol, ctx, primary, sb);
+    match parsed {
+        Some(sb) if sb.version() != sound.version() => {
+            let (expected, found) = (sound.versionnum.get(), sb.versionnum.get());
+            vol.sink.error(ctx.eq_hex("sb.versionnum", expected, found));
+        }
+        Some(sb) => {
+            for Difference { id, primary, copy } in geometry_differences(sound, sb) {
+                vol.sink.error(ctx.eq(id, primary, copy));
+            }
+        }
+        None => {}
     }
     if vol.sink.total() == before {
-        vol.sink.report(Severity::Error, fault);
+        vol.sink.report(Severity::Error, fault.clone());
     }
 }
 
@@ -219,7 +281,7 @@ fn verify(sector: &[u8], agno: AgNumber, at: Location) -> Result<Superblock, Fau
         Box::new(Corruption {
             check: xfskit_format::fault::CheckId(id),
             at,
-            expected: xfskit_format::Expected::Described("what the primary says".into()),
+            expected: Expected::Described("what the primary says".into()),
             found: found.into(),
         })
     };
@@ -234,9 +296,8 @@ fn verify(sector: &[u8], agno: AgNumber, at: Location) -> Result<Superblock, Fau
     })
 }
 
-/// The fields in which all superblocks agree.
-fn compare(vol: &Volume<'_>, ctx: &Ctx<'_>, primary: &Superblock, sb: &Superblock) {
-    let sink = &vol.sink;
+/// The fields that say where everything is and that `sb` has otherwise: all superblocks agree in them.
+fn geometry_differences(primary: &Superblock, sb: &Superblock) -> Vec<Difference> {
     let numbers = [
         ("sb.blocksize", u64::from(primary.blocksize.get()), u64::from(sb.blocksize.get())),
         ("sb.dblocks", primary.dblocks.get(), sb.dblocks.get()),
@@ -252,12 +313,25 @@ fn compare(vol: &Volume<'_>, ctx: &Ctx<'_>, primary: &Superblock, sb: &Superbloc
         ("sb.inodesize", primary.inodesize.get().into(), sb.inodesize.get().into()),
         ("sb.inoalignmt", primary.inoalignmt.get().into(), sb.inoalignmt.get().into()),
         ("sb.unit", primary.unit.get().into(), sb.unit.get().into()),
+        ("sb.inopblock", primary.inopblock.get().into(), sb.inopblock.get().into()),
+        ("sb.blocklog", primary.blocklog.into(), sb.blocklog.into()),
+        ("sb.sectlog", primary.sectlog.into(), sb.sectlog.into()),
+        ("sb.inodelog", primary.inodelog.into(), sb.inodelog.into()),
+        ("sb.inopblog", primary.inopblog.into(), sb.inopblog.into()),
+        ("sb.agblklog", primary.agblklog.into(), sb.agblklog.into()),
+        ("sb.rextslog", primary.rextslog.into(), sb.rextslog.into()),
     ];
-    for (id, expected, found) in numbers {
-        sink.error(ctx.eq(id, expected, found));
-    }
+    let differing = numbers.into_iter().filter(|(_, primary, copy)| primary != copy);
+    differing.map(|(id, primary, copy)| Difference { id, primary, copy }).collect()
+}
+
+/// Judges the other fields of a copy.
+fn compare(vol: &Volume<'_>, ctx: &Ctx<'_>, primary: &Superblock, sb: &Superblock) {
+    let sink = &vol.sink;
     // Linux may change it in the primary alone.
     sink.warning(ctx.eq("sb.imax_pct", primary.imax_pct, sb.imax_pct));
+    // xfs_repair does not compare it.
+    sink.warning(ctx.eq("sb.dirblklog", primary.dirblklog, sb.dirblklog));
     if primary.rblocks.get() == 0 {
         sink.error(ctx.eq("sb.frextents", 0, sb.frextents.get()));
     }
@@ -294,10 +368,16 @@ fn compare(vol: &Volume<'_>, ctx: &Ctx<'_>, primary: &Superblock, sb: &Superbloc
         sink.warning(ctx.eq(id, expected, found));
     }
     if sb.inprogress != 0 {
-        let quota = [sb.uquotino, sb.gquotino, sb.pquotino];
-        let stray = quota.iter().take(if vol.geo.v5() { 3 } else { 2 });
-        let stray = stray.filter(|ino| ino.get() != 0 && ino.get() != u64::MAX).count();
-        sink.error(ctx.eq("sb.uquotino", 0, stray));
+        let quota = [
+            ("sb.uquotino", sb.uquotino),
+            ("sb.gquotino", sb.gquotino),
+            ("sb.pquotino", sb.pquotino),
+        ];
+        for (id, ino) in quota.into_iter().take(if vol.geo.v5() { 3 } else { 2 }) {
+            if ino.get() != u64::MAX {
+                sink.error(ctx.eq(id, 0, ino.get()));
+            }
+        }
         sink.error(ctx.eq("sb.qflags", 0, sb.qflags.get()));
     }
 }

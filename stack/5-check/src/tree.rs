@@ -9,7 +9,7 @@ use xfskit_format::sb::{self, Superblock};
 use xfskit_units::{AgIno, AgNumber, Ino};
 
 use crate::dirs::Above;
-use crate::inodes::{Inodes, rank_of};
+use crate::inodes::{Inodes, is_unknown, rank_of};
 use crate::space::Totals;
 use crate::table::Kind;
 
@@ -55,7 +55,8 @@ pub(crate) fn judge_named(shared: &Inodes<'_, '_>, primary: &Superblock) {
     for (id, ino) in named_by_superblock(shared, primary) {
         let rank = rank_of(shared, ino);
         let kind = rank.map_or(Kind::Free, |rank| shared.table.kind(rank));
-        let sound = matches!(kind, Kind::Broken | Kind::Used(FileType::Regular));
+        let sound =
+            matches!(kind, Kind::Broken | Kind::Used(FileType::Regular)) || is_unknown(shared, ino);
         vol.sink.error(ctx.require(id, sound, "a regular file", ino));
         if let Some(rank) = rank {
             let links = shared.table.links(rank);
@@ -67,7 +68,8 @@ pub(crate) fn judge_named(shared: &Inodes<'_, '_>, primary: &Superblock) {
     for (id, root) in roots(shared) {
         let rank = rank_of(shared, root);
         let kind = rank.map_or(Kind::Free, |rank| shared.table.kind(rank));
-        let sound = matches!(kind, Kind::Broken | Kind::Used(FileType::Directory));
+        let sound = matches!(kind, Kind::Broken | Kind::Used(FileType::Directory))
+            || is_unknown(shared, root);
         vol.fatal(ctx.require(id, sound, "a directory", root));
     }
 }

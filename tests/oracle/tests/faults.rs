@@ -1,33 +1,72 @@
-//! `xfskit check` sees what `xfs_repair -n` sees, and what it does not.
+//! `xfskit check` sees what `xfs_repair -n` sees, and what it does not, and names the field.
 
-use xfskit_test_oracle::corruption::{self, FAULTS, Repair};
-use xfskit_test_oracle::{Mount, Need, Scratch, Xfsprogs, long, needs, ours};
+use std::collections::BTreeSet;
 
-#[test]
-fn check_sees_every_fault_that_repair_sees_and_those_it_is_blind_to() {
-    if !needs(&[Need::Xfsprogs, Need::NewerXfsprogs, Need::Mount]) {
-        return;
-    }
-    let tools = Xfsprogs::newer().expect("needed");
-    let scratch = Scratch::new("faults");
-    let Some(image) = corruption::volume(&scratch) else { return };
-    tools.repair_n(&image, &[]).expect("healthy before");
-    let before = ours::verdict(&image);
+use xfskit_test_oracle::corruption::{self, FAULTS, Fault, OLDER_VOLUME, Repair, VOLUME};
+use xfskit_test_oracle::ours::Verdict;
+use xfskit_test_oracle::{Image, Mount, Need, Scratch, Xfsprogs, long, needs, ours};
+
+/// The checks that failed.
+fn checks(verdict: &Verdict) -> BTreeSet<&str> {
+    let findings = verdict.errors.iter().chain(&verdict.warnings);
+    findings.filter_map(|finding| finding.rsplit_once('[')?.1.strip_suffix(']')).collect()
+}
+
+/// Writes each of `faults` to `image`, in turn. Returns what `check` or, in the long runs, `xfs_repair` of `judge` did
+/// not see as the table has it.
+fn judge<'f>(
+    image: &Image,
+    scratch: &Scratch,
+    judge: &Xfsprogs,
+    faults: impl Iterator<Item = &'f Fault>,
+) -> Vec<String> {
+    let writer = Xfsprogs::newer().expect("needed");
+    judge.repair_n(image, &[]).expect("healthy before");
+    let before = ours::verdict(image);
     assert!(before.is_silent(), "check complains of a healthy volume: {before:#?}");
 
-    let mount = Mount::read_only(&image, &scratch).unwrap();
-    let faults: Vec<_> = FAULTS.iter().map(|fault| (fault, fault.commands_for(&mount))).collect();
+    let mount = Mount::read_only(image, scratch).unwrap();
+    let faults: Vec<_> = faults.map(|fault| (fault, fault.commands_for(&mount))).collect();
     mount.unmount().unwrap();
     let mut wrong = Vec::new();
     for (fault, commands) in faults {
-        let broken = image.copy("broken.img");
-        fault.write(&tools, &broken, &commands);
-        if ours::verdict(&broken).is_silent() {
-            wrong.push(format!("{}: check sees nothing", fault.name));
+        let damage = fault.write(&writer, image, &commands);
+        let verdict = ours::verdict(image);
+        let found = checks(&verdict);
+        if !found.contains(fault.due) {
+            wrong.push(format!("{}: due {}, found {found:?}", fault.name, fault.due));
         }
-        if long() && tools.repair_n(&broken, &[]).is_ok() != (fault.repair == Repair::Blind) {
-            wrong.push(format!("{}: not what xfs_repair makes of it", fault.name));
+        if long() && judge.repair_n(image, &[]).is_ok() != (fault.repair == Repair::Blind) {
+            let version = &judge.version;
+            wrong.push(format!("{}: not what xfs_repair {version} makes of it", fault.name));
         }
+        drop(damage);
     }
+    assert!(ours::verdict(image).is_silent(), "every fault is taken back");
+    wrong
+}
+
+#[test]
+fn check_names_every_fault_that_repair_sees_and_those_it_is_blind_to() {
+    if !needs(&[Need::Xfsprogs, Need::NewerXfsprogs, Need::Mount]) {
+        return;
+    }
+    let scratch = Scratch::new("faults");
+    let Some(image) = corruption::volume(&scratch, VOLUME) else { return };
+    let newer = Xfsprogs::newer().expect("needed");
+    let wrong = judge(&image, &scratch, &newer, FAULTS.iter());
+    assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), FAULTS.len(), wrong.join("\n"));
+}
+
+#[test]
+fn check_names_every_fault_that_an_older_repair_sees() {
+    if !long() || !needs(&[Need::Xfsprogs, Need::NewerXfsprogs, Need::Mount]) {
+        return;
+    }
+    let scratch = Scratch::new("older-faults");
+    let Some(image) = corruption::volume(&scratch, OLDER_VOLUME) else { return };
+    let installed = Xfsprogs::installed().expect("needed");
+    let faults = FAULTS.iter().filter(|fault| !fault.name.starts_with("parent."));
+    let wrong = judge(&image, &scratch, &installed, faults);
     assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), FAULTS.len(), wrong.join("\n"));
 }

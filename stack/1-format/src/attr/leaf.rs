@@ -210,7 +210,18 @@ impl<'a> Leaf<'a> {
         Some(Self { info, usedbytes, firstused, holes, freemap: &hdr.freemap, entries, block })
     }
 
+    /// Where several names lie below `firstused`, it is wrong and not each of them.
+    fn verify_firstused(&self, ctx: &Ctx<'_>) -> Verdict {
+        let places = self.entries.iter().map(|entry| usize::from(entry.nameidx.get()));
+        let below = places.filter(|place| *place < self.firstused);
+        match (below.clone().count(), below.min()) {
+            (2.., Some(lowest)) => ctx.at_most("attr.leaf.firstused", lowest, self.firstused),
+            _ => Ok(()),
+        }
+    }
+
     fn verify_entries(&self, ctx: &Ctx<'_>) -> Verdict {
+        self.verify_firstused(ctx)?;
         let mut last = 0;
         for (i, entry) in self.entries.iter().enumerate() {
             let ctx = ctx.entry(i);

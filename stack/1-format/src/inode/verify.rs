@@ -36,6 +36,7 @@ impl<'a> Dinode<'a> {
         inode.verify_links(ctx, ino)?;
         inode.verify_size(ctx, kind)?;
         inode.verify_counters(ctx, kind)?;
+        inode.verify_format(ctx, kind)?;
         inode.verify_forkoff(ctx, kind)?;
         inode.verify_data_fork(ctx, kind)?;
         inode.verify_attr_fork(ctx)?;
@@ -115,7 +116,8 @@ impl<'a> Dinode<'a> {
         ctx.at_most("inode.forkoff", most, self.core.forkoff.into())
     }
 
-    fn verify_data_fork(&self, ctx: &Ctx<'_>, kind: Option<FileType>) -> Verdict {
+    /// Files of each type have formats of their own.
+    fn verify_format(&self, ctx: &Ctx<'_>, kind: Option<FileType>) -> Verdict {
         let Some(kind) = kind else { return Ok(()) };
         let format = self.format();
         let allowed = match kind {
@@ -130,8 +132,12 @@ impl<'a> Dinode<'a> {
             _ => format == Some(Format::Dev),
         };
         let wanted = "a format that files of this type can have";
-        ctx.require("inode.format", allowed, wanted, self.core.format)?;
+        ctx.require("inode.format", allowed, wanted, self.core.format)
+    }
 
+    fn verify_data_fork(&self, ctx: &Ctx<'_>, kind: Option<FileType>) -> Verdict {
+        let Some(kind) = kind else { return Ok(()) };
+        let format = self.format();
         let (room, size) = (self.data_fork().len(), self.size().0);
         let capacity = bmbt::inline_records(room) as u64;
         match format {

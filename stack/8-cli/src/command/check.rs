@@ -1,5 +1,6 @@
 //! `xfskit check`: the judge, with its findings and progress.
 
+mod findings;
 mod scrub;
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,8 +18,9 @@ use crate::grammar::judge::Check;
 use crate::out::Out;
 use crate::progress::Progress;
 use crate::show;
+use findings::Findings;
+pub(super) use findings::find_paths;
 use scrub::Scrubbed;
-pub(super) use scrub::find_paths;
 
 /// Progress by phases: a bar each.
 struct Phases<'a> {
@@ -51,7 +53,16 @@ pub(crate) fn run(args: &Check, out: &Out) -> Outcome {
         None => judged_device(&args.target, open::device(&args.target.name)?, out),
     };
     let suspects = scrubbed.as_ref().map(Scrubbed::suspects);
-    let report = judge(args, &judged, scrubbed.is_none(), suspects.as_ref(), out)?;
+    let (report, findings) = judge(args, &judged, scrubbed.is_none(), suspects.as_ref(), out)?;
+    if !out.json() {
+        out.raw(findings.folded().as_bytes())?;
+    }
+    if !out.quiet()
+        && findings.have_inodes()
+        && let Ok(volume) = open::volume_quietly_on(&args.target, Arc::clone(&judged.device), out)
+    {
+        findings.tell_paths(&volume, out)?;
+    }
     if out.json() {
         out.object(&serde_json::json!({ "report": report, "clean": report.clean() }))?;
     } else if !out.quiet() {
@@ -85,7 +96,7 @@ fn judge(
     copies: bool,
     suspects: Option<&Suspects>,
     out: &Out,
-) -> Result<Report, Failure> {
+) -> Result<(Report, Findings), Failure> {
     let log = args.target.log().as_deref().map(open::device_whole).transpose()?;
     let progress = Phases { out, now: Mutex::new(None) };
     let options = Options {
@@ -97,7 +108,11 @@ fn judge(
         progress: &progress,
     };
     let mut failed = None;
+    let mut findings = Findings::new(args.all || out.json());
     let mut say = |finding: check::Finding| {
+        if !findings.count(&finding) {
+            return;
+        }
         let print = || out.answer(&finding, |finding| format!("{finding}\n"));
         let now = progress.now.lock().unwrap_or_else(PoisonError::into_inner);
         let said = now.as_ref().map_or_else(print, |(_, bar)| bar.aside(print));
@@ -107,7 +122,10 @@ fn judge(
     drop(progress);
     match failed {
         Some(failure) => Err(failure),
-        None => report.map_err(|error| check_failure(&args.target.name, &error)),
+        None => match report {
+            Ok(report) => Ok((report, findings)),
+            Err(error) => Err(check_failure(&args.target.name, &error)),
+        },
     }
 }
 

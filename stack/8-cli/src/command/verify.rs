@@ -20,6 +20,7 @@ use super::{check, look, open};
 use crate::exit::{Answer, Failure, Outcome};
 use crate::grammar::{Command, Target};
 use crate::out::Out;
+use crate::show;
 
 /// An array whose reads are verified, and those within it.
 struct Verifying {
@@ -173,14 +174,15 @@ impl Verifying {
                 None => unknown += 1,
             }
         }
-        let mut paths: BTreeMap<u64, Option<String>> = files.keys().map(|i| (*i, None)).collect();
+        let mut paths: BTreeMap<u64, Option<Vec<u8>>> = files.keys().map(|i| (*i, None)).collect();
         if let Ok(volume) = open::volume_quietly_on(target, Arc::clone(&self.device), out) {
             check::find_paths(&volume, &mut paths);
         }
         for (ino, mut places) in files {
             places.sort_by_key(|file| file.offset);
             places.dedup();
-            let path = paths.remove(&ino).flatten().unwrap_or_else(|| format!("inode {ino}"));
+            let path = paths.remove(&ino).flatten();
+            let path = path.map_or_else(|| format!("inode {ino}"), |path| show::name(&path));
             let Some(InFile { bytes, offset, .. }) = places.first() else { continue };
             let (first, len) = (offset.0, bytes.end.0 - bytes.start.0);
             let error = Undecided { first, last: first + len - 1, more: places.len() - 1 };

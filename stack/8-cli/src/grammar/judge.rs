@@ -99,6 +99,7 @@ carries a stable id such as [agf.flcount]. 2: could not run.
 
 Examples:
   xfskit check disk.img
+  xfskit check --all disk.img          each finding, however often one repeats
   xfskit check --json disk.img | jq -r .check
   xfskit check --logdev log.img disk.img
   xfskit check --scrub md:a.img,b.img,c.img            compare members, too
@@ -109,6 +110,9 @@ pub(crate) struct Check {
     /// Threads; 0 is one per processor
     #[arg(short = 't', long, value_name = "N", default_value_t = 0)]
     pub threads: usize,
+    /// Each finding, not only the first of those that repeat; --json has them all
+    #[arg(short, long)]
+    pub all: bool,
     /// Compare all that the members of an array hold; every other copy of each block, elsewhere
     #[arg(long)]
     pub scrub: bool,

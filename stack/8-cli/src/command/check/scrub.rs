@@ -346,33 +346,15 @@ impl Scrubbed {
         let pages = |index: usize| self.levels[index].pages().map(move |page| (index, page));
         let pages = (0..self.levels.len()).flat_map(pages);
         let files = pages.filter_map(|(index, page)| self.files(index, page, suspects)).flatten();
-        let mut wanted: BTreeMap<u64, Option<String>> =
+        let mut wanted: BTreeMap<u64, Option<Vec<u8>>> =
             files.map(|file| (file.ino.0, None)).collect();
         if !wanted.is_empty()
             && let Ok(volume) =
                 xfskit::OpenOptions::default().open_device(Arc::clone(&self.device), None)
         {
-            find_paths(&volume, &mut wanted);
+            super::find_paths(&volume, &mut wanted);
         }
-        wanted.into_iter().filter_map(|(ino, path)| Some((ino, path?))).collect()
-    }
-}
-
-/// Walks the tree until a path is known of each of these files.
-pub(in crate::command) fn find_paths(
-    volume: &xfskit::Volume,
-    wanted: &mut BTreeMap<u64, Option<String>>,
-) {
-    let Ok(walk) = volume.walk("/") else { return };
-    let mut left = wanted.len();
-    for entry in walk.flatten() {
-        if let Some(path @ None) = wanted.get_mut(&entry.inode.ino().0) {
-            *path = Some(show::name(&entry.path));
-            left -= 1;
-            if left == 0 {
-                return;
-            }
-        }
+        wanted.into_iter().filter_map(|(ino, path)| Some((ino, show::name(&path?)))).collect()
     }
 }
 
