@@ -26,8 +26,8 @@ pub enum LockRank {
     WriteBack,
     /// Held while copies of blocks are made and written in place.
     InFlight,
-    /// The gate, shared by transactions; a checkpoint takes it alone.
-    Gate,
+    /// The ctx_lock, shared by transactions; a checkpoint takes it alone.
+    CilContext,
     /// ILOCK: metadata of one inode, and its directory, attribute and bmbt buffers.
     Inode,
     /// AGI of one group.

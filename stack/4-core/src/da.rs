@@ -3,8 +3,8 @@
 //! Every walk ends, whatever the blocks say: each level must be one below the last, and a walk
 //! along siblings or over all leaves visits no more blocks than the fork has.
 
+pub(crate) mod cuts;
 mod plan;
-pub(crate) mod share;
 #[cfg(test)]
 pub(crate) mod testing;
 pub(crate) mod tree;

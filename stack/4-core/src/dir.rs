@@ -12,6 +12,7 @@
 //! ([`Tx::dir_create`](crate::Tx::dir_create) and its kin); `room` remembers, for large directories,
 //! which data block has room, `direct` which leaf of the hash tree is where.
 
+pub(crate) mod cache;
 mod direct;
 #[cfg(test)]
 mod direct_tests;
@@ -19,12 +20,11 @@ pub(crate) mod fork;
 mod leaves;
 mod lookup;
 #[cfg(test)]
-mod memory;
+mod memory_fork;
 pub(crate) mod names;
 #[cfg(test)]
 mod names_tests;
 mod node;
-pub(crate) mod room;
 #[cfg(test)]
 pub(crate) mod testing;
 mod tx;

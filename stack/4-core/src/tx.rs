@@ -16,7 +16,7 @@ use std::ops::{Deref, DerefMut};
 use xfskit_format::bytes::be32;
 use xfskit_format::inode::Dinode;
 use xfskit_format::{Ctx, Image, Layout, Location, Verdict, agf, agfl, agi};
-use xfskit_trans::{BufMap, Engine, Handle, Place, Trans, TransError};
+use xfskit_trans::{BufMap, Engine, Handle, LockPosition, Trans, TransError};
 use xfskit_units::{AgNumber, Ino};
 use zerocopy::big_endian::U32;
 
@@ -41,7 +41,7 @@ pub struct Tx<'v> {
     /// The allocator met extents that were freed too recently.
     pub(crate) met_busy: bool,
     /// It may have blocks that are promised: it is what they are promised to.
-    pub(crate) entitled: bool,
+    pub(crate) uses_reservation: bool,
     /// It was refused blocks for being promised.
     pub(crate) met_promises: bool,
 }
@@ -79,11 +79,11 @@ impl Volume {
         loop {
             let mut tx = Tx {
                 volume: self,
-                trans: engine.go_on()?,
+                trans: engine.resume()?,
                 deferred: Vec::new(),
                 remapped: Vec::new(),
                 met_busy: false,
-                entitled: false,
+                uses_reservation: false,
                 met_promises: false,
             };
             let answer = change(&mut tx).and_then(|answer| tx.finish().map(|()| answer));
@@ -93,7 +93,7 @@ impl Volume {
                     if self.wsync && !tx.trans.waits_for_data() {
                         engine.force(tx.trans.commit())?;
                     } else {
-                        tx.trans.rest();
+                        tx.trans.park();
                     }
                     return Ok(answer);
                 }
@@ -112,7 +112,7 @@ impl Volume {
                     drop(tx);
                     writable::set_attr_bit(self)?;
                 }
-                // Promises are for the worst case; what is written counts as what it is.
+                // DelallocReservation are for the worst case; what is written counts as what it is.
                 Err(Error::NoSpace(_)) if (tx.met_promises || self.has_staged()) && !flushed => {
                     drop(tx);
                     self.flush_idle_contents()?;
@@ -150,7 +150,7 @@ impl<'v> Tx<'v> {
     fn read_placed(
         &mut self,
         at: Location,
-        place: Option<Place>,
+        place: Option<LockPosition>,
         verify: &dyn Fn(&[u8], &Ctx<'_>) -> Verdict,
     ) -> Result<Handle> {
         let daddr = at.daddr.ok_or_else(|| Error::Unsupported(format!("{at}: no address")))?;
@@ -164,7 +164,11 @@ impl<'v> Tx<'v> {
     /// [`Error::Device`], [`Error::Corrupt`], and one that makes [`Volume::transact`] try again.
     pub fn agf(&mut self, agno: AgNumber) -> Result<Handle> {
         let verify = |bytes: &[u8], ctx: &Ctx<'_>| agf::Agf::verify(bytes, ctx, agno).map(|_| ());
-        self.read_placed(agf::location(self.volume.geo(), agno), Some(Place::Agf(agno)), &verify)
+        self.read_placed(
+            agf::location(self.volume.geo(), agno),
+            Some(LockPosition::Agf(agno)),
+            &verify,
+        )
     }
 
     /// The AGI of group `agno`, held: its lock is the lock of the group's inodes.
@@ -173,7 +177,11 @@ impl<'v> Tx<'v> {
     /// As [`agf`](Self::agf).
     pub fn agi(&mut self, agno: AgNumber) -> Result<Handle> {
         let verify = |bytes: &[u8], ctx: &Ctx<'_>| agi::Agi::verify(bytes, ctx, agno).map(|_| ());
-        self.read_placed(agi::location(self.volume.geo(), agno), Some(Place::Agi(agno)), &verify)
+        self.read_placed(
+            agi::location(self.volume.geo(), agno),
+            Some(LockPosition::Agi(agno)),
+            &verify,
+        )
     }
 
     /// The AGFL of group `agno`; the caller holds its AGF.

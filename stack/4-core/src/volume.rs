@@ -13,7 +13,7 @@ use xfskit_trans::{Buf, BufCache, BufMap, Running, Stats};
 use xfskit_units::{AgNumber, ByteLen, ByteOffset, Geometry, Lsn};
 
 use crate::attr::debris::Swept;
-use crate::dir::room::Rooms;
+use crate::dir::cache::DirCache;
 use crate::error::{Error, Result};
 use crate::file::Contents;
 use crate::ialloc::{Orphan, Remembered, Rotor};
@@ -67,7 +67,7 @@ pub struct Volume {
     /// Inodes whose attributes hold nothing that Linux left behind.
     pub(crate) swept: Swept,
     /// Where large directories have room.
-    pub(crate) rooms: Rooms,
+    pub(crate) rooms: DirCache,
 }
 
 impl Volume {
@@ -120,7 +120,7 @@ impl Volume {
             faults,
             stand_in,
             swept: Swept::default(),
-            rooms: Rooms::default(),
+            rooms: DirCache::default(),
         })
     }
 
@@ -158,8 +158,8 @@ impl Volume {
         let cache = Arc::new(BufCache::new(dev, options.cache_bytes / 4));
         note_healed(&cache, &replay);
         let engine = writable::engine(&sb, Arc::clone(&cache), options, &replay)?;
-        let promises = std::mem::take(&mut replay.unfinished);
-        replay.finished = promises.len() as u64;
+        let intents = std::mem::take(&mut replay.unfinished);
+        replay.finished = intents.len() as u64;
         let (log_head, space) = (None, Hints::new(sb.agcount.get()));
         let volume = Self {
             geo: sb.geometry(),
@@ -178,10 +178,10 @@ impl Volume {
             faults: vec![],
             stand_in: None,
             swept: Swept::default(),
-            rooms: Rooms::default(),
+            rooms: DirCache::default(),
         };
-        if !promises.is_empty() {
-            recovery::finish(&volume, &promises)?;
+        if !intents.is_empty() {
+            recovery::finish(&volume, &intents)?;
         }
         Ok(volume)
     }
@@ -275,7 +275,7 @@ impl Volume {
             let (icount, ifree) = (sb.icount.get(), sb.ifree.get());
             return Counts { icount, ifree, fdblocks: sb.fdblocks.get() };
         };
-        engine.settle();
+        engine.commit_parked();
         let now = engine.counters().get();
         let count = |count: i64| u64::try_from(count).unwrap_or(0);
         let (icount, ifree) = (count(now.icount), count(now.ifree));

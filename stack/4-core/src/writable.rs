@@ -127,7 +127,7 @@ pub(crate) fn set_attr_bit(volume: &Volume) -> Result<()> {
 /// As [`Volume::transact`].
 pub(crate) fn log_counters(volume: &Volume) -> Result<()> {
     let engine = volume.engine()?;
-    engine.settle();
+    engine.commit_parked();
     let now = engine.counters().get();
     let counter = |value: i64| U64::new(u64::try_from(value).unwrap_or(0));
     edit_superblock(volume, |image| {
@@ -191,14 +191,14 @@ fn edit_superblock_of(
 ) -> Result<()> {
     // A superblock has no place in the lock order: what waits for one holds nothing else, and it is let go of at once.
     let engine = volume.engine()?;
-    engine.settle();
+    engine.commit_parked();
     volume.transact(|tx| {
         let judge = |bytes: &[u8], _: &Ctx<'_>| judge(bytes, agno);
         let handle = tx.read_buf(sb::location(volume.geo(), agno), &judge)?;
         edit(&mut tx.image(handle));
         Ok(())
     })?;
-    engine.settle();
+    engine.commit_parked();
     if agno == AgNumber(0) {
         volume.reread_superblock()?;
     }

@@ -6,18 +6,18 @@
 mod content;
 mod dirty;
 mod exchange;
+mod fallocate;
 mod flush;
 mod hint;
 mod live;
-mod promise;
-mod reshape;
+mod reservation;
 mod share;
 mod staging;
-mod target;
+mod write_symlink;
 
 pub(crate) use content::Contents;
 pub use content::{Content, SIZE_MAX};
-pub use reshape::Seek;
+pub use fallocate::Seek;
 
 use std::ops::Range;
 

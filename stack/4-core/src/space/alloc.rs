@@ -59,8 +59,8 @@ impl Tx<'_> {
     /// [`Error::NoSpace`]; [`Error::Settle`] where only extents freed too recently would do.
     pub fn alloc_extent(&mut self, request: &AllocRequest) -> Result<(FsBlock, ExtLen)> {
         let taken = -self.delta.fdblocks;
-        let free_to_take = self.entitled || request.reserve;
-        if !free_to_take && !self.volume().are_to_spare(request.minlen, taken)? {
+        let free_to_take = self.uses_reservation || request.reserve;
+        if !free_to_take && !self.volume().has_unreserved(request.minlen, taken)? {
             self.met_promises = true;
             return Err(Error::NoSpace("blocks"));
         }

@@ -1,4 +1,4 @@
-//! Moved extents: blocks that came to another place or file, or that one file has alone which several shared.
+//! RemappedExtents extents: blocks that came to another place or file, or that one file has alone which several shared.
 //!
 //! Until the checkpoint that says so is durable, a crash brings the old map back: then they are content of the file
 //! and the place where they were. File data is written in place without the journal, so written too soon it would
@@ -10,12 +10,12 @@ use xfskit_units::AgNumber;
 
 /// When extents of each group were moved last.
 #[derive(Debug)]
-pub(crate) struct Moved {
+pub(crate) struct RemappedExtents {
     /// Numbers of checkpoints.
     groups: Vec<AtomicU64>,
 }
 
-impl Moved {
+impl RemappedExtents {
     pub(crate) fn new(agcount: u32) -> Self {
         Self { groups: (0..agcount).map(|_| AtomicU64::new(0)).collect() }
     }

@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::tx::Tx;
 
 /// Records and keys of a kind of tree.
-pub trait Kind: Debug {
+pub trait RecordOps: Debug {
     /// A record of a leaf, as it stands on disk.
     type Rec: Copy + Debug + FromBytes + IntoBytes + KnownLayout + Immutable + Unaligned;
     /// What a node stores for each child.
@@ -72,9 +72,9 @@ pub enum Flaw {
 }
 
 /// Where one tree lives.
-pub trait Home: Debug {
+pub trait BtreeOps: Debug {
     /// What its records are.
-    type Kind: Kind;
+    type RecordOps: RecordOps;
 
     /// The layout of a block of level `level` (not of a root in an inode).
     fn shape(&self, tx: &Tx<'_>, level: u16) -> Shape;

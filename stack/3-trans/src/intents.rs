@@ -1,4 +1,4 @@
-//! Promises: what the journal says of work in several transactions.
+//! OpenIntents: what the journal says of work in several transactions.
 //!
 //! Who does such work promises in each of its transactions what is still to be done, and says that what the one before
 //! promised is done. Recovery finishes what it finds promised and not done, so the journal's tail must not
@@ -18,17 +18,17 @@ use xfskit_units::Lsn;
 
 /// What a transaction says of work in several steps.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Promise {
+pub enum IntentItem {
     /// This shall be done.
-    Made(Intent),
+    Intent(Intent),
     /// That was done.
-    Kept(Done),
+    Done(Done),
 }
 
 /// Promises are known by family and number.
 type Key = (Family, u64);
 
-/// Numbers for promises: none that a promise has which is not kept yet.
+/// Numbers for intents: none that a promise has which is not kept yet.
 #[derive(Debug, Default)]
 pub(crate) struct Ids(AtomicU64);
 
@@ -54,9 +54,9 @@ struct Open {
 
 /// The promises in the journal that are not kept, under the numbers that those who made them know.
 #[derive(Debug, Default)]
-pub(crate) struct Promises(BTreeMap<Key, Open>);
+pub(crate) struct OpenIntents(BTreeMap<Key, Open>);
 
-impl Promises {
+impl OpenIntents {
     /// Start of the oldest checkpoint that is needed for them.
     pub(crate) fn tail(&self) -> Option<Lsn> {
         self.0.values().map(|open| open.lsn).min()
@@ -66,7 +66,7 @@ impl Promises {
     /// before `old`.
     pub(crate) fn format(
         &mut self,
-        said: &[Promise],
+        said: &[IntentItem],
         payload: &mut Payload,
         (lsn, old): (Lsn, Lsn),
         ids: &Ids,
@@ -74,12 +74,12 @@ impl Promises {
         let (made, kept) = keys(said);
         for promise in said {
             match promise {
-                Promise::Made(intent) if !kept.contains(&(intent.family, intent.id)) => {
+                IntentItem::Intent(intent) if !kept.contains(&(intent.family, intent.id)) => {
                     encode::intent(payload, intent);
                     let open = Open { intent: intent.clone(), lsn };
                     self.0.insert((intent.family, intent.id), open);
                 }
-                Promise::Kept(done) if !made.contains(&(done.family, done.id)) => {
+                IntentItem::Done(done) if !made.contains(&(done.family, done.id)) => {
                     let open = self.0.remove(&(done.family, done.id));
                     // One that is not known here, an earlier life of the volume has made.
                     let done = open.map_or_else(|| done.clone(), |open| open.intent.done());
@@ -98,12 +98,12 @@ impl Promises {
 }
 
 /// What was made, and what was kept.
-fn keys(said: &[Promise]) -> (HashSet<Key>, HashSet<Key>) {
+fn keys(said: &[IntentItem]) -> (HashSet<Key>, HashSet<Key>) {
     let (mut made, mut kept) = (HashSet::new(), HashSet::new());
     for promise in said {
         match promise {
-            Promise::Made(intent) => made.insert((intent.family, intent.id)),
-            Promise::Kept(done) => kept.insert((done.family, done.id)),
+            IntentItem::Intent(intent) => made.insert((intent.family, intent.id)),
+            IntentItem::Done(done) => kept.insert((done.family, done.id)),
         };
     }
     (made, kept)
@@ -137,9 +137,9 @@ mod tests {
     fn roll(engine: &Engine, kept: Option<&Intent>, made: Option<u64>) -> Option<Intent> {
         let mut tx = engine.begin().unwrap();
         if let Some(intent) = kept {
-            tx.keep(intent.done());
+            tx.log_done(intent.done());
         }
-        let promised = made.map(|number| tx.promise(Family::ExtentFree, work(number)));
+        let promised = made.map(|number| tx.log_intent(Family::ExtentFree, work(number)));
         tx.commit();
         promised
     }

@@ -2,11 +2,11 @@
 //! so many bytes in one piece?".
 //!
 //! The free index is a plain list, and a directory of a million names has thousands of data blocks.
-//! [`Room`] holds the longest unused space of each as the leaves of a binary tree, whose inner nodes
+//! [`FreeSpaceIndex`] holds the longest unused space of each as the leaves of a binary tree, whose inner nodes
 //! hold the longest below them: the first block that fits is found in the tree's height.
 //!
 //! 1. It is a guess. Transactions are undone without telling it, so whoever uses an answer looks at
-//!    the free index itself, and tells [`Room`] where it was wrong.
+//!    the free index itself, and tells [`FreeSpaceIndex`] where it was wrong.
 //! 2. It errs on the side of room: what names take is noticed only when the guess turns out wrong.
 //!    So no room is forgotten.
 
@@ -15,14 +15,14 @@ use std::sync::Weak;
 
 use rustc_hash::FxHashMap;
 use xfskit_trans::lock::{LockRank, RankedMutex};
-use xfskit_trans::{Handle, Object};
+use xfskit_trans::{Handle, LogItem};
 use xfskit_units::{DaBlock, Daddr, FileOff, Geometry, Ino, index};
 
 use crate::dir::direct::Leaves;
 
 /// Where one directory has room.
 #[derive(Debug, Default)]
-pub(crate) struct Room {
+pub(crate) struct FreeSpaceIndex {
     /// False until the free index was read.
     pub(crate) known: bool,
     /// The longest unused space in bytes: of data block `db` at `db + width`, below that the longer of
@@ -40,7 +40,7 @@ pub(crate) struct Room {
     pub(crate) leaves: Leaves,
 }
 
-impl Room {
+impl FreeSpaceIndex {
     /// Data block `db` has `best` bytes in one piece, or does not exist.
     pub(crate) fn set(&mut self, db: u32, best: Option<u16>) {
         let index = db as usize;
@@ -111,7 +111,7 @@ impl Room {
 /// Only what is committed goes in: a transaction that has mapped or unmapped a block of the directory
 /// adds nothing any more, for it may be undone, and what it unmaps is forgotten.
 #[derive(Debug, Default)]
-pub(crate) struct Places {
+pub(crate) struct BlockMapCache {
     /// For each space (names, tree, free index) the blocks by number.
     spaces: [Vec<Block>; 3],
     /// How many objects are remembered.
@@ -125,13 +125,13 @@ pub(crate) struct Block {
     pub(crate) daddr: Daddr,
     /// The block in memory, if it is there: most are looked at again soon, and the cache's table is far away. It does not
     /// stay in memory for that, but the room for its head does.
-    pub(crate) object: Option<Weak<Object>>,
+    pub(crate) object: Option<Weak<LogItem>>,
 }
 
 /// Blocks of one space whose place is remembered.
 const PLACES_MAX: usize = 1 << 20;
 
-impl Places {
+impl BlockMapCache {
     /// Space and number of the block at `at`.
     #[inline]
     fn slot(geo: &Geometry, at: FileOff) -> (usize, usize) {
@@ -171,7 +171,7 @@ impl Places {
     }
 
     /// The block at `at` is `object`, if its place is known.
-    pub(crate) fn set_object(&mut self, geo: &Geometry, at: FileOff, object: Weak<Object>) {
+    pub(crate) fn set_object(&mut self, geo: &Geometry, at: FileOff, object: Weak<LogItem>) {
         let known = self.get_mut(geo, at).filter(|block| block.daddr != Daddr(0));
         let old = known.map(|block| block.object.replace(object));
         self.objects += usize::from(matches!(old, Some(None)));
@@ -191,25 +191,25 @@ impl Places {
 
 /// What is remembered of one directory.
 #[derive(Debug, Default)]
-pub(crate) struct Known {
+pub(crate) struct DirCacheEntry {
     /// Where it has room.
-    pub(crate) room: Room,
+    pub(crate) room: FreeSpaceIndex,
     /// Where its blocks lie.
-    pub(crate) places: Places,
+    pub(crate) places: BlockMapCache,
     /// Empty between operations: memory for the blocks that the next one meets.
     pub(crate) held: Vec<(FileOff, Handle)>,
 }
 
-impl Known {
+impl DirCacheEntry {
     /// True where it took work to learn.
     fn is_worth_keeping(&self) -> bool {
         self.room.known || self.room.tree_from != DaBlock(0) || self.places.are_known()
     }
 }
 
-/// What is [`Known`] of the directories that changed last.
+/// What is [`DirCacheEntry`] of the directories that changed last.
 #[derive(Debug)]
-pub(crate) struct Rooms {
+pub(crate) struct DirCache {
     shards: [OwnLines; 16],
 }
 
@@ -221,12 +221,12 @@ struct OwnLines(RankedMutex<Shard>);
 #[derive(Debug, Default)]
 struct Shard {
     /// `None` for a directory that is being changed.
-    dirs: FxHashMap<Ino, Option<Box<Known>>>,
+    dirs: FxHashMap<Ino, Option<Box<DirCacheEntry>>>,
     /// How many objects they remember.
     objects: usize,
 }
 
-impl Default for Rooms {
+impl Default for DirCache {
     fn default() -> Self {
         let shard = |_| OwnLines(RankedMutex::new(LockRank::Leaf, Shard::default()));
         Self { shards: std::array::from_fn(shard) }
@@ -239,7 +239,7 @@ const SHARD_MAX: usize = 64;
 /// together 20 MiB at most.
 const OBJECTS_MAX: usize = 4096;
 
-impl Rooms {
+impl DirCache {
     fn shard(&self, ino: Ino) -> &RankedMutex<Shard> {
         // Directories of one group have neighbouring numbers.
         &self.shards[index(ino.0 ^ (ino.0 >> 8)) % self.shards.len()].0
@@ -264,7 +264,7 @@ impl Rooms {
     }
 
     /// What is known of the directory `ino`, whose lock the caller holds.
-    pub(crate) fn take(&self, ino: Ino) -> Box<Known> {
+    pub(crate) fn take(&self, ino: Ino) -> Box<DirCacheEntry> {
         let mut shard = self.shard(ino).lock();
         let known = shard.dirs.get_mut(&ino).and_then(Option::take).unwrap_or_default();
         shard.objects -= known.places.objects;
@@ -272,7 +272,7 @@ impl Rooms {
     }
 
     /// Remembers what is known.
-    pub(crate) fn put(&self, ino: Ino, known: Box<Known>) {
+    pub(crate) fn put(&self, ino: Ino, known: Box<DirCacheEntry>) {
         let mut shard = self.shard(ino).lock();
         if !known.is_worth_keeping() {
             shard.dirs.remove(&ino);
@@ -308,7 +308,7 @@ mod tests {
 
     #[test]
     fn the_first_block_that_fits_is_found() {
-        let mut room = Room::default();
+        let mut room = FreeSpaceIndex::default();
         assert_eq!(room.first(8), None);
         let best = |db: u32| u16::try_from(db * 7919 % 1000).unwrap();
         for db in 0..1000 {
@@ -331,7 +331,7 @@ mod tests {
     #[test]
     fn places_are_known_by_space_and_forgotten_one_by_one() {
         let geo = crate::dir::testing::geo(12, 1);
-        let mut places = Places::default();
+        let mut places = BlockMapCache::default();
         let all = [0, 2, 1 << 23, (1 << 23) + 6, 1 << 24].map(FileOff);
         for at in all {
             assert!(places.get(&geo, at).is_none());
@@ -344,7 +344,7 @@ mod tests {
 
     #[test]
     fn objects_are_counted_and_forgotten_where_they_are_too_many() {
-        let (geo, rooms) = (crate::dir::testing::geo(12, 0), Rooms::default());
+        let (geo, rooms) = (crate::dir::testing::geo(12, 0), DirCache::default());
         // Two directories of one shard.
         let (one, other) = (Ino(3), Ino(3 + 16));
         let remember = |ino, blocks: std::ops::Range<usize>| {

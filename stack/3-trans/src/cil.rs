@@ -2,18 +2,18 @@
 //!
 //! Both are in shards, one for each thread, so that threads do not meet there. A transaction holds its shard's gate shared from
 //! begin to end; a checkpoint closes all gates to take the list over. Between two changes of its thread a
-//! transaction may [rest](crate::rest), the gate held.
+//! transaction may [rest](crate::park), the gate held.
 
 use std::sync::Arc;
 
 use xfskit_format::log::item::Icreate;
 
 use crate::guard;
+use crate::intents::IntentItem;
 use crate::lock::{LockRank, LockStats, Ranked, RankedMutex};
-use crate::object::Object;
-use crate::promises::Promise;
-use crate::rest::Slot;
-use crate::running::Bell;
+use crate::log_item::LogItem;
+use crate::park::Slot;
+use crate::running::WorkerSignal;
 use crate::stats::{Tally, counted};
 use crate::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use crate::sync::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, thread_number};
@@ -26,64 +26,64 @@ pub(crate) const SHARDS: usize = 16;
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct Shard {
-    pub gate: RwLock<()>,
+    pub ctx_lock: RwLock<()>,
     /// Rank [`LockRank::Cil`].
-    list: RankedMutex<Listed>,
-    pub at_rest: Slot,
+    list: RankedMutex<CilItems>,
+    pub parked: Slot,
 }
 
 impl Default for Shard {
     fn default() -> Self {
         Self {
-            gate: RwLock::default(),
-            list: RankedMutex::new(LockRank::Cil, Listed::default()),
-            at_rest: Slot::default(),
+            ctx_lock: RwLock::default(),
+            list: RankedMutex::new(LockRank::Cil, CilItems::default()),
+            parked: Slot::default(),
         }
     }
 }
 
 /// What was committed since the last checkpoint, on one shard.
 #[derive(Debug, Default)]
-pub(crate) struct Listed {
-    pub objects: Vec<Arc<Object>>,
+pub(crate) struct CilItems {
+    pub items: Vec<Arc<LogItem>>,
     pub icreates: Vec<Icreate>,
-    pub promises: Vec<Promise>,
-    /// Bytes, roughly, that are not in [`Lists::bytes`] yet.
+    pub intents: Vec<IntentItem>,
+    /// Bytes, roughly, that are not in [`Cil::bytes`] yet.
     pub bytes: usize,
     pub tally: Tally,
 }
 
-impl Listed {
+impl CilItems {
     /// Takes over all of `other`.
     fn append(&mut self, other: &mut Self) {
-        self.objects.append(&mut other.objects);
+        self.items.append(&mut other.items);
         self.icreates.append(&mut other.icreates);
-        self.promises.append(&mut other.promises);
+        self.intents.append(&mut other.intents);
         self.bytes += std::mem::take(&mut other.bytes);
         self.tally.take(&mut other.tally);
     }
 
     /// Forgets everything that was changed, and keeps the memory.
     pub(crate) fn clear(&mut self) {
-        self.objects.clear();
+        self.items.clear();
         self.icreates.clear();
-        self.promises.clear();
+        self.intents.clear();
         self.bytes = 0;
     }
 }
 
-/// The gate, held by a transaction.
+/// The ctx_lock, held by a transaction.
 #[derive(Debug)]
-pub(crate) struct GateGuard<'l> {
+pub(crate) struct CtxGuard<'l> {
     _rank: Ranked,
     shard: RwLockReadGuard<'l, ()>,
-    alone: Option<MutexGuard<'l, ()>>,
+    exclusive: Option<MutexGuard<'l, ()>>,
 }
 
-impl<'l> GateGuard<'l> {
+impl<'l> CtxGuard<'l> {
     /// True where no other transaction runs.
-    pub(crate) fn is_alone(&self) -> bool {
-        self.alone.is_some()
+    pub(crate) fn is_exclusive(&self) -> bool {
+        self.exclusive.is_some()
     }
 
     /// Leaves the gate held by a transaction at rest.
@@ -93,52 +93,52 @@ impl<'l> GateGuard<'l> {
 
     /// Takes it over from a transaction at rest in `shard`.
     pub(crate) fn again(shard: &'l Shard) -> Self {
-        let rank = Ranked::take(LockRank::Gate);
-        Self { _rank: rank, shard: guard::again(&shard.gate), alone: None }
+        let rank = Ranked::take(LockRank::CilContext);
+        Self { _rank: rank, shard: guard::again(&shard.ctx_lock), exclusive: None }
     }
 }
 
-/// The list and its gate, and what every commit counts. Shared by the engine and by the caches, whose readers may have to end
+/// The list and its ctx_lock, and what every commit counts. Shared by the engine and by the caches, whose readers may have to end
 /// a transaction at rest.
 #[derive(Debug)]
-pub(crate) struct Lists {
+pub(crate) struct Cil {
     pub shards: Vec<Shard>,
     /// True from when somebody wants to close the gate until it is open again.
     pub closing: AtomicBool,
     /// Held meanwhile: who is to begin waits here, apart from those who are to end.
-    door: RwLock<()>,
+    ctx_entry: RwLock<()>,
     /// In small journals: held by the one transaction that runs.
-    alone: Option<Mutex<()>>,
+    exclusive: Option<Mutex<()>>,
     /// Bytes on the list, roughly.
     bytes: AtomicUsize,
     /// At this many bytes nobody adds to the list any more.
     limit: usize,
     /// Wakes the thread that writes checkpoints.
-    pub bell: Bell,
+    pub signal: WorkerSignal,
     /// Held for a moment when the list was taken over, and by those who find it full.
     full: Mutex<()>,
     /// Tells them.
-    room: Condvar,
+    space: Condvar,
     /// Number of the checkpoint that commits go into.
     number: AtomicU64,
     pub counters: Counters,
-    /// Threads that wait for an object that a transaction at rest may hold: nobody rests meanwhile.
+    /// Threads that wait for a log item that a transaction at rest may hold: nobody rests meanwhile.
     pub waiting: AtomicUsize,
 }
 
-impl Lists {
-    /// A list of at most `limit` bytes; with `alone`, of one transaction at a time.
-    pub(crate) fn new(limit: usize, alone: bool) -> Self {
+impl Cil {
+    /// A list of at most `limit` bytes; with `exclusive`, of one transaction at a time.
+    pub(crate) fn new(limit: usize, exclusive: bool) -> Self {
         Self {
             shards: (0..SHARDS).map(|_| Shard::default()).collect(),
             closing: AtomicBool::new(false),
-            door: RwLock::default(),
-            alone: alone.then(|| Mutex::new(())),
+            ctx_entry: RwLock::default(),
+            exclusive: exclusive.then(|| Mutex::new(())),
             bytes: AtomicUsize::new(0),
             limit,
-            bell: Bell::default(),
+            signal: WorkerSignal::default(),
             full: Mutex::default(),
-            room: Condvar::default(),
+            space: Condvar::default(),
             number: AtomicU64::new(1),
             counters: Counters::default(),
             waiting: AtomicUsize::new(0),
@@ -147,7 +147,7 @@ impl Lists {
 
     /// True where transactions run beside each other.
     pub(crate) fn is_concurrent(&self) -> bool {
-        self.alone.is_none()
+        self.exclusive.is_none()
     }
 
     /// Number of the checkpoint that is to come.
@@ -161,21 +161,21 @@ impl Lists {
     }
 
     /// Waits while the list is full and `goes_on`; false where there is nobody to take it over.
-    pub(crate) fn wait_for_room(&self, goes_on: impl Fn() -> bool) -> bool {
+    pub(crate) fn wait_for_space(&self, goes_on: impl Fn() -> bool) -> bool {
         let mut full = self.full.lock();
         while self.is_full() && goes_on() {
-            if !self.bell.ring() {
+            if !self.signal.notify() {
                 return false;
             }
-            self.room.wait(&mut full);
+            self.space.wait(&mut full);
         }
         true
     }
 
-    /// Whoever [waits for room](Self::wait_for_room) looks again.
-    pub(crate) fn has_room(&self) {
+    /// Whoever [waits for room](Self::wait_for_space) looks again.
+    pub(crate) fn notify_space(&self) {
         drop(self.full.lock());
-        self.room.notify_all();
+        self.space.notify_all();
     }
 
     /// True where a checkpoint is due.
@@ -184,7 +184,7 @@ impl Lists {
     }
 
     /// Bytes, roughly, that a transaction at rest may add to the list: all of them together little.
-    pub(crate) fn rest_limit(&self) -> usize {
+    pub(crate) fn park_limit(&self) -> usize {
         self.limit / (8 * SHARDS)
     }
 
@@ -193,55 +193,55 @@ impl Lists {
         &self.shards[shard_of_thread()]
     }
 
-    /// Enters the gate, and says in the second what that took.
-    pub(crate) fn enter(&self) -> (GateGuard<'_>, LockStats) {
-        let rank = Ranked::take(LockRank::Gate);
-        let alone = self.alone.as_ref().map(Mutex::lock);
-        let gate = &self.shard().gate;
+    /// Enters the ctx_lock, and says in the second what that took.
+    pub(crate) fn enter(&self) -> (CtxGuard<'_>, LockStats) {
+        let rank = Ranked::take(LockRank::CilContext);
+        let exclusive = self.exclusive.as_ref().map(Mutex::lock);
+        let ctx_lock = &self.shard().ctx_lock;
         let mut waited = LockStats::default();
-        let open = if self.closing.load(Ordering::Relaxed) { None } else { gate.try_read() };
+        let open = if self.closing.load(Ordering::Relaxed) { None } else { ctx_lock.try_read() };
         let shard = counted(&mut waited, open.ok_or(()), |()| {
-            drop(self.door.read());
-            gate.read()
+            drop(self.ctx_entry.read());
+            ctx_lock.read()
         });
-        (GateGuard { _rank: rank, shard, alone }, waited)
+        (CtxGuard { _rank: rank, shard, exclusive }, waited)
     }
 
-    /// Takes over what a transaction committed; its vectors stay with the caller. The caller holds the gate.
-    pub(crate) fn list(&self, listed: &mut Listed) {
+    /// Takes over what a transaction committed; its vectors stay with the caller. The caller holds the ctx_lock.
+    pub(crate) fn insert(&self, items: &mut CilItems) {
         let mut list = self.shard().list.lock();
-        list.append(listed);
+        list.append(items);
         // The sum is shared by all threads: add to it seldom.
         if list.bytes >= self.limit / (4 * SHARDS) {
             let more = std::mem::take(&mut list.bytes);
             let before = self.bytes.fetch_add(more, Ordering::Relaxed);
             if before + more >= self.limit / 2 {
-                self.bell.ring();
+                self.signal.notify();
             }
         }
     }
 
-    /// Closes the gate, takes over the list, lets `take` look at what is on it, and opens the gate: what is committed from
+    /// Closes the ctx_lock, takes over the list, lets `take` look at what is on it, and opens the ctx_lock: what is committed from
     /// then on belongs to the next checkpoint. Answers the list, the number of the checkpoint, and what `take` said.
-    pub(crate) fn take_over<T>(&self, take: impl FnOnce(&mut Listed) -> T) -> (Listed, u64, T) {
-        let _rank = Ranked::take(LockRank::Gate);
+    pub(crate) fn take_over<T>(&self, take: impl FnOnce(&mut CilItems) -> T) -> (CilItems, u64, T) {
+        let _rank = Ranked::take(LockRank::CilContext);
         // Those who are to begin wait at the door, at once and all of them: what runs meanwhile is what is to end. There may
         // be many more of them than processors.
-        let door = self.door.write();
+        let ctx_entry = self.ctx_entry.write();
         self.closing.store(true, Ordering::SeqCst);
-        self.settle();
-        let gates: Vec<_> = self.shards.iter().map(|shard| shard.gate.write()).collect();
-        let mut all = Listed::default();
+        self.commit_parked();
+        let ctx_locks: Vec<_> = self.shards.iter().map(|shard| shard.ctx_lock.write()).collect();
+        let mut all = CilItems::default();
         for shard in &self.shards {
             all.append(&mut shard.list.lock());
         }
         self.bytes.store(0, Ordering::Relaxed);
         let answer = take(&mut all);
         let number = self.number.fetch_add(1, Ordering::AcqRel);
-        drop(gates);
+        drop(ctx_locks);
         self.closing.store(false, Ordering::SeqCst);
-        drop(door);
-        self.has_room();
+        drop(ctx_entry);
+        self.notify_space();
         (all, number, answer)
     }
 

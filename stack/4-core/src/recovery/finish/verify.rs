@@ -1,4 +1,4 @@
-//! Promises that make no sense, and those that nobody here can keep.
+//! UnfinishedIntents that make no sense, and those that nobody here can keep.
 
 use xfskit_format::attr::Namespace;
 use xfskit_format::log::item::attri::AttrOp;
@@ -19,9 +19,9 @@ const ATTR_FORK: &str = "about an attribute fork";
 ///
 /// # Errors
 /// [`Error::Unsupported`].
-pub(crate) fn refuse(promises: &[Intent]) -> Result<()> {
+pub(crate) fn refuse(intents: &[Intent]) -> Result<()> {
     use Family::{ExtentFreeRt, RefcountRt, RmapRt};
-    for intent in promises {
+    for intent in intents {
         let what = match &intent.work {
             _ if matches!(intent.family, ExtentFreeRt | RmapRt | RefcountRt) => REALTIME,
             Work::Bmap(extents) if extents.iter().any(MapExtent::is_realtime) => REALTIME,

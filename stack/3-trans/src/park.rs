@@ -11,33 +11,33 @@
 //!
 //! 1. A change that is complete happens: one that fails later in the same transaction undoes itself alone.
 //! 2. What rests has only edited, and made inodes in chunks that exist: blocks that were allocated or freed are committed at once.
-//! 3. Nobody waits for a transaction at rest. Whoever would (for an object or, to write a checkpoint, for the gate) first
+//! 3. Nobody waits for a transaction at rest. Whoever would (for a log item or, to write a checkpoint, for the ctx_lock) first
 //!    says that he is waiting, then settles all that rest. Whoever lies down to rest does so first and then looks whether
 //!    anybody is waiting. So one of the two sees the other.
 //! 4. There is a place for each shard of threads; who finds his taken does not rest.
 
 use std::fmt;
 
+use crate::cil::{Cil, CtxGuard, Shard};
 use crate::guard;
-use crate::list::{GateGuard, Lists, Shard};
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Mutex, thread_number};
-use crate::work::Kept;
+use crate::work::ReusedWork;
 
 /// A transaction at rest. It holds the gate of its shard.
-pub(crate) struct AtRest {
-    work: Kept,
+pub(crate) struct Parked {
+    work: ReusedWork,
     /// Whose it is.
     thread: usize,
 }
 
-/// Place for one.
+/// LockPosition for one.
 #[derive(Default)]
 pub(crate) struct Slot {
     /// Whether there is one: changed under the lock, asked without.
     taken: AtomicBool,
     /// Nothing is taken under it.
-    at_rest: Mutex<Option<AtRest>>,
+    parked: Mutex<Option<Parked>>,
 }
 
 impl fmt::Debug for Slot {
@@ -47,72 +47,71 @@ impl fmt::Debug for Slot {
 }
 
 impl Slot {
-    fn put(&self, at_rest: AtRest) -> Result<(), AtRest> {
-        let mut place = self.at_rest.lock();
+    fn put(&self, parked: Parked) -> Result<(), Parked> {
+        let mut place = self.parked.lock();
         if place.is_some() {
-            return Err(at_rest);
+            return Err(parked);
         }
-        *place = Some(at_rest);
+        *place = Some(parked);
         self.taken.store(true, Ordering::SeqCst);
         Ok(())
     }
 
-    fn take(&self, which: impl FnOnce(&AtRest) -> bool) -> Option<AtRest> {
+    fn take(&self, which: impl FnOnce(&Parked) -> bool) -> Option<Parked> {
         if !self.taken.load(Ordering::SeqCst) {
             return None;
         }
-        let mut place = self.at_rest.lock();
-        let at_rest = place.take_if(|at_rest| which(at_rest));
+        let mut place = self.parked.lock();
+        let parked = place.take_if(|parked| which(parked));
         self.taken.store(place.is_some(), Ordering::SeqCst);
-        at_rest
+        parked
     }
 }
 
-impl Lists {
+impl Cil {
     /// True where somebody waits for those who rest.
-    fn wants_peace(&self) -> bool {
+    fn has_waiters(&self) -> bool {
         self.closing.load(Ordering::SeqCst) || self.waiting.load(Ordering::SeqCst) > 0
     }
 
     /// Lets the thread's transaction rest, where it may.
-    pub(crate) fn rest<'l>(
+    pub(crate) fn park<'l>(
         &'l self,
-        work: Kept,
-        gate: GateGuard<'l>,
-    ) -> Result<(), (Kept, GateGuard<'l>)> {
-        if gate.is_alone() || work.bytes() > self.rest_limit() || self.wants_peace() {
-            return Err((work, gate));
+        work: ReusedWork,
+        ctx_lock: CtxGuard<'l>,
+    ) -> Result<(), (ReusedWork, CtxGuard<'l>)> {
+        if ctx_lock.is_exclusive() || work.bytes() > self.park_limit() || self.has_waiters() {
+            return Err((work, ctx_lock));
         }
         let shard = self.shard();
-        if let Err(AtRest { work, .. }) =
-            shard.at_rest.put(AtRest { work, thread: thread_number() })
+        if let Err(Parked { work, .. }) = shard.parked.put(Parked { work, thread: thread_number() })
         {
-            return Err((work, gate));
+            return Err((work, ctx_lock));
         }
-        gate.leave();
-        if self.wants_peace() {
-            self.settle_in(shard);
+        ctx_lock.leave();
+        if self.has_waiters() {
+            self.commit_parked_in(shard);
         }
         Ok(())
     }
 
     /// The thread's transaction at rest, which goes on.
-    pub(crate) fn go_on(&self) -> Option<(Kept, GateGuard<'_>)> {
+    pub(crate) fn resume(&self) -> Option<(ReusedWork, CtxGuard<'_>)> {
         let shard = self.shard();
-        let AtRest { work, .. } = shard.at_rest.take(|it| it.thread == thread_number())?;
-        Some((work, GateGuard::again(shard)))
+        let Parked { work, .. } = shard.parked.take(|it| it.thread == thread_number())?;
+        Some((work, CtxGuard::again(shard)))
     }
 
     /// Commits all that rest.
-    pub(crate) fn settle(&self) {
-        self.shards.iter().for_each(|shard| self.settle_in(shard));
+    pub(crate) fn commit_parked(&self) {
+        self.shards.iter().for_each(|shard| self.commit_parked_in(shard));
     }
 
-    fn settle_in(&self, shard: &Shard) {
-        if let Some(AtRest { mut work, .. }) = shard.at_rest.take(|_| true) {
+    fn commit_parked_in(&self, shard: &Shard) {
+        if let Some(Parked { mut work, .. }) = shard.parked.take(|_| true) {
             work.commit(self);
             drop(work);
-            drop(guard::again(&shard.gate));
+            drop(guard::again(&shard.ctx_lock));
         }
     }
 
@@ -120,7 +119,7 @@ impl Lists {
     #[cold]
     pub(crate) fn wait<T>(&self, take: impl FnOnce() -> T) -> T {
         self.waiting.fetch_add(1, Ordering::SeqCst);
-        self.settle();
+        self.commit_parked();
         let taken = take();
         self.waiting.fetch_sub(1, Ordering::SeqCst);
         taken

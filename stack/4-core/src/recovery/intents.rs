@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use xfskit_format::log::item::{Done, Family, Intent};
 
-/// Promises not kept so far.
+/// UnfinishedIntents not kept so far.
 #[derive(Debug, Default)]
-pub(super) struct Promises {
+pub(super) struct UnfinishedIntents {
     /// Numbered as they were made.
     open: BTreeMap<u64, Intent>,
     /// Which number a promise has.
@@ -14,16 +14,16 @@ pub(super) struct Promises {
     next: u64,
 }
 
-impl Promises {
+impl UnfinishedIntents {
     /// One more.
-    pub(super) fn made(&mut self, intent: &Intent) {
+    pub(super) fn add(&mut self, intent: &Intent) {
         self.numbers.insert((intent.family, intent.id), self.next);
         self.open.insert(self.next, intent.clone());
         self.next += 1;
     }
 
     /// One less; or it was made before the tail, and is no matter of ours.
-    pub(super) fn kept(&mut self, done: &Done) {
+    pub(super) fn finish(&mut self, done: &Done) {
         if let Some(number) = self.numbers.remove(&(done.family, done.id)) {
             self.open.remove(&number);
         }

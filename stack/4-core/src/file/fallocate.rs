@@ -87,7 +87,7 @@ impl Content {
         self.verify_map(vol, range.start.0..range.end.0)?;
         let parts = Parts::of(vol, &state, &range);
         let room = self.edge_cost(vol, &parts)?;
-        self.with_room(vol, &mut state, room, |state| {
+        self.with_reservation(vol, &mut state, room, |state| {
             self.load_edges_of(vol, state, &parts)?;
             // Where this is refused (one extent becomes two), nothing has changed yet.
             self.unmap(vol, parts.whole.clone())?;
@@ -116,7 +116,7 @@ impl Content {
         let blocks = blocks_around(vol, &range);
         // The extents at both ends are cut.
         let room = self.cost(vol, blocks)? + self.nodes(vol, 4)?;
-        self.with_room(vol, &mut state, room, |state| {
+        self.with_reservation(vol, &mut state, room, |state| {
             self.allocate(vol, state, &range, keep_size, now)?;
             let parts = Parts::of(vol, state, &range);
             self.load_edges_of(vol, state, &parts)?;
@@ -145,7 +145,7 @@ impl Content {
         self.verify_map(vol, range.start.0..range.end.0)?;
         let holes = self.survey(vol, blocks_around(vol, &range))?.holes;
         let room = holes.saturating_add(self.nodes(vol, holes)?);
-        self.with_room(vol, &mut state, room, |state| {
+        self.with_reservation(vol, &mut state, room, |state| {
             self.allocate(vol, state, &range, keep_size, now)
         })
     }
@@ -195,9 +195,9 @@ impl Content {
     ) -> Result<()> {
         let mut at = blocks.start;
         while at < blocks.end {
-            let (next, new, _rooms) = vol.transact_promised(|tx| {
+            let (next, new, _rooms) = vol.transact_reserved(|tx| {
                 let inode = tx.iget(self.ino())?;
-                let (mut at, mut new, mut rooms) = (at, Vec::new(), Vec::new());
+                let (mut at, mut new, mut reservations) = (at, Vec::new(), Vec::new());
                 while at < blocks.end && new.len() < BUNMAP_MAX {
                     let hole = segment_at(tx, inode, at..blocks.end)?;
                     let (start, len) = (hole.startoff, hole.blockcount.0);
@@ -208,7 +208,7 @@ impl Content {
                     let hinted = hint::alloc(vol, tx, inode, at..at + len, self.extsize)?;
                     let got = match hinted {
                         Some((got, room)) => {
-                            rooms.push(room);
+                            reservations.push(room);
                             got
                         }
                         None => tx.bmap_alloc_as(inode, Fork::Data, start, len, None, true)?,
@@ -216,7 +216,7 @@ impl Content {
                     new.push(got.startoff.0..got.end().0);
                     at = at.max(got.end().0);
                 }
-                Ok((at, new, rooms))
+                Ok((at, new, reservations))
             })?;
             at = next;
             fresh.extend(new);
@@ -238,7 +238,7 @@ impl Content {
         self.flush_state(vol, &mut state)?;
         self.verify_map(vol, range.start.0..u64::MAX)?;
         let room = self.nodes_to_move(vol)?;
-        self.with_room(vol, &mut state, room, |state| {
+        self.with_reservation(vol, &mut state, room, |state| {
             self.free_from(vol, state.size.div_ceil(1 << vol.geo().blocklog))?;
             self.unmap(vol, blocks.clone())?;
             self.move_down(vol, blocks.end, blocks.end - blocks.start)?;
@@ -252,7 +252,7 @@ impl Content {
     /// Moves all extents from block `from` on to the front by `len` blocks, where there is a hole.
     fn move_down(&self, vol: &Volume, from: u64, len: u64) -> Result<()> {
         let mut from = from;
-        while let Some(next) = vol.transact_promised(|tx| {
+        while let Some(next) = vol.transact_reserved(|tx| {
             let inode = tx.iget(self.ino())?;
             let mut from = from;
             for _ in 0..BUNMAP_MAX {
@@ -287,7 +287,7 @@ impl Content {
         self.verify_map(vol, range.start.0..u64::MAX)?;
         let len = blocks.end - blocks.start;
         let room = self.nodes_to_move(vol)?;
-        self.with_room(vol, &mut state, room, |state| {
+        self.with_reservation(vol, &mut state, room, |state| {
             self.split_at(vol, blocks.start, len)?;
             self.move_up(vol, blocks.start, len)?;
             self.resized(vol, size, now)?;
@@ -299,7 +299,7 @@ impl Content {
     /// Moves all extents from block `from` on back by `len` blocks, the last one first.
     fn move_up(&self, vol: &Volume, from: u64, len: u64) -> Result<()> {
         let mut upto = u64::MAX;
-        while let Some(next) = vol.transact_promised(|tx| {
+        while let Some(next) = vol.transact_reserved(|tx| {
             let inode = tx.iget(self.ino())?;
             let mut upto = upto;
             for _ in 0..BUNMAP_MAX {
@@ -404,7 +404,7 @@ impl Content {
     /// Sees to it that an extent begins at block `at`, where one covers it, and that all behind it can move by
     /// `len` blocks.
     fn split_at(&self, vol: &Volume, at: u64, len: u64) -> Result<()> {
-        vol.transact_promised(|tx| {
+        vol.transact_reserved(|tx| {
             let inode = tx.iget(self.ino())?;
             if tx.bmap_end(inode, Fork::Data)?.0 + len > SIZE_MAX >> vol.geo().blocklog {
                 return Err(Error::Limit("the file would be too large"));

@@ -1,6 +1,6 @@
-//! An [`Object`]: one image that transactions change, a metadata block or an inode.
+//! An [`LogItem`]: one image that transactions change, a metadata block or an inode.
 //!
-//! An object is found through the cache ([`BufCache`](crate::BufCache), [`InodeCache`](crate::InodeCache)),
+//! A log item is found through the cache ([`BufCache`](crate::BufCache), [`InodeCache`](crate::InodeCache)),
 //! locked by one transaction at a time, and passes through these states:
 //!
 //! ```text
@@ -10,9 +10,9 @@
 //! ```
 //!
 //! 1. Readers share the bytes as they are after the last commit, and never see what is not committed.
-//! 2. An object is *pinned* while a checkpoint that holds a change of it is not durable: from the commit
-//!    that lists it to the end of the checkpoint. Pinned objects are not written in place.
-//! 3. A listed, pinned or AIL object stays in memory: the lists hold references, and the caches keep
+//! 2. A log item is *pinned* while a checkpoint that holds a change of it is not durable: from the commit
+//!    that lists it to the end of the checkpoint. Pinned items are not written in place.
+//! 3. A listed, pinned or AIL item stays in memory: the lists hold references, and the caches keep
 //!    what others refer to.
 
 use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -27,9 +27,9 @@ use xfskit_units::{Daddr, Geometry, Ino, Lsn, Sectors};
 
 use crate::buf::BufMap;
 use crate::bytes::Bytes;
-use crate::list::Lists;
+use crate::cil::Cil;
 
-/// The bytes of an object as they were at one moment. Snapshots are `Arc<Buf>`s.
+/// The bytes of a log item as they were at one moment. Snapshots are `Arc<Buf>`s.
 pub type Buf = [u8];
 
 /// `len` zeroes that nobody else refers to yet.
@@ -37,9 +37,9 @@ pub(crate) fn zeroed(len: usize) -> Arc<Buf> {
     std::iter::repeat_n(0, len).collect()
 }
 
-/// What an object is and where it is written in place.
+/// What a log item is and where it is written in place.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Home {
+pub enum DiskLocation {
     /// A metadata block, or a cluster of inodes.
     Block(BufMap),
     /// An inode: `offset` bytes into its cluster.
@@ -193,12 +193,12 @@ impl NewCluster {
     }
 }
 
-/// Bytes of an item in the journal, the core of an inode included, without what it says of chunks.
+/// Bytes of a log item in the journal, the core of an inode included, without what it says of chunks.
 const ITEM: usize = 128;
-/// Bytes of the header of a region of an item.
+/// Bytes of the header of a region of a log item.
 const REGION: usize = 12;
 
-/// What of an object is in the journal and not in place.
+/// What of a log item is in the journal and not in place.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Unplaced {
     pub chunks: Chunks,
@@ -214,16 +214,16 @@ impl Unplaced {
     }
 }
 
-/// What an object's lock covers: in front what every transaction asks for ([`Object`]).
+/// What a log item's lock covers: in front what every transaction asks for ([`LogItem`]).
 #[derive(Debug)]
 #[repr(C)]
-pub(crate) struct Content {
+pub(crate) struct ItemState {
     /// None until it is read, and again where reading failed or a fresh block was undone.
     pub bytes: Bytes,
     /// False for bytes that were read ahead and not judged.
     pub verified: bool,
     /// On the committed-item list.
-    pub listed: bool,
+    pub in_cil: bool,
     /// Freed: the checkpoint cancels it instead of logging it.
     pub stale: bool,
     /// Of an inode: its unlinked pointer changed, which an inode item does not carry.
@@ -234,14 +234,14 @@ pub(crate) struct Content {
     pub new: Option<Box<NewCluster>>,
     /// Changed and committed since the last checkpoint.
     pub dirty: Chunks,
-    /// Logged since it was last copied to be written in place. The journal's tail passes older items of an object
+    /// Logged since it was last copied to be written in place. The journal's tail passes older items of a log item
     /// as soon as there is a newer one, so each says all that is not in place, not only what is new.
     pub logged: Unplaced,
     /// Logged before that, and on its way: not in place yet for all one knows.
     pub writing: Unplaced,
 }
 
-impl Content {
+impl ItemState {
     /// Bytes, roughly and at most, that the next checkpoint takes more for a change of `dirty`, and of the unlinked pointer:
     /// what is not in place goes into it again.
     #[inline]
@@ -255,7 +255,7 @@ impl Content {
         ) = (&self.dirty, logged, writing, dirty)
         {
             let again = logged | writing;
-            let before = if self.listed { listed | again } else { 0 };
+            let before = if self.in_cil { listed | again } else { 0 };
             match (dirty | again) & !before {
                 // Mostly it is listed with all of that.
                 0 => 0,
@@ -264,11 +264,11 @@ impl Content {
         } else {
             let mut all = self.unplaced().chunks;
             all.merge(&self.dirty);
-            let before = if self.listed { all.count() } else { 0 };
+            let before = if self.in_cil { all.count() } else { 0 };
             all.merge(dirty);
             all.count() - before
         };
-        let item = if self.listed { 0 } else { ITEM };
+        let item = if self.in_cil { 0 } else { ITEM };
         let pointer = if unlinked && !self.unlinked { ITEM + CHUNK } else { 0 };
         item + chunks * (CHUNK + REGION) + pointer
     }
@@ -295,7 +295,7 @@ impl Content {
     }
 
     /// What is logged is copied now, to be written in place.
-    pub(crate) fn is_being_written(&mut self) {
+    pub(crate) fn begin_write(&mut self) {
         let logged = std::mem::take(&mut self.logged);
         self.writing.merge(&logged);
     }
@@ -308,7 +308,7 @@ impl Content {
             dirty,
             logged: Unplaced::default(),
             writing: Unplaced::default(),
-            listed: false,
+            in_cil: false,
             stale: false,
             unlinked: false,
             new: None,
@@ -341,46 +341,46 @@ impl Used {
 /// Laid out in the order in which it is met: who finds it counts a reference (before all fields) and marks it used, then
 /// takes the lock and looks for the bytes. That is one line of the processor's cache, or two neighbours.
 #[repr(C)]
-pub struct Object {
+pub struct LogItem {
     /// Since the buffer cache's hand last passed.
     pub(crate) used: Used,
-    /// Checkpoints that hold a change of this object and are not durable yet.
+    /// Checkpoints that hold a change of this item and are not durable yet.
     pub(crate) pins: AtomicU32,
-    /// Number of the checkpoint that this object was last listed in; 0 is none.
+    /// Number of the checkpoint that this item was last listed in; 0 is none.
     pub(crate) listed_in: AtomicU64,
-    /// The object's lock: for an inode its ILOCK, for AG headers the group's AGI or AGF lock.
-    pub(crate) lock: RwLock<Content>,
+    /// The item's lock: for an inode its ILOCK, for AG headers the group's AGI or AGF lock.
+    pub(crate) lock: RwLock<ItemState>,
     /// Start LSN of the newest durable checkpoint whose change is not in place; 0 is none.
     pub(crate) ail_lsn: AtomicU64,
-    home: Home,
+    location: DiskLocation,
 }
 
-impl Object {
-    pub(crate) fn new(home: Home, content: Content) -> Self {
+impl LogItem {
+    pub(crate) fn new(location: DiskLocation, state: ItemState) -> Self {
         Self {
             used: Used::default(),
             pins: AtomicU32::new(0),
             listed_in: AtomicU64::new(0),
-            lock: RwLock::new(content),
+            lock: RwLock::new(state),
             ail_lsn: AtomicU64::new(0),
-            home,
+            location,
         }
     }
 
     /// What it is and where it is written in place.
-    pub fn home(&self) -> &Home {
-        &self.home
+    pub fn location(&self) -> &DiskLocation {
+        &self.location
     }
 
-    /// Its content, shared; waits for a transaction that holds it, and settles one that rests. Without `lists` there
+    /// Its state, shared; waits for a transaction that holds it, and settles one that rests. Without `cil` there
     /// are no transactions.
     pub(crate) fn read<'o>(
         &'o self,
-        lists: Option<&Lists>,
-    ) -> impl Deref<Target = Content> + use<'o> {
-        match (self.lock.try_read_recursive(), lists) {
-            (Some(content), _) => content,
-            (None, Some(lists)) => lists.wait(|| self.lock.read_recursive()),
+        cil: Option<&Cil>,
+    ) -> impl Deref<Target = ItemState> + use<'o> {
+        match (self.lock.try_read_recursive(), cil) {
+            (Some(state), _) => state,
+            (None, Some(cil)) => cil.wait(|| self.lock.read_recursive()),
             (None, None) => self.lock.read_recursive(),
         }
     }
@@ -388,11 +388,11 @@ impl Object {
     /// The same, alone.
     pub(crate) fn write<'o>(
         &'o self,
-        lists: Option<&Lists>,
-    ) -> impl DerefMut<Target = Content> + use<'o> {
-        match (self.lock.try_write(), lists) {
-            (Some(content), _) => content,
-            (None, Some(lists)) => lists.wait(|| self.lock.write()),
+        cil: Option<&Cil>,
+    ) -> impl DerefMut<Target = ItemState> + use<'o> {
+        match (self.lock.try_write(), cil) {
+            (Some(state), _) => state,
+            (None, Some(cil)) => cil.wait(|| self.lock.write()),
             (None, None) => self.lock.write(),
         }
     }
@@ -402,7 +402,7 @@ impl Object {
         self.pins.load(Ordering::Acquire) > 0 || self.lsn().is_some()
     }
 
-    /// The checkpoint, by number, that must be durable for all committed changes of this object to be.
+    /// The checkpoint, by number, that must be durable for all committed changes of this item to be.
     pub fn listed_in(&self) -> u64 {
         self.listed_in.load(Ordering::Acquire)
     }
@@ -417,9 +417,9 @@ impl Object {
     }
 }
 
-impl fmt::Debug for Object {
+impl fmt::Debug for LogItem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Object").field("home", &self.home).finish_non_exhaustive()
+        f.debug_struct("LogItem").field("location", &self.location).finish_non_exhaustive()
     }
 }
 

@@ -4,8 +4,8 @@
 //! find the volume full halfway. Both ask first, and are refused while nothing has happened. Nothing of it is on
 //! disk.
 //!
-//! Nobody else gets what was promised: directories and inodes take their blocks without a promise, but only from what is
-//! left ([`Volume::are_to_spare`]). Promises are generous, so who is refused for them has what is in memory written, which
+//! Nobody else gets what was reserved: directories and inodes take their blocks without a promise, but only from what is
+//! left ([`Volume::has_unreserved`]). DelallocReservation are generous, so who is refused for them has what is in memory written, which
 //! counts exactly, and is asked again ([`Volume::transact`]). Transactions that promised blocks are for say that they
 //! are *entitled*.
 
@@ -22,11 +22,11 @@ use crate::volume::Volume;
 
 /// Free blocks that are spoken for, and not allocated yet.
 #[derive(Debug, Default)]
-pub(super) struct Promises {
+pub(super) struct DelallocReservation {
     all: AtomicI64,
 }
 
-impl Promises {
+impl DelallocReservation {
     /// Takes `blocks` more, where so many are free.
     fn take(&self, vol: &Volume, blocks: u64) -> Result<bool> {
         let blocks = i64::try_from(blocks).unwrap_or(i64::MAX);
@@ -46,14 +46,14 @@ impl Promises {
 
 /// Blocks that stay promised until this goes.
 #[derive(Debug)]
-pub(super) struct Room<'v> {
-    promises: &'v Promises,
+pub(super) struct BlockReservation<'v> {
+    delalloc: &'v DelallocReservation,
     blocks: u64,
 }
 
-impl Drop for Room<'_> {
+impl Drop for BlockReservation<'_> {
     fn drop(&mut self) {
-        self.promises.give_back(self.blocks);
+        self.delalloc.give_back(self.blocks);
     }
 }
 
@@ -63,32 +63,32 @@ impl Volume {
         let known = || i64::try_from(self.superblock().fdblocks.get()).unwrap_or(i64::MAX);
         let free =
             self.engine().map_or_else(|_| known(), |engine| engine.counters().get().fdblocks);
-        let promised = self.contents.promises.all.load(Ordering::Relaxed);
-        u64::try_from(free.saturating_sub(self.set_aside()).saturating_sub(promised)).unwrap_or(0)
+        let reserved = self.contents.delalloc.all.load(Ordering::Relaxed);
+        u64::try_from(free.saturating_sub(self.set_aside()).saturating_sub(reserved)).unwrap_or(0)
     }
 
     /// Whether `blocks` blocks, beside `taken` that a transaction has taken already, can be had without those that are
     /// promised to others.
-    pub(crate) fn are_to_spare(&self, blocks: u32, taken: i64) -> Result<bool> {
-        let promised = self.contents.promises.all.load(Ordering::Relaxed);
+    pub(crate) fn has_unreserved(&self, blocks: u32, taken: i64) -> Result<bool> {
+        let reserved = self.contents.delalloc.all.load(Ordering::Relaxed);
         let free = || Ok::<_, Error>(self.engine()?.counters().get().fdblocks - self.set_aside());
-        Ok(promised == 0 || free()? - promised - taken >= i64::from(blocks))
+        Ok(reserved == 0 || free()? - reserved - taken >= i64::from(blocks))
     }
 
-    /// Promises `blocks` for as long as the answer lives; `None` where there are not so many.
-    pub(super) fn spare_room(&self, blocks: u64) -> Result<Option<Room<'_>>> {
-        let promises = &self.contents.promises;
+    /// DelallocReservation `blocks` for as long as the answer lives; `None` where there are not so many.
+    pub(super) fn reserve_blocks(&self, blocks: u64) -> Result<Option<BlockReservation<'_>>> {
+        let delalloc = &self.contents.delalloc;
         // A room that is dropped gives back: it must not come to be where nothing was taken.
-        Ok(promises.take(self, blocks)?.then(|| Room { promises, blocks }))
+        Ok(delalloc.take(self, blocks)?.then(|| BlockReservation { delalloc, blocks }))
     }
 
     /// A transaction with blocks promised to what it does.
-    pub(super) fn transact_promised<T>(
+    pub(super) fn transact_reserved<T>(
         &self,
         mut change: impl FnMut(&mut Tx<'_>) -> Result<T>,
     ) -> Result<T> {
         self.transact(|tx| {
-            tx.entitled = true;
+            tx.uses_reservation = true;
             change(tx)
         })
     }
@@ -109,67 +109,67 @@ impl Volume {
     }
 
     /// Blocks that it takes to write `blocks` blocks, wherever they lie: themselves, and what their map needs.
-    pub(super) fn promise_for(&self, blocks: u64) -> u64 {
+    pub(super) fn reservation_for(&self, blocks: u64) -> u64 {
         blocks + self.nodes_for(blocks)
     }
 }
 
 impl Content {
     /// Has blocks promised for those of `blocks` that are not in memory yet (invariant 2 of `content.rs`).
-    pub(super) fn promise(
+    pub(super) fn reserve(
         &self,
         vol: &Volume,
         state: &mut State,
         blocks: Range<u64>,
     ) -> Result<()> {
         let all = state.dirty.blocks() + state.dirty.missing(blocks.clone());
-        let more = vol.promise_for(all).saturating_sub(state.promised);
-        if let Some(room) = &mut state.room {
+        let more = vol.reservation_for(all).saturating_sub(state.reserved);
+        if let Some(room) = &mut state.reservation {
             let part = more.min(*room);
             *room -= part;
-            state.promised += part;
+            state.reserved += part;
             return Ok(());
         }
-        if !vol.contents.promises.take(vol, more)? {
-            // Nearly full: promises are for the worst case, so put them into practice, and count.
+        if !vol.contents.delalloc.take(vol, more)? {
+            // Nearly full: delalloc are for the worst case, so put them into practice, and count.
             self.settle(vol, state)?;
             let more = self.cost(vol, blocks)?;
-            if !vol.contents.promises.take(vol, more)? {
+            if !vol.contents.delalloc.take(vol, more)? {
                 return Err(Error::NoSpace("blocks"));
             }
-            state.promised += more;
+            state.reserved += more;
             return Ok(());
         }
-        state.promised += more;
+        state.reserved += more;
         Ok(())
     }
 
     /// Does `work`, which takes several transactions, with `blocks` promised to it, so that it does not end halfway for
     /// want of space. Nothing is in memory that is not flushed. Its transactions that need those blocks are
-    /// [entitled](Volume::transact_promised) to them.
+    /// [entitled](Volume::transact_reserved) to them.
     ///
     /// # Errors
     /// [`Error::NoSpace`] before anything is done, and those of `work`.
-    pub(super) fn with_room<T>(
+    pub(super) fn with_reservation<T>(
         &self,
         vol: &Volume,
         state: &mut State,
         blocks: u64,
         work: impl FnOnce(&mut State) -> Result<T>,
     ) -> Result<T> {
-        if !vol.contents.promises.take(vol, blocks)? {
+        if !vol.contents.delalloc.take(vol, blocks)? {
             self.settle(vol, state)?;
-            if !vol.contents.promises.take(vol, blocks)? {
+            if !vol.contents.delalloc.take(vol, blocks)? {
                 return Err(Error::NoSpace("blocks"));
             }
         }
-        state.room = Some(blocks);
+        state.reservation = Some(blocks);
         let answer = work(state);
-        vol.contents.promises.give_back(state.room.take().unwrap_or(0));
+        vol.contents.delalloc.give_back(state.reservation.take().unwrap_or(0));
         answer
     }
 
-    /// Puts promises into practice, and makes what was freed usable.
+    /// Puts delalloc into practice, and makes what was freed usable.
     fn settle(&self, vol: &Volume, state: &mut State) -> Result<()> {
         self.flush_state(vol, state)?;
         state.unstage(vol)?;
