@@ -12,7 +12,7 @@
 use xfskit_format::log::RecordHeader;
 use xfskit_format::log::op::{OpHeader, UNMOUNT};
 use xfskit_format::log::record::{BLOCK, MAGIC, cycle_of, next_cycle};
-use xfskit_format::{Expected, Fault, Value};
+use xfskit_format::{Expected, Corruption, Value};
 use xfskit_units::{LogBlock, Lsn};
 use zerocopy::FromBytes;
 
@@ -48,7 +48,7 @@ pub struct Torn {
     /// The first record cut off.
     pub at: LogBlock,
     /// What was wrong with it.
-    pub fault: Fault,
+    pub fault: Box<Corruption>,
 }
 
 /// Finds head and tail of `ring`.
@@ -164,8 +164,8 @@ fn last_header(ring: &Ring<'_>, block: LogBlock) -> Result<LogBlock> {
     nearest.ok_or_else(|| no_header(ring, block, wanted).into())
 }
 
-fn no_header(ring: &Ring<'_>, at: LogBlock, wanted: &'static str) -> Fault {
-    ring.ctx(at).fault("log.record.magicno", Expected::Described(wanted.into()), Value::Missing)
+fn no_header(ring: &Ring<'_>, at: LogBlock, wanted: &'static str) -> Box<Corruption> {
+    ring.ctx(at).corruption("log.record.magicno", Expected::Described(wanted.into()), Value::Missing)
 }
 
 /// The blocks of all record headers in the `window` blocks before `block`, nearest first.
@@ -270,7 +270,7 @@ fn intact_tail(ring: &Ring<'_>, found: &Search) -> Result<Lsn> {
             Ok(record) => {
                 return Err(ring
                     .ctx(at)
-                    .fault("log.record.tail_lsn", Expected::Exactly(record.lsn().into()), tail)
+                    .corruption("log.record.tail_lsn", Expected::Exactly(record.lsn().into()), tail)
                     .into());
             }
             Err(error) => error,

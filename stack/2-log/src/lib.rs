@@ -46,7 +46,7 @@ pub mod writer;
 use std::ops::Range;
 
 use xfskit_block::BlockDevice;
-use xfskit_format::{Fault, log};
+use xfskit_format::{Corruption, log};
 use xfskit_units::{Daddr, Geometry, LogBlock, Lsn, Uuid};
 
 pub use head::{Search, Torn};
@@ -65,7 +65,7 @@ pub enum Error {
     Device(#[from] xfskit_block::Error),
     /// The bytes are wrong.
     #[error(transparent)]
-    Corrupt(#[from] Fault),
+    Corrupt(#[from] Box<Corruption>),
 }
 
 /// A journal's answer.

@@ -3,7 +3,7 @@
 use xfskit_format::log::RecordHeader;
 use xfskit_format::log::op::{self, Op};
 use xfskit_format::log::record::{BLOCK, checksums, unpack};
-use xfskit_format::{Ctx, Expected, Value, Verdict};
+use xfskit_format::{Ctx, Expected, Value, VerifyResult};
 use xfskit_units::{LogBlock, Lsn};
 
 use crate::Result;
@@ -27,7 +27,7 @@ impl Record {
     }
 
     /// The operations; ends behind the first that makes no sense.
-    pub fn ops<'a>(&'a self, ctx: &Ctx<'_>) -> impl Iterator<Item = Verdict<Op<'a>>> {
+    pub fn ops<'a>(&'a self, ctx: &Ctx<'_>) -> impl Iterator<Item = VerifyResult<Op<'a>>> {
         op::ops(&self.payload, self.header.num_logops.get(), ctx)
     }
 
@@ -86,7 +86,7 @@ impl Crc {
         headers: &[u8],
         payload: &[u8],
         ctx: &Ctx<'_>,
-    ) -> Verdict {
+    ) -> VerifyResult {
         let found = header.crc();
         if found == 0 && self == Self::IfPresent {
             return Ok(());
@@ -96,7 +96,7 @@ impl Crc {
             return Ok(());
         }
         let [expected, _] = expected.map(|crc| Value::Hex(crc.into()));
-        Err(ctx.fault("log.record.crc", Expected::Exactly(expected), Value::Hex(found.into())))
+        Err(ctx.corruption("log.record.crc", Expected::Exactly(expected), Value::Hex(found.into())))
     }
 }
 

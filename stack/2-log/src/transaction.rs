@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use xfskit_format::log::op::{COMMIT, Op, START, TransHeader, WAS_CONT};
-use xfskit_format::{Ctx, Verdict};
+use xfskit_format::{Ctx, VerifyResult};
 use xfskit_units::{LogBlock, Lsn};
 
 use crate::Result;
@@ -58,12 +58,12 @@ impl Transaction {
     ///
     /// # Errors
     /// A first region that is no transaction header.
-    pub fn header<'a>(regions: &[&'a [u8]], ctx: &Ctx<'_>) -> Verdict<Option<&'a TransHeader>> {
+    pub fn header<'a>(regions: &[&'a [u8]], ctx: &Ctx<'_>) -> VerifyResult<Option<&'a TransHeader>> {
         regions.first().map(|region| TransHeader::verify(region, ctx)).transpose()
     }
 
     /// Adds what `op` carries.
-    fn add(&mut self, op: &Op<'_>, ctx: &Ctx<'_>) -> Verdict {
+    fn add(&mut self, op: &Op<'_>, ctx: &Ctx<'_>) -> VerifyResult {
         if op.data.is_empty() {
             return Ok(());
         }
@@ -134,7 +134,7 @@ impl<'r, 'd> Transactions<'r, 'd> {
         Ok(())
     }
 
-    fn take_op(&mut self, record: &Record, op: &Op<'_>, ctx: &Ctx<'_>) -> Verdict {
+    fn take_op(&mut self, record: &Record, op: &Op<'_>, ctx: &Ctx<'_>) -> VerifyResult {
         let tid = op.header.tid.get();
         if op.has(START) {
             ctx.at_most("log.trans.open", OPEN_MAX, self.open.len())?;

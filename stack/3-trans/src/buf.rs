@@ -20,7 +20,7 @@ use std::sync::{Arc, OnceLock};
 
 use rustc_hash::FxHashMap;
 use xfskit_block::{BlockDevice, IoRead};
-use xfskit_format::{Ctx, Fault, Verdict};
+use xfskit_format::{Ctx, Corruption, VerifyResult};
 use xfskit_units::{ByteLen, ByteOffset, Daddr, Sectors, index};
 
 use crate::bytes::Bytes;
@@ -99,7 +99,7 @@ pub enum BufError {
     Device(#[from] xfskit_block::Error),
     /// The block, and every alternative of it, failed its verifier.
     #[error(transparent)]
-    Corrupt(#[from] Fault),
+    Corrupt(#[from] Box<Corruption>),
 }
 
 /// What the cache has done so far.
@@ -264,7 +264,7 @@ impl BufCache {
         &self,
         map: &BufMap,
         ctx: &Ctx<'_>,
-        verify: &dyn Fn(&[u8], &Ctx<'_>) -> Verdict,
+        verify: &dyn Fn(&[u8], &Ctx<'_>) -> VerifyResult,
     ) -> Result<Arc<Buf>, BufError> {
         let item = self.item(map);
         {
@@ -295,7 +295,7 @@ impl BufCache {
         map: &BufMap,
         state: &mut ItemState,
         ctx: &Ctx<'_>,
-        verify: &dyn Fn(&[u8], &Ctx<'_>) -> Verdict,
+        verify: &dyn Fn(&[u8], &Ctx<'_>) -> VerifyResult,
     ) -> Result<Arc<Buf>, BufError> {
         state.made(ctx.geo, map.byte_len());
         if let Some(bytes) = state.bytes.share()
@@ -344,7 +344,7 @@ impl BufCache {
         &self,
         map: &BufMap,
         ctx: &Ctx<'_>,
-        verify: &dyn Fn(&[u8], &Ctx<'_>) -> Verdict,
+        verify: &dyn Fn(&[u8], &Ctx<'_>) -> VerifyResult,
     ) -> Result<Arc<Buf>, BufError> {
         let bytes = self.read_raw(map)?;
         match verify(&bytes, ctx) {
@@ -358,9 +358,9 @@ impl BufCache {
         &self,
         map: &BufMap,
         ctx: &Ctx<'_>,
-        verify: &dyn Fn(&[u8], &Ctx<'_>) -> Verdict,
+        verify: &dyn Fn(&[u8], &Ctx<'_>) -> VerifyResult,
         mut bytes: Arc<Buf>,
-        fault: Fault,
+        fault: Box<Corruption>,
     ) -> Result<Arc<Buf>, BufError> {
         let ways = map.iter().map(|(d, s)| self.dev.alternatives(d.byte_offset(), s.byte_len()));
         let ways = ways.max().filter(|ways| *ways > 1).unwrap_or(0);
@@ -512,7 +512,7 @@ mod tests {
         Arc::new(dev)
     }
 
-    fn is_block(n: u64) -> impl Fn(&[u8], &Ctx<'_>) -> Verdict {
+    fn is_block(n: u64) -> impl Fn(&[u8], &Ctx<'_>) -> VerifyResult {
         move |bytes, ctx| {
             ctx.eq("test.block", n, u64::from_be_bytes(bytes[..8].try_into().unwrap()))
         }

@@ -17,7 +17,7 @@ use std::sync::{Arc, Weak};
 use xfskit_format::inode::CoreV3;
 use xfskit_format::log::item::intent::Work as IntentWork;
 use xfskit_format::log::item::{Done, Family, Icreate, Intent};
-use xfskit_format::{Ctx, Image, Verdict};
+use xfskit_format::{Ctx, Image, VerifyResult};
 use xfskit_units::{AgBlock, AgNumber, Daddr, ExtLen, FsBlock, Ino};
 
 use crate::buf::{BufError, BufMap};
@@ -149,7 +149,7 @@ impl<'e> Trans<'e> {
         map: &BufMap,
         place: Option<LockPosition>,
         ctx: &Ctx<'_>,
-        verify: &dyn Fn(&[u8], &Ctx<'_>) -> Verdict,
+        verify: &dyn Fn(&[u8], &Ctx<'_>) -> VerifyResult,
     ) -> Result<Handle, TransError> {
         let key = Key::of_block(map);
         if let Some(handle) = self.work.find(key) {
@@ -187,7 +187,7 @@ impl<'e> Trans<'e> {
         &self,
         map: &BufMap,
         ctx: &Ctx<'_>,
-        verify: &dyn Fn(&[u8], &Ctx<'_>) -> Verdict,
+        verify: &dyn Fn(&[u8], &Ctx<'_>) -> VerifyResult,
     ) -> Result<Arc<Buf>, TransError> {
         match self.held_at(map).and_then(|handle| self.work.held(handle).state.bytes.share()) {
             Some(bytes) => Ok(bytes),

@@ -24,7 +24,7 @@ use std::thread;
 use xfskit_block::{AlignedBuf, Error as DeviceError};
 use xfskit_format::inode::{self, Dinode};
 use xfskit_format::log::Stamp;
-use xfskit_format::{Ctx, Location, Verdict, judge};
+use xfskit_format::{Ctx, Location, VerifyResult, verify};
 use xfskit_units::{ByteOffset, Daddr, Geometry, Ino, Lsn, Sectors, index};
 
 use crate::buf::{BufError, BufMap};
@@ -301,7 +301,7 @@ impl<'t> Staging<'t> {
             let DiskLocation::Block(map) = due.item.location() else { continue };
             let Some((Frozen::Whole(buf), lsn)) = due.copy(&engine.cil) else { continue };
             let at = Location::of("block to be written").daddr(map.first().0, map.sectors());
-            judge::before_write(&buf, &Ctx::new(engine.geo(), at))?;
+            verify::before_write(&buf, &Ctx::new(engine.geo(), at))?;
             self.push(map, &buf, Stamp::of(&buf, engine.geo()).map(|stamp| (stamp, lsn)));
             self.written.push((Arc::clone(&due.item), lsn));
         }
@@ -424,7 +424,7 @@ impl InodeCopy {
 }
 
 /// Puts `inodes` into their cluster.
-fn put_inodes(geo: &Geometry, cluster: &mut [u8], inodes: &[InodeCopy]) -> Verdict {
+fn put_inodes(geo: &Geometry, cluster: &mut [u8], inodes: &[InodeCopy]) -> VerifyResult {
     for inode in inodes {
         let at = Location::of("inode to be written").ino(inode.ino);
         let ctx = Ctx::new(geo, at).crc_known();

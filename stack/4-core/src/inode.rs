@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use xfskit_format::inode::{self, Dinode};
-use xfskit_format::{Ctx, Layout, Verdict};
+use xfskit_format::{Ctx, Layout, VerifyResult};
 use xfskit_trans::{Buf, BufMap, InodeLocation, Shared};
 use xfskit_units::{AgBlock, AgIno, AgNumber, Daddr, Geometry, Ino, Sectors, index};
 
@@ -223,7 +223,7 @@ impl Volume {
 }
 
 /// Judges every inode of a cluster that begins with inode `first`.
-fn verify_all(bytes: &[u8], ctx: &Ctx<'_>, first: Ino) -> Verdict {
+fn verify_all(bytes: &[u8], ctx: &Ctx<'_>, first: Ino) -> VerifyResult {
     for (ino, inode) in (first.0..).map(Ino).zip(bytes.chunks_exact(ctx.geo.inodesize())) {
         Dinode::verify(inode, &ctx.at(inode::location(ctx.geo, ino)), ino)?;
     }

@@ -15,7 +15,7 @@ use std::ops::{Deref, DerefMut};
 
 use xfskit_format::bytes::be32;
 use xfskit_format::inode::Dinode;
-use xfskit_format::{Ctx, Image, Layout, Location, Verdict, agf, agfl, agi};
+use xfskit_format::{Ctx, Image, Layout, Location, VerifyResult, agf, agfl, agi};
 use xfskit_trans::{BufMap, Engine, Handle, LockPosition, Trans, TransError};
 use xfskit_units::{AgNumber, Ino};
 use zerocopy::big_endian::U32;
@@ -142,7 +142,7 @@ impl<'v> Tx<'v> {
     pub fn read_buf(
         &mut self,
         at: Location,
-        verify: &dyn Fn(&[u8], &Ctx<'_>) -> Verdict,
+        verify: &dyn Fn(&[u8], &Ctx<'_>) -> VerifyResult,
     ) -> Result<Handle> {
         self.read_placed(at, None, verify)
     }
@@ -151,7 +151,7 @@ impl<'v> Tx<'v> {
         &mut self,
         at: Location,
         place: Option<LockPosition>,
-        verify: &dyn Fn(&[u8], &Ctx<'_>) -> Verdict,
+        verify: &dyn Fn(&[u8], &Ctx<'_>) -> VerifyResult,
     ) -> Result<Handle> {
         let daddr = at.daddr.ok_or_else(|| Error::Unsupported(format!("{at}: no address")))?;
         let map = BufMap::single(daddr, at.sectors);

@@ -8,7 +8,7 @@ use xfskit_block::{BlockDevice, NoBarrierDevice, OverlayDevice};
 use xfskit_format::agf::Agf;
 use xfskit_format::agi::Agi;
 use xfskit_format::sb::{self, Superblock};
-use xfskit_format::{Corruption, Ctx, Expected, Location, Verdict, agf, agi};
+use xfskit_format::{Corruption, Ctx, Expected, Location, VerifyResult, agf, agi};
 use xfskit_trans::{Buf, BufCache, BufMap, Running, Stats};
 use xfskit_units::{AgNumber, ByteLen, ByteOffset, Geometry, Lsn};
 
@@ -304,7 +304,7 @@ impl Volume {
     pub fn read_buf(
         &self,
         at: Location,
-        verify: &dyn Fn(&[u8], &Ctx<'_>) -> Verdict,
+        verify: &dyn Fn(&[u8], &Ctx<'_>) -> VerifyResult,
     ) -> Result<Arc<Buf>> {
         let daddr = at.daddr.ok_or_else(|| Error::Unsupported(format!("{at}: no address")))?;
         Ok(self.cache.read(&BufMap::single(daddr, at.sectors), &self.ctx(at), verify)?)
@@ -399,7 +399,7 @@ fn judge_size(geo: &Geometry, size: ByteLen) -> Vec<Corruption> {
     }
     let ctx = Ctx::new(geo, sb::location(geo, AgNumber(0)));
     let need = Expected::AtLeast(geo.data_bytes().0.into());
-    vec![*ctx.fault("sb.device-size", need, size.0)]
+    vec![*ctx.corruption("sb.device-size", need, size.0)]
 }
 
 /// True unless the device ends before an internal log does.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use xfskit_block::BlockDevice;
 use xfskit_format::sb::{self, Superblock};
-use xfskit_format::{Ctx, Image, Verdict};
+use xfskit_format::{Ctx, Image, VerifyResult};
 use xfskit_log::LogWriter;
 use xfskit_trans::{BufCache, Delta, Engine, Held, Journal};
 use xfskit_units::AgNumber;
@@ -206,6 +206,6 @@ fn edit_superblock_of(
 }
 
 /// The superblock of group `agno`, as a block of metadata.
-fn judge(bytes: &[u8], agno: AgNumber) -> Verdict {
-    Superblock::verify(bytes, agno).map(drop).map_err(|error| error.fault())
+fn judge(bytes: &[u8], agno: AgNumber) -> VerifyResult {
+    Superblock::verify(bytes, agno).map(drop).map_err(|error| error.corruption())
 }

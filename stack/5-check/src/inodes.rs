@@ -233,7 +233,7 @@ impl<'w, 'v> Worker<'w, 'v> {
             let (wanted, found) =
                 if place.in_use { ("in use", "free") } else { ("free", "in use") };
             let wanted = xfskit_format::Expected::Described(wanted.into());
-            sink.error(Err(ctx.fault("inobt.free", wanted, found)));
+            sink.error(Err(ctx.corruption("inobt.free", wanted, found)));
         }
         sink.error(ctx.lsn("inode.lsn", inode.lsn()));
         let Some(file_type) = inode.file_type() else {
@@ -481,10 +481,10 @@ pub(crate) fn rank_of(shared: &Inodes<'_, '_>, ino: Ino) -> Option<usize> {
 
 /// The fault of an inode in use whose mode is 0, where its checksum is right: what its verifier says of one that is free
 /// leads astray.
-fn without_mode(bytes: &[u8], ctx: &Ctx<'_>) -> Option<xfskit_format::Fault> {
+fn without_mode(bytes: &[u8], ctx: &Ctx<'_>) -> Option<Box<xfskit_format::Corruption>> {
     let inode = Dinode::parse(bytes, ctx.geo)?;
     let whole = ctx.crc("inode.crc", bytes, inode::CRC_OFFSET).is_ok();
     let starts = bytes.starts_with(b"IN") && inode.is_free();
     let wanted = xfskit_format::Expected::Described("the type of a file, for it is in use".into());
-    (whole && starts).then(|| ctx.fault("inode.mode", wanted, xfskit_format::Value::Hex(0)))
+    (whole && starts).then(|| ctx.corruption("inode.mode", wanted, xfskit_format::Value::Hex(0)))
 }

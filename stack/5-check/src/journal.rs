@@ -34,7 +34,7 @@ pub(crate) fn judge(vol: &Volume<'_>, log_dev: Option<&dyn BlockDevice>) -> Jour
         }
         Err(xfskit_log::Error::Device(error)) => {
             let readable = Expected::Described("readable bytes".into());
-            vol.fatal(Err(vol.ctx(at).fault("device.read", readable, error.to_string())));
+            vol.fatal(Err(vol.ctx(at).corruption("device.read", readable, error.to_string())));
             return unknown;
         }
     };

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use xfskit_block::BlockDevice;
 use xfskit_format::sb::{self, SbError, Superblock};
 use xfskit_format::sb_search::{self, Source};
-use xfskit_format::{Corruption, Ctx, Fault, Location};
+use xfskit_format::{Corruption, Ctx, Location};
 use xfskit_units::{AgNumber, ByteLen, ByteOffset, Features};
 
 use crate::Error;
@@ -18,7 +18,7 @@ const MAX_SECTOR: usize = 32768;
 /// The superblock that the judgement goes by, and what is wrong with the primary.
 pub(crate) struct Primary {
     pub sb: Superblock,
-    pub faults: Vec<(Fault, Option<Healing>)>,
+    pub faults: Vec<(Box<Corruption>, Option<Healing>)>,
 }
 
 /// Reads and verifies the primary superblock.
@@ -45,9 +45,9 @@ pub(crate) fn find(dev: &dyn BlockDevice, mend: bool) -> Result<Primary, Error> 
         Err(other) => return Err(other),
     };
     if let Some((sb, healing)) = other_way(dev, mend) {
-        return Ok(Primary { sb, faults: vec![(error.fault(), Some(healing))] });
+        return Ok(Primary { sb, faults: vec![(error.corruption(), Some(healing))] });
     }
-    let fault = error.fault();
+    let fault = error.corruption();
     if fault.check.0 == "sb.crc"
         && let Some(sb) = with_crc_mended(dev)
     {
@@ -200,7 +200,7 @@ fn report_refused(
     ctx: &Ctx<'_>,
     primary: &Superblock,
     sector: &[u8],
-    fault: Fault,
+    fault: Box<Corruption>,
 ) {
     let same = Superblock::parse(sector)
         .filter(|sb| sb.magicnum == primary.magicnum && sb.version() == primary.version());
@@ -214,10 +214,10 @@ fn report_refused(
 }
 
 /// The verifier's answer, every way to fail being a corruption here.
-fn verify(sector: &[u8], agno: AgNumber, at: Location) -> Result<Superblock, Fault> {
+fn verify(sector: &[u8], agno: AgNumber, at: Location) -> Result<Superblock, Box<Corruption>> {
     let corrupt = |id, found: String| {
         Box::new(Corruption {
-            check: xfskit_format::fault::CheckId(id),
+            check: xfskit_format::corruption::CheckId(id),
             at,
             expected: xfskit_format::Expected::Described("what the primary says".into()),
             found: found.into(),

@@ -151,7 +151,7 @@ pub fn compare_recovered(
 /// attribute with a value in blocks of its own is set or removed in several transactions without any promise, and
 /// stays INCOMPLETE where a crash comes between them.
 fn judged(name: &str, case: &Case, mended: &Image<'_>, theirs: &Image<'_>) {
-    let mut of_linux = ours::Verdict::default();
+    let mut of_linux = ours::VerifyResult::default();
     for tools in case.judges() {
         let said = complaints(&tools, mended);
         if !said.is_empty() {

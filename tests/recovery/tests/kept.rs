@@ -124,7 +124,7 @@ fn promises_not_kept_are_named_and_those_kept_are_not() {
 
     append(&dev, &[0x34, 0x12, 1, 0]);
     let refused = xfskit_core::recovery::replay(&dev, None, &sb).expect_err("an unknown item");
-    assert_eq!(refused.fault().expect("a fault").check.0, "log.item.type");
+    assert_eq!(refused.corruption().expect("a fault").check.0, "log.item.type");
 }
 
 fn open_to_write(dev: &Arc<OverlayDevice>) -> Result<Volume, Error> {
@@ -173,7 +173,7 @@ fn promises_that_make_no_sense_are_an_error_and_stay_in_the_journal() {
         let dev = Arc::new(base);
         for _ in 0..2 {
             let error = refused(open_to_write(&dev));
-            let fault = error.fault().unwrap_or_else(|| panic!("{check}: {error}"));
+            let fault = error.corruption().unwrap_or_else(|| panic!("{check}: {error}"));
             assert_eq!(fault.check.0, check);
         }
     }
@@ -213,7 +213,7 @@ fn damage_before_the_head_names_its_record_and_leaves_the_volume_alone() {
             refused(open_to_write(&dev)),
             refused(Volume::open(dev.clone(), &OpenOptions::default())),
         ] {
-            let fault = error.fault().unwrap_or_else(|| panic!("{name}: {error}"));
+            let fault = error.corruption().unwrap_or_else(|| panic!("{name}: {error}"));
             assert!(fault.check.0.starts_with("log.record."), "{name}: {fault}");
             assert_eq!(fault.at.daddr.map(|at| at.0), Some(daddr), "{name}: {fault}");
         }

@@ -13,9 +13,9 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::attr::{INCOMPLETE, LOCAL, NAMESPACE, Namespace, VALUE_MAX, parent, verify_flags};
 use crate::bytes;
+use crate::corruption::{Fork, VerifyResult};
 use crate::ctx::Ctx;
 use crate::da::{self, BlkInfo, ChainIds, ids};
-use crate::fault::{Fork, Verdict};
 use crate::hash;
 use crate::layout::Layout;
 
@@ -169,7 +169,7 @@ impl<'a> Leaf<'a> {
     ///
     /// # Errors
     /// The first check that fails.
-    pub fn verify(block: &'a [u8], ctx: &Ctx<'_>) -> Verdict<Self> {
+    pub fn verify(block: &'a [u8], ctx: &Ctx<'_>) -> VerifyResult<Self> {
         const IDS: ChainIds =
             ChainIds { own: ids!("attr.leaf"), forw: "attr.leaf.forw", back: "attr.leaf.back" };
         let layout = Layout::of(ctx.geo);
@@ -210,7 +210,7 @@ impl<'a> Leaf<'a> {
         Some(Self { info, usedbytes, firstused, holes, freemap: &hdr.freemap, entries, block })
     }
 
-    fn verify_entries(&self, ctx: &Ctx<'_>) -> Verdict {
+    fn verify_entries(&self, ctx: &Ctx<'_>) -> VerifyResult {
         let mut last = 0;
         for (i, entry) in self.entries.iter().enumerate() {
             let ctx = ctx.entry(i);
@@ -241,7 +241,7 @@ impl<'a> Leaf<'a> {
     ///
     /// # Errors
     /// The first check that fails.
-    pub fn verify_space(&self, ctx: &Ctx<'_>) -> Verdict {
+    pub fn verify_space(&self, ctx: &Ctx<'_>) -> VerifyResult {
         let mut space = Space::default();
         let start = Layout::of(ctx.geo).attr_leaf_header;
         space.take(0, start.saturating_add(size_of_val(self.entries)));

@@ -349,6 +349,6 @@ impl<K: AgKind> BtreeOps for AgTree<K> {
             Flaw::Order => (ids.order, "ascending records"),
             Flaw::Key => (ids.key, "between its parent's key and the next"),
         };
-        ctx.fault(id, Expected::Described(wanted.into()), "something else").into()
+        ctx.corruption(id, Expected::Described(wanted.into()), "something else").into()
     }
 }

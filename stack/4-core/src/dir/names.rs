@@ -21,7 +21,7 @@ use xfskit_format::dir::leaf::{Kind, Leaf, LeafEntry};
 use xfskit_format::dir::sf::Sf;
 use xfskit_format::dir::{self, DataPtr, Entry, NULLDATAOFF, block_edit, data_edit, leaf_edit};
 use xfskit_format::inode::FileType;
-use xfskit_format::{Ctx, Fork, Image, Layout, Location, Verdict, da, hash};
+use xfskit_format::{Ctx, Fork, Image, Layout, Location, VerifyResult, da, hash};
 use xfskit_units::{FileOff, Geometry, Ino};
 
 use crate::dir::cache::FreeSpaceIndex;
@@ -218,7 +218,7 @@ impl<F: DirFork> Names<'_, F> {
     }
 
     /// Fails unless `ok`: the directory's tables do not agree.
-    pub(crate) fn agree(&self, check: &'static str, at: FileOff, ok: bool) -> Verdict {
+    pub(crate) fn agree(&self, check: &'static str, at: FileOff, ok: bool) -> VerifyResult {
         if ok {
             return Ok(());
         }

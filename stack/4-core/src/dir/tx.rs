@@ -9,7 +9,7 @@ use std::sync::Arc;
 use xfskit_format::dir::data::Data;
 use xfskit_format::dir::free::Free;
 use xfskit_format::inode::{FileType, Format};
-use xfskit_format::{Ctx, Expected, Fork, Image, Layout, Location, Value, Verdict};
+use xfskit_format::{Ctx, Expected, Fork, Image, Layout, Location, Value, VerifyResult};
 use xfskit_trans::{BufMap, DiskLocation, Handle};
 use xfskit_units::{ByteLen, Daddr, FileOff, Geometry, Ino};
 
@@ -127,7 +127,7 @@ struct TxFork<'t, 'v> {
 }
 
 /// Judges the directory block at `ctx.at.fileoff`.
-fn verify(bytes: &[u8], ctx: &Ctx<'_>) -> Verdict {
+fn verify(bytes: &[u8], ctx: &Ctx<'_>) -> VerifyResult {
     let at = ctx.at.fileoff.map_or(0, |at| at.0);
     if at < ctx.geo.dir_leafblk().0.into() {
         Data::verify(bytes, ctx, None).map(drop)
@@ -178,7 +178,7 @@ impl<'v> TxFork<'_, 'v> {
     #[cold]
     fn missing(&self, at: FileOff) -> Error {
         let want = Expected::Described("a mapped block".into());
-        self.tx.volume().ctx(self.at(at)).fault("da.map", want, Value::Missing).into()
+        self.tx.volume().ctx(self.at(at)).corruption("da.map", want, Value::Missing).into()
     }
 
     /// The map of the fork changes, and may be changed back.

@@ -73,7 +73,7 @@ impl Volume {
         self.geo().fsb_to_byte(block).ok_or_else(|| {
             let ctx = self.ctx(xfskit_format::Location::of("extent"));
             let wanted = Expected::Described("a block of the volume".into());
-            Error::Corrupt(ctx.fault("bmbt.rec.startblock", wanted, block))
+            Error::Corrupt(ctx.corruption("bmbt.rec.startblock", wanted, block))
         })
     }
 

@@ -5,7 +5,7 @@ use xfskit_format::log::item::attri::AttrOp;
 use xfskit_format::log::item::intent::{MapExtent, Work, exchange};
 use xfskit_format::log::item::{Family, Intent};
 use xfskit_format::rmap::owner;
-use xfskit_format::{Ctx, Value, Verdict};
+use xfskit_format::{Ctx, Value, VerifyResult};
 use xfskit_units::{FsBlock, Ino};
 
 use super::ctx;
@@ -104,16 +104,16 @@ fn hex(flags: u32) -> Value {
     Value::Hex(flags.into())
 }
 
-fn verify_extent(ctx: &Ctx<'_>, start: u64, len: u32) -> Verdict {
+fn verify_extent(ctx: &Ctx<'_>, start: u64, len: u32) -> VerifyResult {
     let valid = ctx.geo.valid_fsb_extent(FsBlock(start), len.into());
     ctx.require("log.intent.extent", valid, "blocks of one group", FsBlock(start))
 }
 
-fn verify_ino(ctx: &Ctx<'_>, ino: u64) -> Verdict {
+fn verify_ino(ctx: &Ctx<'_>, ino: u64) -> VerifyResult {
     ctx.require("log.intent.ino", ctx.geo.valid_ino(Ino(ino)), "an inode of the volume", Ino(ino))
 }
 
 /// An inode, or one of the owners that are none.
-fn verify_owner(ctx: &Ctx<'_>, ino: u64) -> Verdict {
+fn verify_owner(ctx: &Ctx<'_>, ino: u64) -> VerifyResult {
     if (owner::COW..=owner::FS).contains(&ino) { Ok(()) } else { verify_ino(ctx, ino) }
 }

@@ -269,11 +269,8 @@ impl fmt::Display for Corruption {
 
 impl std::error::Error for Corruption {}
 
-/// A corruption on its way up; boxed, for it is rare and large.
-pub type Fault = Box<Corruption>;
-
-/// A verifier's answer.
-pub type Verdict<T = ()> = Result<T, Fault>;
+/// The result of a verifier. The corruption is boxed because it is rare and large.
+pub type VerifyResult<T = ()> = Result<T, Box<Corruption>>;
 
 #[cfg(test)]
 mod tests {

@@ -13,7 +13,7 @@ use crate::dir::data::Data;
 use crate::dir::free::Free;
 use crate::log::Stamp;
 use crate::log::item::buf::BufType;
-use crate::{Ctx, Fork, Verdict, agf, agfl, agi, attr, bytes, dir, symlink};
+use crate::{Ctx, Fork, VerifyResult, agf, agfl, agi, attr, bytes, dir, symlink};
 
 /// Trees of a group.
 const TREES: [Tree; 6] = [Tree::Bno, Tree::Cnt, Tree::Ino, Tree::Fino, Tree::Rmap, Tree::Refcount];
@@ -24,7 +24,7 @@ const TREES: [Tree; 6] = [Tree::Bno, Tree::Cnt, Tree::Ino, Tree::Fino, Tree::Rma
 ///
 /// # Errors
 /// The first check that fails.
-pub fn before_write(block: &[u8], ctx: &Ctx<'_>) -> Verdict {
+pub fn before_write(block: &[u8], ctx: &Ctx<'_>) -> VerifyResult {
     let Some(stamp) = Stamp::of(block, ctx.geo) else { return Ok(()) };
     let ctx = &ctx.crc_known();
     let place = ctx.at.daddr.and_then(|daddr| ctx.geo.daddr_to_agb(daddr));
