@@ -42,7 +42,7 @@ pub mod field;
 pub mod measure;
 mod portable;
 pub mod routine;
-mod row;
+mod stripe;
 #[cfg(test)]
 mod tests;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
@@ -54,10 +54,10 @@ pub use measure::{Measured, Operation, measure};
 pub use routine::{Routine, routines, select, selected};
 
 use field::{inverse, power, product};
-use row::{Row, Want};
+use stripe::{Output, Stripe};
 
 /// Most places a row can have.
-pub const PLACES_MAX: usize = 255;
+pub const EXPONENTS_MAX: usize = 255;
 
 /// `out` becomes the sum of `sources` (zeroes where there are none): P of a row, or a chunk from P and
 /// all others.
@@ -67,12 +67,12 @@ pub fn xor(sources: &[&[u8]], out: &mut [u8]) {
 
 /// P and Q of a row.
 pub fn pq(data: &[Option<&[u8]>], p: &mut [u8], q: &mut [u8]) {
-    routine::chosen().run(&Row::new(data), Want::Sums { p, q });
+    routine::chosen().run(&Stripe::new(data), Output::Sums { p, q });
 }
 
 /// P and Q of a row whose chunk at `exponent` changes by `difference` (old plus new).
 pub fn update(exponent: usize, difference: &[u8], p: &mut [u8], q: &mut [u8]) {
-    assert!(exponent < PLACES_MAX, "a row has no place {exponent}");
+    assert!(exponent < EXPONENTS_MAX, "a stripe has no place {exponent}");
     routine::chosen().update(power(exponent), difference, p, q);
 }
 
@@ -80,34 +80,34 @@ pub fn update(exponent: usize, difference: &[u8], p: &mut [u8], q: &mut [u8]) {
 /// ([`locate`] tells what the errors mean).
 pub fn errors(data: &[Option<&[u8]>], p: &[u8], q: &[u8], p_error: &mut [u8], q_error: &mut [u8]) {
     routine::chosen()
-        .run(&Row::with(data, Some(p), Some(q)), Want::Sums { p: p_error, q: q_error });
+        .run(&Stripe::with(data, Some(p), Some(q)), Output::Sums { p: p_error, q: q_error });
 }
 
 /// The missing chunk from P and the others. (No Q: [`xor`] with P among the sources does the same.)
 pub fn d_from_p(data: &[Option<&[u8]>], x: usize, p: &[u8], out: &mut [u8]) {
     missing(data, x);
-    routine::chosen().run(&Row::with(data, Some(p), None), Want::P { p: out });
+    routine::chosen().run(&Stripe::with(data, Some(p), None), Output::P { p: out });
 }
 
 /// The missing chunk at `x` from Q and the others, where P is not to be trusted or not wanted.
 pub fn d_from_q(data: &[Option<&[u8]>], x: usize, q: &[u8], out: &mut [u8]) {
     missing(data, x);
     let b = inverse(power(x));
-    routine::chosen().run(&Row::with(data, None, Some(q)), Want::Scaled { b, d: out });
+    routine::chosen().run(&Stripe::with(data, None, Some(q)), Output::Scaled { b, d: out });
 }
 
 /// The missing chunk at `x` and P, from Q and the others.
 pub fn d_and_p(data: &[Option<&[u8]>], x: usize, q: &[u8], out_d: &mut [u8], out_p: &mut [u8]) {
     missing(data, x);
-    let want = Want::DataP { b: inverse(power(x)), d: out_d, p: out_p };
-    routine::chosen().run(&Row::with(data, None, Some(q)), want);
+    let output = Output::DataP { b: inverse(power(x)), d: out_d, p: out_p };
+    routine::chosen().run(&Stripe::with(data, None, Some(q)), output);
 }
 
 /// The missing chunk at `x` and Q, from P and the others.
 pub fn d_and_q(data: &[Option<&[u8]>], x: usize, p: &[u8], out_d: &mut [u8], out_q: &mut [u8]) {
     missing(data, x);
-    let want = Want::DataQ { c: power(x), d: out_d, q: out_q };
-    routine::chosen().run(&Row::with(data, Some(p), None), want);
+    let output = Output::DataQ { c: power(x), d: out_d, q: out_q };
+    routine::chosen().run(&Stripe::with(data, Some(p), None), output);
 }
 
 /// The two missing chunks at `x` and `y`, from P, Q and the others.
@@ -128,7 +128,7 @@ pub fn d_and_d(
     let b = inverse(power(x) ^ power(y));
     let a = product(power(y), b);
     routine::chosen()
-        .run(&Row::with(data, Some(p), Some(q)), Want::DataData { a, b, x: out_x, y: out_y });
+        .run(&Stripe::with(data, Some(p), Some(q)), Output::DataData { a, b, x: out_x, y: out_y });
 }
 
 fn missing(data: &[Option<&[u8]>], x: usize) {
@@ -154,7 +154,7 @@ pub enum Located {
 /// the caller to reject. One wrong byte of several members passes for one member's error by chance;
 /// the more bytes agree, the surer (`Data`'s error is P's, so the caller can count them).
 pub fn locate(p_error: &[u8], q_error: &[u8]) -> Located {
-    assert_eq!(p_error.len(), q_error.len(), "errors of one row are equally long");
+    assert_eq!(p_error.len(), q_error.len(), "errors of one stripe are equally long");
     let mut located = Located::Nothing;
     for (&p, &q) in p_error.iter().zip(q_error) {
         let here = match (p, q) {

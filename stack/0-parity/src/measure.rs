@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::field::{inverse, power, product};
 use crate::routine::{Routine, portable, routines};
-use crate::row::{Row, Want};
+use crate::stripe::{Output, Stripe};
 
 /// What is tested and timed of each routine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,26 +69,26 @@ pub struct Measured {
 /// # Panics
 /// Where there are less than two chunks or more than 255.
 pub fn measure(data: usize, len: usize) -> Vec<Measured> {
-    let mut row = Sample::new(data, len);
+    let mut sample = Sample::new(data, len);
     let mut measured = |routine: &Routine| Measured {
         name: routine.name,
-        passed: agrees(routine),
-        rates: Operation::ALL.map(|operation| row.rate(routine, operation)),
+        passed: matches_portable(routine),
+        rates: Operation::ALL.map(|operation| sample.rate(routine, operation)),
     };
     routines().iter().filter(|routine| routine.available()).map(&mut measured).collect()
 }
 
-/// True where `routine` agrees with the portable one: in every operation, beyond a tile, with places that
+/// True where `routine` matches_portable with the portable one: in every operation, beyond a tile, with places that
 /// hold nothing, and bytes behind the last whole register.
-pub(crate) fn agrees(routine: &Routine) -> bool {
+pub(crate) fn matches_portable(routine: &Routine) -> bool {
     [(2, 100), (11, 4096 + 3 * 64 + 21)].into_iter().all(|(data, len)| {
-        let mut row = Sample::new(data, len);
+        let mut sample = Sample::new(data, len);
         Operation::ALL.into_iter().all(|operation| {
             let mut results = |routine: &Routine| {
-                row.one.bytes_mut().fill(1);
-                row.two.bytes_mut().fill(2);
-                row.run(routine, operation);
-                (row.one.bytes().to_vec(), row.two.bytes().to_vec())
+                sample.one.bytes_mut().fill(1);
+                sample.two.bytes_mut().fill(2);
+                sample.run(routine, operation);
+                (sample.one.bytes().to_vec(), sample.two.bytes().to_vec())
             };
             results(routine) == results(portable())
         })
@@ -161,18 +161,18 @@ impl Sample {
             _ => data[y] = None,
         }
         let (b, c) = (inverse(power(y)), power(y));
-        let (row, want) = match operation {
-            Operation::DFromQ => (Row::with(&data, None, q), Want::Scaled { b, d: one }),
-            Operation::DAndP => (Row::with(&data, None, q), Want::DataP { b, d: one, p: two }),
-            Operation::DAndQ => (Row::with(&data, p, None), Want::DataQ { c, d: one, q: two }),
+        let (stripe, output) = match operation {
+            Operation::DFromQ => (Stripe::with(&data, None, q), Output::Scaled { b, d: one }),
+            Operation::DAndP => (Stripe::with(&data, None, q), Output::DataP { b, d: one, p: two }),
+            Operation::DAndQ => (Stripe::with(&data, p, None), Output::DataQ { c, d: one, q: two }),
             Operation::DAndD => {
                 let b = inverse(power(x) ^ power(y));
                 let a = product(power(y), b);
-                (Row::with(&data, p, q), Want::DataData { a, b, x: one, y: two })
+                (Stripe::with(&data, p, q), Output::DataData { a, b, x: one, y: two })
             }
-            _ => (Row::new(&data), Want::Sums { p: one, q: two }),
+            _ => (Stripe::new(&data), Output::Sums { p: one, q: two }),
         };
-        routine.run(&row, want);
+        routine.run(&stripe, output);
     }
 
     /// Bytes of sources per second.

@@ -3,7 +3,7 @@
 //! It is also what finishes the bytes that do not fill another routine's registers, and what the
 //! others are tested against at start.
 
-use crate::row::{Row, Want};
+use crate::stripe::{Output, Stripe};
 
 const WORDS: usize = 8;
 const BLOCK: usize = WORDS * 8;
@@ -62,47 +62,47 @@ fn sum<'a>(sources: impl Iterator<Item = &'a [u8]>, at: usize) -> Block {
 }
 
 /// A.
-fn sum_a(row: &Row, at: usize) -> Block {
-    sum(row.data.iter().flatten().copied().chain(row.p), at)
+fn sum_a(stripe: &Stripe, at: usize) -> Block {
+    sum(stripe.data.iter().flatten().copied().chain(stripe.p), at)
 }
 
 /// A and B. Horner's rule, the highest exponent first.
-fn sums(row: &Row, at: usize) -> (Block, Block) {
-    let (mut a, mut b) = (sum(row.p.into_iter(), at), Block::ZERO);
-    for source in row.data.iter().rev() {
+fn sums(stripe: &Stripe, at: usize) -> (Block, Block) {
+    let (mut a, mut b) = (sum(stripe.p.into_iter(), at), Block::ZERO);
+    for source in stripe.data.iter().rev() {
         b = b.double();
         if let Some(source) = source {
             let d = Block::load(source, at);
             (a, b) = (a.plus(d), b.plus(d));
         }
     }
-    (a, b.plus(sum(row.q.into_iter(), at)))
+    (a, b.plus(sum(stripe.q.into_iter(), at)))
 }
 
 /// Does what is wanted with the bytes of `row` from `from` to the end, `len`.
-pub(crate) fn run(row: &Row, want: &mut Want, from: usize, len: usize) {
+pub(crate) fn run(stripe: &Stripe, output: &mut Output, from: usize, len: usize) {
     for at in (from..len).step_by(BLOCK) {
-        match want {
-            Want::P { p } => sum_a(row, at).store(p, at),
-            Want::Sums { p, q } => {
-                let (a, b) = sums(row, at);
+        match output {
+            Output::P { p } => sum_a(stripe, at).store(p, at),
+            Output::Sums { p, q } => {
+                let (a, b) = sums(stripe, at);
                 a.store(p, at);
                 b.store(q, at);
             }
-            Want::Scaled { b: factor, d } => sums(row, at).1.times(*factor).store(d, at),
-            Want::DataP { b: factor, d, p } => {
-                let (a, b) = sums(row, at);
+            Output::Scaled { b: factor, d } => sums(stripe, at).1.times(*factor).store(d, at),
+            Output::DataP { b: factor, d, p } => {
+                let (a, b) = sums(stripe, at);
                 let data = b.times(*factor);
                 data.store(d, at);
                 a.plus(data).store(p, at);
             }
-            Want::DataQ { c, d, q } => {
-                let (a, b) = sums(row, at);
+            Output::DataQ { c, d, q } => {
+                let (a, b) = sums(stripe, at);
                 a.store(d, at);
                 b.plus(a.times(*c)).store(q, at);
             }
-            Want::DataData { a: factor_a, b: factor_b, x, y } => {
-                let (a, b) = sums(row, at);
+            Output::DataData { a: factor_a, b: factor_b, x, y } => {
+                let (a, b) = sums(stripe, at);
                 let data = a.times(*factor_a).plus(b.times(*factor_b));
                 data.store(x, at);
                 a.plus(data).store(y, at);

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::arm;
 use crate::measure;
 use crate::portable;
-use crate::row::{Row, Want, checked_len};
+use crate::stripe::{Output, Stripe, checked_len};
 #[cfg(target_arch = "x86_64")]
 use crate::x86;
 
@@ -34,7 +34,7 @@ pub struct Routine {
     /// Asks the processor for what the functions need, which are called only after a yes.
     detect: fn() -> bool,
     /// Sums over the row, and what is wanted of them.
-    run: fn(&Row, &mut Want, usize) -> usize,
+    run: fn(&Stripe, &mut Output, usize) -> usize,
     /// The sum of the sources.
     xor: fn(&[&[u8]], &mut [u8]) -> usize,
     /// Adds the difference to P, and so many times the difference to Q.
@@ -72,10 +72,10 @@ impl Routine {
         (self.detect)()
     }
 
-    pub(crate) fn run(&self, row: &Row, mut want: Want) {
-        let len = checked_len(row, &want);
-        let done = (self.run)(row, &mut want, len);
-        portable::run(row, &mut want, done, len);
+    pub(crate) fn run(&self, stripe: &Stripe, mut output: Output) {
+        let len = checked_len(stripe, &output);
+        let done = (self.run)(stripe, &mut output, len);
+        portable::run(stripe, &mut output, done, len);
     }
 
     pub(crate) fn xor(&self, sources: &[&[u8]], out: &mut [u8]) {
@@ -92,7 +92,7 @@ impl Routine {
     }
 }
 
-/// The routine in use; the first call takes the best that agrees with the portable one.
+/// The routine in use; the first call takes the best that matches_portable with the portable one.
 #[inline]
 pub(crate) fn chosen() -> &'static Routine {
     ROUTINES.get(CHOSEN.load(Ordering::Relaxed)).unwrap_or_else(choose)
@@ -100,7 +100,7 @@ pub(crate) fn chosen() -> &'static Routine {
 
 #[cold]
 fn choose() -> &'static Routine {
-    let good = |routine: &Routine| routine.available() && measure::agrees(routine);
+    let good = |routine: &Routine| routine.available() && measure::matches_portable(routine);
     let best = ROUTINES.iter().position(good).unwrap_or(ROUTINES.len() - 1);
     CHOSEN.store(best, Ordering::Relaxed);
     &ROUTINES[best]

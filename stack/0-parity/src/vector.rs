@@ -14,7 +14,7 @@
 use std::array;
 use std::mem::MaybeUninit;
 
-use crate::row::{Row, Want};
+use crate::stripe::{Output, Stripe};
 
 /// Bytes of every chunk that are summed before the next ones: a page.
 const TILE: usize = 4096;
@@ -59,19 +59,19 @@ pub(crate) trait Vector: Copy {
 }
 
 /// What stands at one exponent: a chunk, or nothing.
-trait Place: Copy {
+trait Source: Copy {
     /// Its bytes from `at`, at least a tile; zeroes where nothing stands.
     unsafe fn bytes(self, at: usize) -> *const u8;
 }
 
-impl Place for &[u8] {
+impl Source for &[u8] {
     #[inline(always)]
     unsafe fn bytes(self, at: usize) -> *const u8 {
         self.as_ptr().add(at)
     }
 }
 
-impl Place for Option<&[u8]> {
+impl Source for Option<&[u8]> {
     #[inline(always)]
     unsafe fn bytes(self, at: usize) -> *const u8 {
         match self {
@@ -81,7 +81,7 @@ impl Place for Option<&[u8]> {
     }
 }
 
-/// What is wanted of the sums ([`Want`]), the factors prepared.
+/// What is wanted of the sums ([`Output`]), the factors prepared.
 enum Solve<V: Vector> {
     P,
     /// A and B of the chunks alone: there is no Q to be added.
@@ -170,7 +170,7 @@ impl Tile {
     #[inline(always)]
     unsafe fn begin<V: Vector, const W: usize, const G: usize, const B: bool, const P: bool>(
         &self,
-        chunks: &[impl Place],
+        chunks: &[impl Source],
     ) {
         let chunks = array::from_fn::<_, G, _>(|i| chunks.get_unchecked(i).bytes(self.start));
         for at in (0..self.len).step_by(W * V::LEN) {
@@ -186,7 +186,7 @@ impl Tile {
     #[inline(always)]
     unsafe fn begin_any<V: Vector, const W: usize, const B: bool, const P: bool>(
         &self,
-        chunks: &[impl Place],
+        chunks: &[impl Source],
     ) {
         match chunks.len() {
             0 => self.begin::<V, W, 0, B, P>(chunks),
@@ -203,7 +203,7 @@ impl Tile {
 
     /// A further group: the sums grow.
     #[inline(always)]
-    unsafe fn grow<V: Vector, const W: usize, const B: bool>(&self, chunks: &[impl Place; GROUP]) {
+    unsafe fn grow<V: Vector, const W: usize, const B: bool>(&self, chunks: &[impl Source; GROUP]) {
         let chunks = chunks.map(|chunk| chunk.bytes(self.start));
         for at in (0..self.len).step_by(W * V::LEN) {
             let so_far = self.so_far::<V, W, B>(at);
@@ -227,7 +227,7 @@ impl Tile {
         const Q: bool,
     >(
         &self,
-        chunks: &[impl Place; G],
+        chunks: &[impl Source; G],
         solve: impl Fn(V, V) -> (V, V),
     ) {
         let chunks = chunks.map(|chunk| chunk.bytes(self.start));
@@ -251,7 +251,7 @@ impl Tile {
     #[inline(always)]
     unsafe fn solve<V: Vector, const W: usize, const G: usize, const ONLY: bool, const P: bool>(
         &self,
-        chunks: &[impl Place; G],
+        chunks: &[impl Source; G],
         solve: &Solve<V>,
     ) {
         match *solve {
@@ -281,7 +281,7 @@ impl Tile {
 /// there is a P.
 #[inline(always)]
 unsafe fn sweep<V: Vector, const W: usize, const P: bool>(
-    chunks: &[impl Place],
+    chunks: &[impl Source],
     (p, q): (Option<&[u8]>, Option<&[u8]>),
     solve: &Solve<V>,
     (mut one, mut two): (Option<&mut [u8]>, Option<&mut [u8]>),
@@ -330,26 +330,26 @@ unsafe fn sweep<V: Vector, const W: usize, const P: bool>(
 /// [`crate::routine::Routine`]'s `run`.
 #[inline(always)]
 pub(crate) unsafe fn run<V: Vector, const W: usize>(
-    row: &Row,
-    want: &mut Want,
+    stripe: &Stripe,
+    output: &mut Output,
     len: usize,
 ) -> usize {
-    let (solve, one, two): (Solve<V>, _, _) = match want {
-        Want::P { p } => (Solve::P, Some(p), None),
-        Want::Sums { p, q } if row.q.is_none() => (Solve::Chunks, Some(p), Some(q)),
-        Want::Sums { p, q } => (Solve::Sums, Some(p), Some(q)),
-        Want::Scaled { b, d } => (Solve::Scaled(V::factor(*b)), None, Some(d)),
-        Want::DataP { b, d, p } => (Solve::DataP(V::factor(*b)), Some(d), Some(p)),
-        Want::DataQ { c, d, q } => (Solve::DataQ(V::factor(*c)), Some(d), Some(q)),
-        Want::DataData { a, b, x, y } => {
+    let (solve, one, two): (Solve<V>, _, _) = match output {
+        Output::P { p } => (Solve::P, Some(p), None),
+        Output::Sums { p, q } if stripe.q.is_none() => (Solve::Chunks, Some(p), Some(q)),
+        Output::Sums { p, q } => (Solve::Sums, Some(p), Some(q)),
+        Output::Scaled { b, d } => (Solve::Scaled(V::factor(*b)), None, Some(d)),
+        Output::DataP { b, d, p } => (Solve::DataP(V::factor(*b)), Some(d), Some(p)),
+        Output::DataQ { c, d, q } => (Solve::DataQ(V::factor(*c)), Some(d), Some(q)),
+        Output::DataData { a, b, x, y } => {
             (Solve::DataData(V::factor(*a), V::factor(*b)), Some(x), Some(y))
         }
     };
     let results = (one.map(|one| &mut **one), two.map(|two| &mut **two));
-    if row.p.is_some() {
-        sweep::<V, W, true>(row.data, (row.p, row.q), &solve, results, len)
+    if stripe.p.is_some() {
+        sweep::<V, W, true>(stripe.data, (stripe.p, stripe.q), &solve, results, len)
     } else {
-        sweep::<V, W, false>(row.data, (None, row.q), &solve, results, len)
+        sweep::<V, W, false>(stripe.data, (None, stripe.q), &solve, results, len)
     }
 }
 
@@ -387,18 +387,18 @@ macro_rules! routine {
     ($name:ident, $vector:ty, $width:literal, $features:literal) => {
         pub(crate) mod $name {
             use super::*;
-            use $crate::row::{Row, Want};
+            use $crate::stripe::{Output, Stripe};
             use $crate::vector;
 
-            pub(crate) fn run(row: &Row, want: &mut Want, len: usize) -> usize {
+            pub(crate) fn run(stripe: &Stripe, output: &mut Output, len: usize) -> usize {
                 #[target_feature(enable = $features)]
-                fn enabled(row: &Row, want: &mut Want, len: usize) -> usize {
+                fn enabled(stripe: &Stripe, output: &mut Output, len: usize) -> usize {
                     // SAFETY: the instructions are enabled; `len` is the length of everything.
-                    unsafe { vector::run::<$vector, $width>(row, want, len) }
+                    unsafe { vector::run::<$vector, $width>(stripe, output, len) }
                 }
                 // SAFETY: routine.rs runs a routine only after its detection said that the processor
                 // has the instructions.
-                unsafe { enabled(row, want, len) }
+                unsafe { enabled(stripe, output, len) }
             }
 
             pub(crate) fn xor(sources: &[&[u8]], out: &mut [u8]) -> usize {

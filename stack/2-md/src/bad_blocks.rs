@@ -10,7 +10,7 @@ use std::ops::Range;
 use xfskit_block::BlockDevice;
 use xfskit_units::{MemberSector, index};
 
-use crate::superblock::{Place, Superblock};
+use crate::superblock::{MemberRange, Superblock};
 
 /// Ends the list.
 const END: u64 = u64::MAX;
@@ -67,7 +67,7 @@ pub fn read(
     device: &dyn BlockDevice,
     superblock: &Superblock,
 ) -> xfskit_block::Result<Vec<Range<MemberSector>>> {
-    let (Some(Place { at, len }), Superblock::V1(sb)) = (superblock.bad_blocks(), superblock)
+    let (Some(MemberRange { at, len }), Superblock::V1(sb)) = (superblock.bad_blocks(), superblock)
     else {
         return Ok(Vec::new());
     };

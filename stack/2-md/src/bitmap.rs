@@ -14,7 +14,7 @@ use xfskit_units::{Daddr, Sectors, index};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::superblock::{Fault, Superblock, check};
+use crate::superblock::{Corruption, Superblock, check};
 
 /// `magic`: "bitm".
 pub const MAGIC: u32 = 0x6d74_6962;
@@ -101,7 +101,7 @@ impl BitmapSuper {
     ///
     /// # Errors
     /// The first field that cannot be true.
-    pub fn bits(&self) -> Result<u64, Fault> {
+    pub fn bits(&self) -> Result<u64, Corruption> {
         let (magic, version) = (self.magic.get(), self.version.get());
         check("bitmap.magic", magic == MAGIC, format_args!("{magic:#x}"), "0x6d746962")?;
         let known = matches!(version, VERSION | VERSION_HOST_ENDIAN | VERSION_CLUSTERED);
@@ -122,7 +122,7 @@ impl Bitmap {
     ///
     /// # Errors
     /// Where the head cannot be true.
-    pub fn new(superblock: BitmapSuper) -> Result<Self, Fault> {
+    pub fn new(superblock: BitmapSuper) -> Result<Self, Corruption> {
         let count = superblock.bits()?;
         Ok(Self { superblock, bits: vec![0; index(count.div_ceil(8))], count })
     }
@@ -130,9 +130,9 @@ impl Bitmap {
     /// The bitmap in `bytes`.
     ///
     /// # Errors
-    /// [`Fault`] where there is none, or it goes beyond the bytes.
-    pub fn decode(bytes: &[u8]) -> Result<Self, Fault> {
-        let short = || Fault {
+    /// [`Corruption`] where there is none, or it goes beyond the bytes.
+    pub fn decode(bytes: &[u8]) -> Result<Self, Corruption> {
+        let short = || Corruption {
             check: "bitmap.sync_size",
             found: "more bits than there is room for".into(),
             expected: format!("at most {} bytes of them", bytes.len().saturating_sub(HEAD_BYTES)),
@@ -260,7 +260,7 @@ pub enum ReadError {
     Device(#[from] xfskit_block::Error),
     /// What is there is no bitmap.
     #[error(transparent)]
-    Fault(#[from] Fault),
+    Corruption(#[from] Corruption),
 }
 
 #[cfg(test)]

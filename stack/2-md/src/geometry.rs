@@ -11,7 +11,7 @@ use xfskit_block::{BlockDevice, Topology};
 use xfskit_units::{ByteLen, MemberSector, Sectors};
 
 use crate::layout::{Layout, Level, Raid0Layout, Raid6Layout};
-use crate::superblock::Place;
+use crate::superblock::MemberRange;
 
 /// No member and no array is larger, in sectors: 2^63 bytes.
 const MAX_SECTORS: u64 = 1 << 54;
@@ -315,7 +315,7 @@ pub struct Replacement {
     /// Ranges that it does not have.
     pub bad_blocks: Vec<Range<MemberSector>>,
     /// Its partial parity log, where the array has such.
-    pub ppl: Option<Place>,
+    pub ppl: Option<MemberRange>,
 }
 
 impl Slot {

@@ -1,11 +1,11 @@
 //! The journal device of RAID4, 5 and 6: stripes as they will be, before their members are written.
 //!
-//! A ring of 4 KiB blocks in the journal's data area. A meta block lists payloads, whose pages follow
+//! A writer of 4 KiB blocks in the journal's data area. A meta block lists payloads, whose pages follow
 //! it in the same order: data by the sector of the array, parity by the sector of the members.
 //! `journal_tail` of the superblock names the oldest meta block that is still needed; from there the
 //! blocks follow each other with sequence numbers one apart, until one does not fit.
 //!
-//! [`Journal`] reads it, [`Ring`] is its open end, where what is to be written is put.
+//! [`Journal`] reads it, [`JournalWriter`] is its open end, where what is to be written is put.
 
 use std::mem::{offset_of, size_of};
 use std::sync::Arc;
@@ -95,7 +95,7 @@ pub struct Entry {
     pub payloads: Vec<Payload>,
 }
 
-/// Where the ring lies on its device, and whose it is.
+/// Where the writer lies on its device, and whose it is.
 #[derive(Clone, Copy, Debug)]
 struct Area {
     data_offset: Daddr,
@@ -132,14 +132,14 @@ impl Area {
 
 /// A journal, to be read.
 #[derive(Debug)]
-pub struct Journal<'a> {
+pub struct JournalReader<'a> {
     device: &'a dyn BlockDevice,
     area: Area,
     tail: u64,
 }
 
-impl<'a> Journal<'a> {
-    /// The ring of the journal device with this superblock; `None` where it does not fit the device.
+impl<'a> JournalReader<'a> {
+    /// The writer of the journal device with this superblock; `None` where it does not fit the device.
     pub fn new(device: &'a dyn BlockDevice, superblock: &SuperblockV1) -> Option<Self> {
         let data_offset = Daddr(superblock.data_offset.get());
         let room = (device.size().0 / 512).checked_sub(data_offset.0)?;
@@ -150,7 +150,7 @@ impl<'a> Journal<'a> {
         (tail < sectors).then_some(Self { device, area, tail })
     }
 
-    /// The entries from the tail on, until one is not whole. No more than the ring has room for.
+    /// The entries from the tail on, until one is not whole. No more than the writer has room for.
     ///
     /// # Errors
     /// Where the device cannot be read.
@@ -244,16 +244,16 @@ impl<'a> Journal<'a> {
 
 /// What is to be written at one page of the members of a row.
 #[derive(Clone, Debug)]
-pub struct Column<'a> {
+pub struct StripePage<'a> {
     /// Sectors of the array, and their pages.
     pub data: Vec<(u64, &'a [u8])>,
     /// The page's first sector on every member.
-    pub row: u64,
+    pub member_sector: u64,
     /// P, or P and Q; none where data are to wait for it.
     pub parity: Vec<&'a [u8]>,
 }
 
-impl Column<'_> {
+impl StripePage<'_> {
     /// Bytes that it takes in a meta block.
     fn heads_len(&self) -> usize {
         let parity = if self.parity.is_empty() { 0 } else { HEAD + 4 * self.parity.len() };
@@ -265,14 +265,14 @@ impl Column<'_> {
     }
 }
 
-/// The most roles that an array may have for all of a [`Column`] to be listed in one meta block.
+/// The most roles that an array may have for all of a [`StripePage`] to be listed in one meta block.
 pub const ROLES_MAX: usize = (BLOCK_BYTES - META - HEAD - 8) / (HEAD + 4);
 /// The most sectors that are put into a journal at once.
 const AT_ONCE: u64 = 16_384;
 
 /// The open end of a journal.
 #[derive(Clone, Debug)]
-pub struct Ring {
+pub struct JournalWriter {
     device: Arc<dyn BlockDevice>,
     area: Area,
     /// Where the next meta block goes, in sectors of the data area.
@@ -282,10 +282,10 @@ pub struct Ring {
     /// Sectors from the tail to there.
     used: u64,
     /// Something between them is more than an empty block.
-    holds_entries: bool,
+    has_entries: bool,
 }
 
-impl Ring {
+impl JournalWriter {
     /// The open end of the journal with this superblock; `None` where it does not fit the device. `now` numbers
     /// the blocks of a journal that has none yet.
     ///
@@ -296,7 +296,7 @@ impl Ring {
         superblock: &SuperblockV1,
         now: u64,
     ) -> xfskit_block::Result<Option<Self>> {
-        let Some(journal) = Journal::new(device, superblock) else { return Ok(None) };
+        let Some(journal) = JournalReader::new(device, superblock) else { return Ok(None) };
         let entries = journal.entries()?;
         let length = |entry: &Entry| {
             let pages: usize = entry.payloads.iter().map(|payload| payload.pages.len()).sum();
@@ -310,32 +310,32 @@ impl Ring {
             head: (journal.tail + used) % journal.area.sectors,
             seq,
             used,
-            holds_entries: entries.iter().any(|entry| !entry.payloads.is_empty()),
+            has_entries: entries.iter().any(|entry| !entry.payloads.is_empty()),
         }))
     }
 
     /// True where something waits for the members to have it.
-    pub fn holds_entries(&self) -> bool {
-        self.holds_entries
+    pub fn has_entries(&self) -> bool {
+        self.has_entries
     }
 
     /// How many columns of so many pages are put here at once.
-    pub fn columns_max(&self, pages: usize) -> usize {
+    pub fn pages_max(&self, pages: usize) -> usize {
         index((self.area.sectors / 4).min(AT_ONCE) / ((pages as u64 + 1) * BLOCK_SECTORS)).max(1)
     }
 
     /// True where there is room for these, and an empty block behind them.
-    pub fn has_room_for(&self, columns: &[Column<'_>]) -> bool {
-        let pages: usize = columns.iter().map(Column::pages).sum();
+    pub fn has_space_for(&self, columns: &[StripePage<'_>]) -> bool {
+        let pages: usize = columns.iter().map(StripePage::pages).sum();
         let blocks = blocks(columns).count();
         let needed = (pages + blocks + 1) as u64 * BLOCK_SECTORS;
         self.used.saturating_add(needed) <= self.area.sectors
     }
 
     /// What [`append`](Self::append) would leave, without writing anything: to see whether there is room.
-    pub fn pretend(&mut self, columns: &[Column<'_>]) -> bool {
-        let pages: usize = columns.iter().map(Column::pages).sum();
-        let fits = self.has_room_for(columns);
+    pub fn simulate_append(&mut self, columns: &[StripePage<'_>]) -> bool {
+        let pages: usize = columns.iter().map(StripePage::pages).sum();
+        let fits = self.has_space_for(columns);
         self.advance((pages + blocks(columns).count()) * BLOCK_BYTES);
         fits
     }
@@ -349,8 +349,8 @@ impl Ring {
     ///
     /// # Errors
     /// Where the device cannot be written.
-    pub fn append(&mut self, columns: &[Column<'_>]) -> xfskit_block::Result<bool> {
-        if !self.has_room_for(columns) {
+    pub fn append(&mut self, columns: &[StripePage<'_>]) -> xfskit_block::Result<bool> {
+        if !self.has_space_for(columns) {
             return Ok(false);
         }
         let mut bytes = Vec::new();
@@ -363,7 +363,7 @@ impl Ring {
                     self.put_head(&mut heads, 0, *sector, &[page]);
                 }
                 if !column.parity.is_empty() {
-                    self.put_head(&mut heads, 1, column.row, &column.parity);
+                    self.put_head(&mut heads, 1, column.member_sector, &column.parity);
                 }
             }
             bytes.extend_from_slice(&self.area.block(seq, position, &heads));
@@ -377,7 +377,7 @@ impl Ring {
         self.device.flush()?;
         self.advance(bytes.len());
         self.seq = seq;
-        self.holds_entries |= !columns.is_empty();
+        self.has_entries |= !columns.is_empty();
         Ok(true)
     }
 
@@ -387,21 +387,21 @@ impl Ring {
     ///
     /// # Errors
     /// Where the device cannot be written.
-    pub fn empty(&mut self) -> xfskit_block::Result<u64> {
+    pub fn append_empty_block(&mut self) -> xfskit_block::Result<u64> {
         let (tail, seq) = (self.head, self.seq.wrapping_add(10_000));
         self.write(&self.area.block(seq, tail, &[]))?;
         self.device.flush()?;
         self.advance(BLOCK_BYTES);
         self.seq = seq.wrapping_add(1);
-        self.holds_entries = false;
+        self.has_entries = false;
         Ok(tail)
     }
 
     /// The superblock names the block at this sector as the tail: nothing before it counts any more.
-    pub fn forget_before(&mut self, tail: u64) {
+    pub fn advance_tail(&mut self, tail: u64) {
         let sectors = self.area.sectors;
         let left = (self.head + sectors - tail % sectors) % sectors;
-        // A ring that is full ends where it begins.
+        // A writer that is full ends where it begins.
         self.used = if left == 0 { self.used } else { left };
     }
 
@@ -411,7 +411,7 @@ impl Ring {
     }
 
     /// The superblock names the last empty block as the tail.
-    pub fn emptied(&mut self) {
+    pub fn mark_empty(&mut self) {
         self.used = BLOCK_SECTORS;
     }
 
@@ -434,7 +434,7 @@ impl Ring {
         }
     }
 
-    /// Writes from the head on, and around the end of the ring.
+    /// Writes from the head on, and around the end of the writer.
     fn write(&self, bytes: &[u8]) -> xfskit_block::Result<()> {
         let left = index((self.area.sectors - self.head) * 512);
         let (here, around) = bytes.split_at(bytes.len().min(left));
@@ -448,7 +448,7 @@ impl Ring {
 }
 
 /// Columns in the meta blocks that list them.
-fn blocks<'a, 'b>(columns: &'b [Column<'a>]) -> impl Iterator<Item = &'b [Column<'a>]> {
+fn blocks<'a, 'b>(columns: &'b [StripePage<'a>]) -> impl Iterator<Item = &'b [StripePage<'a>]> {
     let mut rest = columns;
     std::iter::from_fn(move || {
         let mut len = META;

@@ -14,7 +14,7 @@ use xfskit_units::Daddr;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::superblock::{Place, Superblock};
+use crate::superblock::{MemberRange, Superblock};
 
 /// Bytes of a log's header.
 pub const HEADER_BYTES: usize = 4096;
@@ -124,7 +124,7 @@ pub fn read(
 
 fn newest(
     device: &dyn BlockDevice,
-    Place { at, len }: Place,
+    MemberRange { at, len }: MemberRange,
     set_uuid: [u8; 16],
 ) -> xfskit_block::Result<Option<Ppl>> {
     let end = at.saturating_add(len.0);
@@ -150,7 +150,7 @@ fn newest(
 /// Where the member cannot be read or written.
 pub fn clear(
     device: &dyn BlockDevice,
-    place: Place,
+    place: MemberRange,
     set_uuid: [u8; 16],
 ) -> xfskit_block::Result<u64> {
     let newest = newest(device, place, set_uuid)?.map_or(0, |log| log.header.generation.get());

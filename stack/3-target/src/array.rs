@@ -18,7 +18,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use xfskit_md::{Layout, Level, assemble::Bare};
+use xfskit_md::{Layout, Level, assemble::ManualGeometry};
 use xfskit_units::{ByteLen, Sectors};
 
 use crate::error::{Error, Result};
@@ -36,7 +36,7 @@ const MISSING: &str = "missing";
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ArrayName {
     /// What the superblocks would say, where they are not to be asked.
-    pub bare: Option<Bare>,
+    pub manual: Option<ManualGeometry>,
     /// Stale members are taken where there are not enough others, and doubtful parity is believed.
     pub force: bool,
     /// Writes go to this file; members are not touched.
@@ -47,8 +47,8 @@ pub struct ArrayName {
 
 impl ArrayName {
     /// The array of these members, without options.
-    pub fn new(bare: Option<Bare>, members: Vec<Option<Target>>) -> Self {
-        Self { bare, force: false, overlay: None, members }
+    pub fn new(manual: Option<ManualGeometry>, members: Vec<Option<Target>>) -> Self {
+        Self { manual, force: false, overlay: None, members }
     }
 
     /// Reads what follows `md:`. The second value is the part of the array that is meant.
@@ -62,13 +62,13 @@ impl ArrayName {
         };
         let overlay = options.split(',').find_map(|option| option.strip_prefix(OVERLAY));
         let force = options.split(',').any(|option| option == FORCE);
-        let (bare, list) = match rest.split_once(':') {
+        let (manual, list) = match rest.split_once(':') {
             Some((numbers, list)) if numbers.starts_with("level=") => {
-                (Some(parse_bare(numbers)?), list)
+                (Some(parse_manual(numbers)?), list)
             }
             _ => (None, rest),
         };
-        if force && bare.is_some() {
+        if force && manual.is_some() {
             return Err(bad(text, "an array without superblocks has nothing that force overrules"));
         }
         let mut members = split(list).ok_or_else(|| bad(text, "its brackets do not match"))?;
@@ -82,7 +82,7 @@ impl ArrayName {
             return Err(bad(text, "it has no member"));
         }
         let overlay = overlay.map(PathBuf::from);
-        Ok((Self { bare, force, overlay, members }, part))
+        Ok((Self { manual, force, overlay, members }, part))
     }
 }
 
@@ -124,7 +124,7 @@ fn split(list: &str) -> Option<Vec<&str>> {
 }
 
 /// `level=…,layout=…,chunk=…,offset=…,size=…`
-fn parse_bare(text: &str) -> Result<Bare> {
+fn parse_manual(text: &str) -> Result<ManualGeometry> {
     let (mut level, mut layout, mut chunk, mut offset, mut size) = (None, None, None, 0, None);
     for option in text.split(',') {
         let (key, value) = option.split_once('=').unwrap_or((option, ""));
@@ -148,7 +148,7 @@ fn parse_bare(text: &str) -> Result<Bare> {
         (Level::Linear | Level::Raid1, None) => 0,
         _ => return Err(bad(text, "this level needs chunk=SIZE")),
     };
-    Ok(Bare { layout, chunk: Sectors(chunk), offset: Sectors(offset), size })
+    Ok(ManualGeometry { layout, chunk: Sectors(chunk), offset: Sectors(offset), size })
 }
 
 /// A size in whole sectors.
@@ -165,7 +165,7 @@ fn bad(text: &str, why: &'static str) -> Error {
     Error::BadName { name: format!("md:{text}"), why }
 }
 
-/// Sectors as `parse_bare` reads them.
+/// Sectors as `parse_manual` reads them.
 struct Shown(Sectors);
 
 impl fmt::Display for Shown {
@@ -186,7 +186,7 @@ impl fmt::Display for ArrayName {
         if !options.is_empty() {
             write!(f, "{}:", options.join(","))?;
         }
-        if let Some(Bare { layout, chunk, offset, size }) = &self.bare {
+        if let Some(ManualGeometry { layout, chunk, offset, size }) = &self.manual {
             write!(f, "level={}", layout.level())?;
             if let Some(name) = layout.name() {
                 write!(f, ",layout={}", name.replace(", ", "+").replace(',', "+"))?;
@@ -274,10 +274,10 @@ mod tests {
     #[test]
     fn arrays_without_superblocks_say_it_themselves() {
         let (name, _) = array("md:level=6,layout=rs,chunk=64K,offset=1M:a,b,c,d");
-        let bare = name.bare.unwrap();
-        assert_eq!(bare.layout, Layout::Raid6(Raid6Layout::RightSymmetric));
-        assert_eq!((bare.chunk, bare.offset, bare.size), (Sectors(128), Sectors(2048), None));
-        assert_eq!(array("md:level=1:a,b").0.bare.unwrap().layout, Layout::Raid1);
+        let manual = name.manual.unwrap();
+        assert_eq!(manual.layout, Layout::Raid6(Raid6Layout::RightSymmetric));
+        assert_eq!((manual.chunk, manual.offset, manual.size), (Sectors(128), Sectors(2048), None));
+        assert_eq!(array("md:level=1:a,b").0.manual.unwrap().layout, Layout::Raid1);
     }
 
     #[test]

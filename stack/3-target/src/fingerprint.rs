@@ -34,7 +34,7 @@ const PARTS_MAX: usize = 8;
 pub(crate) fn of(device: &Arc<dyn BlockDevice>) -> Fingerprint {
     // The order matters: a member of a mirror has both.
     if let Ok(Some(found)) = superblock::read(&**device)
-        && found.fault.is_none()
+        && found.corruption.is_none()
     {
         return of_member(&found.superblock);
     }

@@ -26,14 +26,14 @@
 //! | [`open`](mod@open) | names become devices; what a disk holds |
 //! | `fingerprint` | what a device is and in which state, for overlays |
 //! | [`nested`] | an array and those within it, each by itself |
-//! | [`clues`](mod@clues) | arrays without superblocks: where volumes lie in them |
+//! | [`evidence`] | arrays without superblocks: where volumes lie in them |
 //! | [`partition`] | MBR with logical partitions, GPT |
 //! | [`lvm`] | LVM2: labels, metadata, linear volumes |
 
 pub mod array;
 mod bytes;
-pub mod clues;
 mod error;
+pub mod evidence;
 mod fingerprint;
 mod glob;
 mod linear;
@@ -45,8 +45,8 @@ pub mod partition;
 pub mod size;
 
 pub use array::ArrayName;
-pub use clues::clues;
 pub use error::{Error, Result};
+pub use evidence::find_evidence;
 pub use name::{Base, Part, Target};
 pub use nested::{Nested, is_reshaped, open_nested, place_above, places_in_part};
 pub use open::overlay_warnings;

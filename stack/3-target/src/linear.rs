@@ -213,8 +213,8 @@ mod tests {
         };
         let layout = xfskit_md::Layout::Raid0(xfskit_md::Raid0Layout::Original);
         let [chunk, offset] = [Sectors(128), Sectors(0)];
-        let bare = xfskit_md::assemble::Bare { layout, chunk, offset, size: None };
-        let base: Arc<dyn BlockDevice> = Arc::new(bare.open(&[0, 1, 2].map(member)).unwrap());
+        let manual = xfskit_md::assemble::ManualGeometry { layout, chunk, offset, size: None };
+        let base: Arc<dyn BlockDevice> = Arc::new(manual.open(&[0, 1, 2].map(member)).unwrap());
         let offset = |pieces: [(u64, u64); 2]| {
             let pieces = pieces.map(|(start, len)| (ByteOffset(start), ByteLen(len)));
             let volume = LinearDevice::new(Arc::clone(&base), pieces).unwrap();

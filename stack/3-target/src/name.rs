@@ -122,7 +122,7 @@ impl Target {
     pub fn with_force(self) -> Result<Self> {
         let bad = |why| Err(Error::BadName { name: self.to_string(), why });
         match &self.base {
-            Base::Array(array) if array.bare.is_none() => {
+            Base::Array(array) if array.manual.is_none() => {
                 let base = Base::Array(Box::new(ArrayName { force: true, ..(**array).clone() }));
                 Ok(Self { base, part: self.part })
             }

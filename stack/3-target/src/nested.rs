@@ -50,7 +50,7 @@ pub fn open_nested(name: &ArrayName, mode: OpenMode) -> Result<Vec<Nested>> {
 /// # Errors
 /// As [`assemble`].
 pub fn is_reshaped(name: &ArrayName) -> Result<bool> {
-    Ok(name.bare.is_none() && assemble(name, OpenMode::ReadOnly)?.reshaped.is_some())
+    Ok(name.manual.is_none() && assemble(name, OpenMode::ReadOnly)?.reshaped.is_some())
 }
 
 /// What of a part of the outermost array's disk lies at a place of one of the arrays within each other; `None` where
@@ -64,7 +64,7 @@ pub fn places_in_part<'n>(
     let Some((above, role, place)) = place_above(nested, index, place) else {
         return Some(vec![within(pieces, place)?]);
     };
-    let contents = nested(above).array.content_of(role?, &place?)?;
+    let contents = nested(above).array.array_ranges(role?, &place?)?;
     let places = contents.iter().map(|place| places_in_part(nested, pieces, above, place));
     Some(places.collect::<Option<Vec<_>>>()?.concat())
 }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use xfskit_block::cow::{self, Fingerprint};
 use xfskit_block::{BlockDevice, FileDevice, MemDevice, OpenMode, WindowDevice};
 use xfskit_md::array::Array;
-use xfskit_md::array::attend::{self, Attended};
+use xfskit_md::array::monitor::{self, MonitoredArray};
 use xfskit_md::{Assembly, Member};
 use xfskit_units::{ByteLen, ByteOffset};
 
@@ -155,8 +155,8 @@ pub fn overlay_warnings(target: &Target) -> Result<Vec<String>> {
         }
         Base::Array(name) => match &name.overlay {
             Some(path) if path.exists() => {
-                let bare = ArrayName { overlay: None, ..(**name).clone() };
-                let members = members(&bare, OpenMode::ReadOnly)?;
+                let manual = ArrayName { overlay: None, ..(**name).clone() };
+                let members = members(&manual, OpenMode::ReadOnly)?;
                 (path, members.into_iter().flatten().map(|member| member.device).collect())
             }
             _ => return Ok(Vec::new()),
@@ -207,12 +207,12 @@ pub fn pieces(target: &Target, disk: &Arc<dyn BlockDevice>) -> Result<Vec<(ByteO
 
 /// Opens an array, whatever it takes to read it; one that is written is looked after.
 fn array(name: &ArrayName, mode: OpenMode) -> Result<Arc<dyn BlockDevice>> {
-    if name.bare.is_some() || mode != OpenMode::ReadOnly {
+    if name.manual.is_some() || mode != OpenMode::ReadOnly {
         let array = open_array(name, mode)?;
-        return Ok(if mode == OpenMode::ReadOnly || name.bare.is_some() {
+        return Ok(if mode == OpenMode::ReadOnly || name.manual.is_some() {
             Arc::new(array)
         } else {
-            Arc::new(Attended::new(array, attend::IDLE))
+            Arc::new(MonitoredArray::new(array, monitor::SAFE_MODE_DELAY))
         });
     }
     Ok(assemble(name, mode)?.open()?)
@@ -232,14 +232,14 @@ pub(crate) fn array_of(
     members: Vec<Option<Member>>,
     mode: OpenMode,
 ) -> Result<Array> {
-    if let Some(bare) = &name.bare {
-        return Ok(bare.open(&members)?);
+    if let Some(manual) = &name.manual {
+        return Ok(manual.open(&members)?);
     }
     let assembly = assembly_of(name, members)?;
     if mode == OpenMode::ReadOnly {
         return Ok(assembly.open_array()?);
     }
-    if let Some(why) = assembly.refuses_writing() {
+    if let Some(why) = assembly.write_refusal() {
         return Err(Error::NotWritable { target: name.to_string(), why });
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());

@@ -4,21 +4,21 @@ use xfskit_block::{Error, Result};
 use xfskit_units::index;
 
 use super::Array;
-use super::io::{ReadJob, WriteJob, lost};
-use crate::layout::concat::{Concat, Place};
+use super::io::{ReadJob, WriteJob, io_error};
+use crate::layout::concat::{Concat, MemberExtent};
 
 impl Array {
     pub(super) fn read_concat(&self, map: &Concat, offset: u64, buf: &mut [u8]) -> Result<()> {
         let mut jobs = Vec::new();
         let (mut at, mut rest) = (offset, buf);
         while !rest.is_empty() {
-            let place = map.place(at);
-            let len = usize::try_from(place.len).unwrap_or(usize::MAX).min(rest.len());
+            let extent = map.locate(at);
+            let len = usize::try_from(extent.len).unwrap_or(usize::MAX).min(rest.len());
             let (piece, behind) = rest.split_at_mut(len);
-            jobs.push(ReadJob { role: place.role, at: place.at, buf: piece });
+            jobs.push(ReadJob { role: extent.role, at: extent.at, buf: piece });
             (at, rest) = (at + len as u64, behind);
         }
-        self.announce(&jobs);
+        self.prefetch(&jobs);
         match self.fetch(&mut jobs).first() {
             None => Ok(()),
             Some(&i) => {
@@ -30,7 +30,7 @@ impl Array {
                 if member.is_readable(*at, buf.len() as u64) {
                     return Ok(());
                 }
-                Err(lost("read", offset, buf.len(), why))
+                Err(io_error("read", offset, buf.len(), why))
             }
         }
     }
@@ -39,30 +39,30 @@ impl Array {
         let mut jobs = Vec::new();
         let (mut at, mut rest) = (offset, buf);
         while !rest.is_empty() {
-            let place = map.place(at);
-            let len = usize::try_from(place.len).unwrap_or(usize::MAX).min(rest.len());
+            let extent = map.locate(at);
+            let len = usize::try_from(extent.len).unwrap_or(usize::MAX).min(rest.len());
             let (piece, behind) = rest.split_at(len);
-            jobs.push(WriteJob { role: place.role, at: place.at, buf: piece });
+            jobs.push(WriteJob { role: extent.role, at: extent.at, buf: piece });
             (at, rest) = (at + len as u64, behind);
         }
         self.store(&jobs)
     }
 
     /// The parts of a range by the members that have them.
-    fn parts(map: &Concat, offset: u64, len: u64) -> impl Iterator<Item = Place> + use<'_> {
+    fn parts(map: &Concat, offset: u64, len: u64) -> impl Iterator<Item = MemberExtent> + use<'_> {
         let (mut at, end) = (offset, offset.saturating_add(len));
         std::iter::from_fn(move || {
-            let place = (at < end).then(|| map.place(at))?;
-            let len = place.len.min(end - at);
+            let extent = (at < end).then(|| map.locate(at))?;
+            let len = extent.len.min(end - at);
             at += len;
-            Some(Place { len, ..place })
+            Some(MemberExtent { len, ..extent })
         })
     }
 
     /// A member may itself have several ways to give bytes: an array of arrays.
     pub(super) fn concat_alternatives(&self, map: &Concat, offset: u64, len: u64) -> usize {
         let len = len.min(self.size_bytes().saturating_sub(offset));
-        let ways = |part: Place| self.member_ways(part.role, part.at, part.len);
+        let ways = |part: MemberExtent| self.member_alternatives(part.role, part.at, part.len);
         Self::parts(map, offset, len).map(ways).fold(1, usize::max)
     }
 
@@ -84,8 +84,8 @@ impl Array {
         Self::parts(map, offset, rest.len() as u64).try_for_each(|part| {
             let (piece, behind) = std::mem::take(&mut rest).split_at_mut(index(part.len));
             rest = behind;
-            let last = self.member_ways(part.role, part.at, part.len).saturating_sub(1);
-            self.read_member_way(part.role, part.at, piece, k.min(last))
+            let last = self.member_alternatives(part.role, part.at, part.len).saturating_sub(1);
+            self.read_member_alternative(part.role, part.at, piece, k.min(last))
         })
     }
 
@@ -101,7 +101,7 @@ impl Array {
         Self::parts(map, offset, good.len() as u64).try_fold(false, |any, part| {
             let (piece, behind) = rest.split_at(index(part.len));
             rest = behind;
-            let last = self.member_ways(part.role, part.at, part.len).saturating_sub(1);
+            let last = self.member_alternatives(part.role, part.at, part.len).saturating_sub(1);
             Ok(any | self.heal_member(part.role, part.at, piece, k.min(last))?)
         })
     }

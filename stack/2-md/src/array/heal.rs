@@ -19,9 +19,9 @@ use xfskit_block::Result;
 use xfskit_units::{ByteOffset, index};
 
 use super::io::WriteJob;
-use super::rows::Span;
 use super::scrub::Mismatch;
-use super::striped::Way;
+use super::striped::Alternative;
+use super::stripes::Span;
 use super::write::New;
 use super::{Array, Map};
 
@@ -52,11 +52,11 @@ impl Array {
 
     /// A piece within one unit of copies.
     fn heal_copies(&self, at: u64, good: &[u8], k: usize) -> Result<bool> {
-        let _alone = self.own_row(at / self.mirror_unit());
-        let ways = self.mirror_ways(at, good.len() as u64);
+        let _alone = self.lock_stripe(at / self.mirror_unit());
+        let ways = self.copy_alternatives(at, good.len() as u64);
         let Some((source, inner)) = ways.get(k).or(ways.last()) else { return Ok(false) };
         let mut found = vec![0; good.len()];
-        let read = self.read_member_way(source.role, source.at, &mut found, *inner);
+        let read = self.read_member_alternative(source.role, source.at, &mut found, *inner);
         if read.is_err() || found != good {
             return Ok(false);
         }
@@ -64,33 +64,33 @@ impl Array {
         let wrong = copies.iter().filter(|copy| !self.holds(copy.role, copy.at, good));
         let jobs: Vec<WriteJob<'_>> =
             wrong.map(|copy| WriteJob { role: copy.role, at: copy.at, buf: good }).collect();
-        jobs.iter().try_for_each(|job| self.put_right(job))?;
+        jobs.iter().try_for_each(|job| self.repair_member(job))?;
         Ok(!jobs.is_empty())
     }
 
     /// A piece within one chunk of a row with parity.
     fn heal_chunk(&self, at: u64, good: &[u8], k: usize) -> Result<bool> {
         let chunk = self.geometry.chunk_bytes().0;
-        let stripe = at / self.row_bytes();
+        let stripe = at / self.stripe_bytes();
         let span = self.span(stripe, at % chunk..at % chunk + good.len() as u64);
-        let d = index(at % self.row_bytes() / chunk);
-        let _alone = self.own_row(stripe);
-        let ways = self.ways(&span, d);
+        let d = index(at % self.stripe_bytes() / chunk);
+        let _alone = self.lock_stripe(stripe);
+        let ways = self.chunk_alternatives(&span, d);
         let without = match ways.get(k).or(ways.last()) {
             None => return Ok(false),
-            Some(Way::Own(inner)) => {
+            Some(Alternative::Member(inner)) => {
                 return self.heal_member(
-                    span.row.data_role(d),
+                    span.layout.data_role(d),
                     self.member_at(&span),
                     good,
                     *inner,
                 );
             }
-            Some(Way::Without(roles)) => roles,
+            Some(Alternative::Without(roles)) => roles,
         };
-        let mut memory = vec![0; span.row.data_disks() * good.len()];
+        let mut memory = vec![0; span.layout.data_disks() * good.len()];
         let mut data: Vec<&mut [u8]> = memory.chunks_mut(good.len()).collect();
-        self.read_row(&span, &mut data, without)?;
+        self.read_stripe(&span, &mut data, without)?;
         if data[d] != good {
             return Ok(false);
         }
@@ -105,34 +105,34 @@ impl Array {
     /// Gives these roles what belongs there beside `data`, the whole row's. True where one held something
     /// else.
     fn rewrite_roles(&self, span: &Span, data: &[New<'_>], roles: &[usize]) -> Result<bool> {
-        let (row, at) = (span.row, self.member_at(span));
+        let (layout, at) = (span.layout, self.member_at(span));
         let (p, q) = self.parity_of(span, data);
         let right = |role: usize| -> &[u8] {
-            let of_data = data.iter().find(|new| row.data_role(new.d) == role);
-            of_data.map_or(if role == row.p { &p } else { &q }, |new| new.buf)
+            let of_data = data.iter().find(|new| layout.data_role(new.d) == role);
+            of_data.map_or(if role == layout.p { &p } else { &q }, |new| new.buf)
         };
         let jobs: Vec<WriteJob<'_>> = roles
             .iter()
             .map(|role| WriteJob { role: *role, at, buf: right(*role) })
             .filter(|job| !self.holds(job.role, at, job.buf))
             .collect();
-        jobs.iter().try_for_each(|job| self.put_right(job))?;
+        jobs.iter().try_for_each(|job| self.repair_member(job))?;
         Ok(!jobs.is_empty())
     }
 
     /// The content of the array that lies in a page that does not agree: ranges in bytes, of RAID4, 5 and 6
     /// one for each data chunk of the row.
-    pub fn contents(&self, mismatch: &Mismatch) -> Vec<Range<ByteOffset>> {
+    pub fn mismatch_ranges(&self, mismatch: &Mismatch) -> Vec<Range<ByteOffset>> {
         let sectors = &mismatch.sectors;
         let (start, end) = (sectors.start.0.saturating_mul(512), sectors.end.0.saturating_mul(512));
         let len = end.saturating_sub(start);
         let starts: Vec<u64> = if matches!(self.map, Map::Parity) {
             let chunk = self.geometry.chunk_bytes().0;
             let disks = u64::from(self.geometry.data_disks());
-            let first = mismatch.row * self.row_bytes() + start % chunk;
+            let first = mismatch.stripe * self.stripe_bytes() + start % chunk;
             (0..disks).map(|d| first + d * chunk).collect()
         } else {
-            let unit = mismatch.row * self.mirror_unit();
+            let unit = mismatch.stripe * self.mirror_unit();
             let copy = self.copies(unit).first().map_or(0, |copy| copy.at);
             vec![unit + start.saturating_sub(copy)]
         };
@@ -144,7 +144,7 @@ impl Array {
     /// From now on mirrors are read from the first copy that is there, and from no other: what is judged so is
     /// what [`agree`](Self::agree) takes for the truth.
     pub fn read_first_copies(&self) {
-        self.steady.store(true, Ordering::Relaxed);
+        self.first_copy_only.store(true, Ordering::Relaxed);
     }
 
     /// Makes parity, or the other copies, of a page that does not agree follow its data (the first copy), as
@@ -152,22 +152,22 @@ impl Array {
     ///
     /// # Errors
     /// Where members cannot be read or written.
-    pub fn agree(&self, mismatch: &Mismatch) -> Result<bool> {
+    pub fn resync_page(&self, mismatch: &Mismatch) -> Result<bool> {
         if self.read_only {
             return Ok(false);
         }
-        let _alone = self.own_row(mismatch.row);
+        let _alone = self.lock_stripe(mismatch.stripe);
         match self.map {
             Map::Concat(_) => Ok(false),
             Map::Parity => {
-                self.cache.forget(mismatch.row);
+                self.cache.forget(mismatch.stripe);
                 let chunk = self.geometry.chunk_bytes().0;
                 let start = mismatch.sectors.start.0 * 512 % chunk;
                 let len = (mismatch.sectors.end.0 - mismatch.sectors.start.0) * 512;
-                self.resync_span(&self.span(mismatch.row, start..(start + len).min(chunk)))
+                self.resync_span(&self.span(mismatch.stripe, start..(start + len).min(chunk)))
             }
             Map::Raid1 | Map::Raid10(_) => {
-                let pieces = self.contents(mismatch);
+                let pieces = self.mismatch_ranges(mismatch);
                 let each = |piece: &Range<ByteOffset>| {
                     self.resync_copies_of(piece.start.0, piece.end.0 - piece.start.0)
                 };

@@ -2,7 +2,7 @@
 //!
 //! Reads of different members overlap without threads: all are announced first
 //! (`BlockDevice::will_need` starts them), then each is waited for in turn. Memory ignores the
-//! announcement and loses nothing.
+//! ppl_entry and loses nothing.
 
 use std::io;
 
@@ -26,14 +26,14 @@ pub(super) struct WriteJob<'a> {
 }
 
 /// What a read of a place that cannot be read answers; offsets are the array's.
-pub(super) fn lost(op: &'static str, offset: u64, len: usize, why: String) -> Error {
+pub(super) fn io_error(op: &'static str, offset: u64, len: usize, why: String) -> Error {
     let source = io::Error::other(why);
     Error::Io { op, offset: ByteOffset(offset), len: ByteLen(len as u64), source }
 }
 
 impl Array {
     /// Announces the jobs, where more than one member is asked.
-    pub(super) fn announce(&self, jobs: &[ReadJob<'_>]) {
+    pub(super) fn prefetch(&self, jobs: &[ReadJob<'_>]) {
         if jobs.iter().any(|job| job.role != jobs[0].role) {
             for job in jobs {
                 self.members[job.role].will_need(job.at, job.buf.len() as u64);
@@ -86,8 +86,8 @@ impl Array {
             for (job, answer) in jobs.iter().zip(answers) {
                 match answer {
                     Ok(()) => {
-                        self.written(job.role, job.at, job.buf.len() as u64)?;
-                        self.shadow_written(job.role, job.at, job.buf.len() as u64)?;
+                        self.clear_badblocks(job.role, job.at, job.buf.len() as u64)?;
+                        self.clear_replacement_badblocks(job.role, job.at, job.buf.len() as u64)?;
                     }
                     Err(error) => {
                         self.write_failed(job.role, job.at, job.buf.len() as u64, error)?;

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use xfskit_block::{Error, Result};
 use xfskit_units::index;
 
-use super::io::{ReadJob, WriteJob, lost};
+use super::io::{ReadJob, WriteJob, io_error};
 use super::{Array, Map};
 
 /// RAID1 is read in pieces of this many bytes, so that one large read keeps all members busy.
@@ -51,7 +51,7 @@ impl Array {
     pub(super) fn readable_copies(&self, offset: u64, len: u64) -> Vec<Copy> {
         let mut copies = self.copies(offset);
         copies.retain(|copy| self.members[copy.role].is_readable(copy.at, len));
-        if self.steady.load(Ordering::Relaxed) || !self.is_synced(offset + len) {
+        if self.first_copy_only.load(Ordering::Relaxed) || !self.is_synced(offset + len) {
             return copies; // always the same one, or what was read once might change by itself
         }
         // Pieces take turns, so that readers of one file meet on all members.
@@ -85,29 +85,29 @@ impl Array {
                     jobs.push(ReadJob { role: copy.role, at: copy.at, buf: piece });
                     places.push(at);
                 }
-                None => self.read_copies_slowly(at, piece)?,
+                None => self.read_copies_by_page(at, piece)?,
             }
             (at, rest) = (at + len as u64, behind);
         }
-        self.announce(&jobs);
+        self.prefetch(&jobs);
         let failed = self.fetch(&mut jobs);
         for job in &jobs {
             self.members[job.role].pending().fetch_sub(1, Ordering::Relaxed);
         }
         for i in failed {
-            self.read_copies_slowly(places[i], jobs[i].buf)?;
+            self.read_copies_by_page(places[i], jobs[i].buf)?;
         }
         Ok(())
     }
 
-    /// Page by page, each from the first copy that gives it. Members that failed to give it and are
+    /// Page by page, each from the first copy that gives it. SpanData that failed to give it and are
     /// writable get it written.
-    fn read_copies_slowly(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+    fn read_copies_by_page(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
         let (mut at, mut rest) = (offset, buf);
         while !rest.is_empty() {
             let len = index(PAGE - at % PAGE).min(rest.len());
             let (page, behind) = rest.split_at_mut(len);
-            let _shared = self.share_row(at / self.mirror_unit());
+            let _shared = self.lock_stripe_shared(at / self.mirror_unit());
             let mut failed = Vec::new();
             let found = self.readable_copies(at, len as u64).into_iter().any(|copy| {
                 let job = ReadJob { role: copy.role, at: copy.at, buf: &mut *page };
@@ -118,7 +118,7 @@ impl Array {
                 ok
             });
             if !found {
-                return Err(lost("read", at, len, "no copy of it can be read".into()));
+                return Err(io_error("read", at, len, "no copy of it can be read".into()));
             }
             for copy in failed {
                 self.rewrite(copy.role, copy.at, page);
@@ -134,7 +134,7 @@ impl Array {
         while !rest.is_empty() {
             let len = index(self.mirror_piece(at)).min(rest.len());
             let (piece, behind) = rest.split_at(len);
-            let _alone = self.own_row(at / self.mirror_unit());
+            let _alone = self.lock_stripe(at / self.mirror_unit());
             let jobs: Vec<WriteJob<'_>> = self
                 .copies(at)
                 .into_iter()
@@ -151,7 +151,7 @@ impl Array {
         let (mut at, mut most) = (offset, 1);
         while at < end {
             let len = self.mirror_piece(at).min(end - at);
-            most = most.max(self.mirror_ways(at, len).len());
+            most = most.max(self.copy_alternatives(at, len).len());
             at += len;
         }
         most
@@ -167,17 +167,17 @@ impl Array {
             let len = index(self.mirror_piece(at)).min(rest.len());
             let (piece, behind) = rest.split_at_mut(len);
             // While the copies are written they need not agree.
-            let _shared = self.share_row(at / self.mirror_unit());
-            let ways = self.mirror_ways(at, len as u64);
+            let _shared = self.lock_stripe_shared(at / self.mirror_unit());
+            let ways = self.copy_alternatives(at, len as u64);
             match ways.get(k).or(ways.last()) {
                 None => return Err(Error::NoAlternative(k)),
                 Some((Copy { role, at }, inner @ 1..)) => {
-                    self.read_member_way(*role, *at, piece, *inner)?;
+                    self.read_member_alternative(*role, *at, piece, *inner)?;
                 }
                 Some((copy, _)) => {
                     let job = ReadJob { role: copy.role, at: copy.at, buf: piece };
                     if !self.fetch(&mut [job]).is_empty() {
-                        return Err(lost("read", at, len, format!("copy {k} cannot be read")));
+                        return Err(io_error("read", at, len, format!("copy {k} cannot be read")));
                     }
                 }
             }

@@ -16,7 +16,7 @@
 //! | --- | --- |
 //! | `member` | one member: where it is readable, what became of it |
 //! | `io` | reads and writes of several members at once |
-//! | `places`, `blemish` | places of a member that must not be read, and how they come to be |
+//! | `places`, `badblocks` | places of a member that must not be read, and how they come to be |
 //! | `concat` | linear and RAID0 |
 //! | `heal` | what lied is rewritten, once somebody can tell who did |
 //! | `mirror` | RAID1 and RAID10: reading and writing copies |
@@ -25,21 +25,21 @@
 //! | `striped` | RAID4, 5, 6: requests, cut into rows |
 //! | `write` | RAID4, 5, 6: whole rows, and parts of rows |
 //! | `partial`, `journaled` | the same, announced in partial parity logs, by way of a journal |
-//! | [`attend`] | a thread that marks an idle array clean, and rebuilds onto a spare that took over |
-//! | [`tend`] | jobs over all of an array: rebuild, scrub; spares that take over |
+//! | [`monitor`] | a thread that marks an idle array clean, and rebuilds onto a spare that took over |
+//! | [`sync_action`] | jobs over all of an array: rebuild, scrub; spares that take over |
 //! | [`scrub`] | do members agree, and who is wrong |
-//! | [`ledger`] | superblocks and bitmap of an array that is written |
+//! | [`metadata`] | superblocks and bitmap of an array that is written |
 //! | [`verify`] | reads that compare before they deliver |
 //! | [`cache`] | rows kept for their next reader |
 //!
 //! Promises:
 //!
-//! 1. Members are written only by writes to the array, by the rewriting of what a member failed to
-//!    read, and by the [`ledger`]; on members opened for writing only.
+//! 1. SpanData are written only by writes to the array, by the rewriting of what a member failed to
+//!    read, and by the [`metadata`]; on members opened for writing only.
 //! 2. While a row is written nobody computes from it: writers of a row hold its lock alone, those who
 //!    compute share it.
 //! 3. A member is taken out of use only where the level bears it.
-//! 4. Before data changes, the ledger is on the disk.
+//! 4. Before data changes, the metadata is on the disk.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -50,44 +50,44 @@ use xfskit_block::{BlockDevice, Error, IoRead, Result, Topology};
 use xfskit_units::{ByteLen, ByteOffset, Sectors};
 
 use crate::geometry::{Geometry, Slot};
-use crate::journal::Ring;
+use crate::journal::JournalWriter;
 use crate::layout::concat::Concat;
 use crate::layout::mirror::Raid10;
 use crate::layout::{Layout, Level};
 
-pub mod attend;
-mod blemish;
-pub mod cache;
+mod badblock_list;
+mod badblocks;
 mod concat;
 mod heal;
 mod io;
-mod journaled;
-pub mod ledger;
+mod journal;
 mod member;
+pub mod metadata;
 mod mirror;
+pub mod monitor;
 mod nested;
-pub(crate) mod partial;
-mod places;
+pub(crate) mod ppl;
 pub(crate) mod replay;
 pub mod resync;
-mod rows;
 pub mod scrub;
+pub mod stripe_cache;
 mod striped;
-pub mod tend;
+mod stripes;
+pub mod sync_action;
 pub mod verify;
 mod write;
 
-use cache::RowCache;
-use io::lost;
-use ledger::{Failures, Ledger};
+use io::io_error;
 use member::Member;
-use partial::Logs;
+use metadata::{ArrayMetadata, Failures};
+use ppl::PplLogs;
+use stripe_cache::StripeCache;
 
 /// A member whose reads fail more often than this is taken out of use (md: `max_read_errors`).
 const READ_ERRORS_MAX: u32 = 20;
 
 /// Locks of rows. Two rows may share one.
-const ROW_LOCKS: usize = 1024;
+const STRIPE_LOCKS: usize = 1024;
 
 /// Why members make no array that can run.
 #[derive(Debug, thiserror::Error)]
@@ -129,7 +129,7 @@ pub enum OpenError {
 pub struct Options {
     /// Most bytes of whole rows to keep for sequential readers of a degraded array. Memory is taken
     /// only while it is needed. md's `stripe_cache_size` times 4096 times the number of members.
-    pub row_cache: ByteLen,
+    pub stripe_cache: ByteLen,
     /// Threads that one request may use to compute several rows at once.
     pub threads: usize,
 }
@@ -137,13 +137,13 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        Self { row_cache: ByteLen(256 << 20), threads }
+        Self { stripe_cache: ByteLen(256 << 20), threads }
     }
 }
 
 /// What the array did so far, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Touched {
+pub struct IoStats {
     /// Read from members, failures included.
     pub read: u64,
     /// Loaded from memory by the array's own code: sources of parity, copies out of the cache.
@@ -164,7 +164,7 @@ impl Counters {
         self.read.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    fn count_touched(&self, loaded: u64, stored: u64) {
+    fn count_memory(&self, loaded: u64, stored: u64) {
         self.loaded.fetch_add(loaded, Ordering::Relaxed);
         self.stored.fetch_add(stored, Ordering::Relaxed);
     }
@@ -199,31 +199,31 @@ pub struct Array {
     map: Map,
     members: Vec<Member>,
     options: Options,
-    cache: RowCache,
+    cache: StripeCache,
     /// Shared by those who compute from a row, alone for those who write it. Taken in ascending
     /// order; only members' own locks are taken below.
-    row_locks: Vec<RwLock<()>>,
+    stripe_locks: Vec<RwLock<()>>,
     counters: Counters,
     /// Requests that compute at the moment.
     computing: AtomicU64,
     read_only: bool,
     /// No member was ever missing, invalid in places, or faulty: nobody needs to look for holes.
-    is_whole: AtomicBool,
+    is_optimal: AtomicBool,
     /// Mirrors are read from their first copy alone.
-    steady: AtomicBool,
+    first_copy_only: AtomicBool,
     /// From this sector of the sync space on parity, or other copies than the first, may be out of
     /// date: the array was not shut down cleanly.
     synced_to: AtomicU64,
     /// Where writes are announced, of RAID5 with a partial parity log.
-    logs: Option<Logs>,
+    logs: Option<PplLogs>,
     /// Where writes go first, of arrays with a journal device. Taken below the rows' locks, and held until the
     /// members have what went there.
-    journal: Option<Mutex<Ring>>,
-    ledger: Option<Ledger>,
+    journal: Option<Mutex<JournalWriter>>,
+    metadata: Option<ArrayMetadata>,
     /// Devices that wait for a member to fail. Leaf lock.
-    spares: Mutex<Vec<tend::Spare>>,
+    spares: Mutex<Vec<sync_action::Spare>>,
     /// A spare took over from a member that failed, and lacks its content.
-    took_over: AtomicBool,
+    spare_activated: AtomicBool,
     /// There where reads are verified.
     verifier: OnceLock<verify::Verifier>,
 }
@@ -257,8 +257,9 @@ impl Array {
             Layout::Raid10(layout) => Map::Raid10(Raid10::new(layout, raid_disks, chunks)),
             Layout::Raid4 | Layout::Raid5(_) | Layout::Raid6(_) => Map::Parity,
         };
-        let row_bytes = geometry.chunk_bytes().0.saturating_mul(u64::from(geometry.data_disks()));
-        let is_whole = slots.iter().all(|slot| {
+        let stripe_bytes =
+            geometry.chunk_bytes().0.saturating_mul(u64::from(geometry.data_disks()));
+        let is_optimal = slots.iter().all(|slot| {
             let all = slot.readable_until == Slot::ALL_READABLE && slot.bad_blocks.is_empty();
             slot.device.is_some() && all
         });
@@ -267,32 +268,32 @@ impl Array {
         Ok(Self {
             map,
             members: slots.into_iter().map(Member::new).collect(),
-            cache: RowCache::new(options.row_cache.0, row_bytes),
+            cache: StripeCache::new(options.stripe_cache.0, stripe_bytes),
             options,
-            row_locks: (0..ROW_LOCKS).map(|_| RwLock::default()).collect(),
+            stripe_locks: (0..STRIPE_LOCKS).map(|_| RwLock::default()).collect(),
             counters: Counters::default(),
             computing: AtomicU64::new(0),
             read_only,
-            is_whole: AtomicBool::new(is_whole),
-            steady: AtomicBool::new(false),
+            is_optimal: AtomicBool::new(is_optimal),
+            first_copy_only: AtomicBool::new(false),
             synced_to: AtomicU64::new(u64::MAX),
             logs: None,
             journal: None,
-            ledger: None,
+            metadata: None,
             spares: Mutex::default(),
-            took_over: AtomicBool::new(false),
+            spare_activated: AtomicBool::new(false),
             verifier: OnceLock::new(),
             geometry,
         })
     }
 
-    /// The array, its metadata kept by `ledger` while it is written.
+    /// The array, its metadata kept by `metadata` while it is written.
     ///
     /// # Errors
     /// Where members whose superblocks are behind cannot be written.
-    pub fn kept_by(mut self, ledger: Ledger) -> Result<Self> {
-        self.ledger = Some(ledger);
-        self.note(Ledger::settle)?;
+    pub fn with_metadata(mut self, metadata: ArrayMetadata) -> Result<Self> {
+        self.metadata = Some(metadata);
+        self.update_metadata(ArrayMetadata::equalize_events)?;
         Ok(self)
     }
 
@@ -302,29 +303,31 @@ impl Array {
     /// Where more members fail than the level bears.
     pub fn close(&self) -> Result<()> {
         self.flush()?;
-        self.settle_journal()?;
-        self.note(Ledger::close)
+        self.flush_journal()?;
+        self.update_metadata(ArrayMetadata::close)
     }
 
     /// Makes the array clean, if nothing was written since this was asked before, and nothing is being written.
     ///
     /// # Errors
     /// As [`close`](Self::close).
-    pub fn rest(&self) -> Result<()> {
-        let Some(writes) = self.ledger.as_ref().and_then(Ledger::idle) else { return Ok(()) };
+    pub fn mark_clean_if_idle(&self) -> Result<()> {
+        let Some(writes) = self.metadata.as_ref().and_then(ArrayMetadata::take_idle_writes) else {
+            return Ok(());
+        };
         self.flush()?;
-        self.settle_journal()?;
-        self.note(|ledger| ledger.rest(writes))
+        self.flush_journal()?;
+        self.update_metadata(|metadata| metadata.mark_clean_if_idle(writes))
     }
 
     /// True once after a spare took over from a member that failed.
-    pub(crate) fn takes_over(&self) -> bool {
-        self.took_over.swap(false, Ordering::AcqRel)
+    pub(crate) fn take_spare_activated(&self) -> bool {
+        self.spare_activated.swap(false, Ordering::AcqRel)
     }
 
-    /// Lets the ledger do something, if there is one. Members that fail it are taken out of use.
-    fn note(&self, work: impl FnOnce(&Ledger) -> Failures) -> Result<()> {
-        let failures = self.ledger.as_ref().map(work).unwrap_or_default();
+    /// Lets the metadata do something, if there is one. SpanData that fail it are taken out of use.
+    fn update_metadata(&self, work: impl FnOnce(&ArrayMetadata) -> Failures) -> Result<()> {
+        let failures = self.metadata.as_ref().map(work).unwrap_or_default();
         failures.into_iter().try_for_each(|(role, error)| self.fail_member(role, error))
     }
 
@@ -334,7 +337,7 @@ impl Array {
         match self.map {
             Map::Parity => {
                 let chunk = self.geometry.chunk().0;
-                start / self.row_bytes() * chunk..end.div_ceil(self.row_bytes()) * chunk
+                start / self.stripe_bytes() * chunk..end.div_ceil(self.stripe_bytes()) * chunk
             }
             _ => start / 512..end.div_ceil(512),
         }
@@ -362,11 +365,11 @@ impl Array {
         self.members.get(role).map_or(0, Member::read_errors)
     }
 
-    /// What the array read and touched so far.
-    pub fn touched(&self) -> Touched {
+    /// What the array read and io_stats so far.
+    pub fn io_stats(&self) -> IoStats {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let Counters { read, loaded, stored } = &self.counters;
-        Touched { read: get(read), loaded: get(loaded), stored: get(stored) }
+        IoStats { read: get(read), loaded: get(loaded), stored: get(stored) }
     }
 
     /// Takes the member with this role out of use, as `mdadm --fail` does.
@@ -380,7 +383,7 @@ impl Array {
                 let (offset, len) = (ByteOffset(0), ByteLen(0));
                 self.fail_member(role, Error::Io { op: "fail", offset, len, source: why })
             }
-            _ => Err(lost("fail", 0, 0, format!("role {role} has no member in use"))),
+            _ => Err(io_error("fail", 0, 0, format!("role {role} has no member in use"))),
         }
     }
 
@@ -394,11 +397,11 @@ impl Array {
         if !self.survives_without(role) {
             return Err(error);
         }
-        self.is_whole.store(false, Ordering::Release);
+        self.is_optimal.store(false, Ordering::Release);
         if self.members[role].set_faulty() {
-            self.note(|ledger| ledger.failed(role))?;
-            let taken = self.take_spare(role)?;
-            self.took_over.fetch_or(taken.is_some(), Ordering::AcqRel);
+            self.update_metadata(|metadata| metadata.fail(role))?;
+            let taken = self.activate_spare(role)?;
+            self.spare_activated.fetch_or(taken.is_some(), Ordering::AcqRel);
         }
         Ok(())
     }
@@ -408,7 +411,7 @@ impl Array {
         let member = &self.members[role];
         if member.count_read_error() > READ_ERRORS_MAX {
             let why = format!("member {} keeps failing", member.name());
-            let _ = self.fail_member(role, lost("read", 0, 0, why));
+            let _ = self.fail_member(role, io_error("read", 0, 0, why));
         }
     }
 }
@@ -417,7 +420,7 @@ impl Drop for Array {
     /// An array that was written and is not closed is closed here; one that fails that stays active,
     /// and is resynced.
     fn drop(&mut self) {
-        if self.ledger.is_some() && !std::thread::panicking() {
+        if self.metadata.is_some() && !std::thread::panicking() {
             let _ = self.close();
         }
     }
@@ -519,14 +522,14 @@ impl BlockDevice for Array {
             return Ok(());
         }
         let sectors = self.sync_sectors(offset.0, buf.len() as u64);
-        let noted = self.note(|ledger| ledger.begin(sectors.clone()));
+        let noted = self.update_metadata(|metadata| metadata.begin_write(sectors.clone()));
         let answer = noted.and_then(|()| match &self.map {
             Map::Concat(map) => self.write_concat(map, offset.0, buf),
             Map::Raid1 | Map::Raid10(_) => self.write_mirror(offset.0, buf),
             Map::Parity => self.write_striped(offset.0, buf),
         });
-        if let Some(ledger) = &self.ledger {
-            ledger.end(sectors);
+        if let Some(metadata) = &self.metadata {
+            metadata.end_write(sectors);
         }
         answer
     }
@@ -540,14 +543,14 @@ impl BlockDevice for Array {
                 self.fail_member(role, error)?;
             }
             // A replacement that fails is given up.
-            let _ = member.shadow().map(member::Shadow::flush);
+            let _ = member.replacement().map(member::ActiveReplacement::flush);
         }
-        self.note(Ledger::flushed)
+        self.update_metadata(ArrayMetadata::note_flush)
     }
 
     fn will_need(&self, offset: ByteOffset, len: ByteLen) {
         let end = offset.0.saturating_add(len.0).min(self.size().0);
-        self.announce_range(offset.0, end);
+        self.prefetch_range(offset.0, end);
     }
 
     fn alternatives(&self, offset: ByteOffset, len: ByteLen) -> usize {

@@ -9,7 +9,7 @@ use super::write::add;
 
 /// A write that a partial parity log announced.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Announced<'a> {
+pub(crate) struct PplWrite<'a> {
     /// Where it began, in bytes of the array.
     pub(crate) at: u64,
     /// Its length in bytes, of all data chunks together.
@@ -23,47 +23,47 @@ pub(crate) struct Announced<'a> {
 impl Array {
     /// Makes parity right where this write may have come to its end or not. False where nothing was done:
     /// the entry makes no sense, or what was written cannot be read (then nothing can be computed).
-    pub(crate) fn replay_announced(&self, write: &Announced<'_>) -> Result<bool> {
-        let (chunk, row_bytes) = (self.geometry.chunk_bytes().0, self.row_bytes());
+    pub(crate) fn replay_ppl_write(&self, write: &PplWrite<'_>) -> Result<bool> {
+        let (chunk, stripe_bytes) = (self.geometry.chunk_bytes().0, self.stripe_bytes());
         if write.at >= self.size_bytes() {
             return Ok(false);
         }
-        let (stripe, column) = (write.at / row_bytes, write.at % chunk);
-        let first = index(write.at % row_bytes / chunk);
+        let (stripe, column) = (write.at / stripe_bytes, write.at % chunk);
+        let first = index(write.at % stripe_bytes / chunk);
         let disks = u64::from(self.geometry.data_disks());
         let len = write.partial.map_or(write.len / disks, |partial| partial.len() as u64);
         let count = index(write.len.checked_div(len).unwrap_or(0));
         let span = self.span(stripe, column..column.saturating_add(len));
-        let row = span.row;
-        let fits = span.columns.end <= chunk && first.saturating_add(count) <= row.data_disks();
-        if count == 0 || !fits || write.parity != row.p {
+        let layout = span.layout;
+        let fits = span.columns.end <= chunk && first.saturating_add(count) <= layout.data_disks();
+        if count == 0 || !fits || write.parity != layout.p {
             return Ok(false);
         }
-        let _alone = self.own_row(stripe);
+        let _alone = self.lock_stripe(stripe);
         let at = self.member_at(&span);
         let mut parity = write.partial.map_or_else(|| vec![0; index(len)], <[u8]>::to_vec);
         let mut data = vec![0; index(len)];
         for d in first..first + count {
-            let job = ReadJob { role: row.data_role(d), at, buf: &mut data };
+            let job = ReadJob { role: layout.data_role(d), at, buf: &mut data };
             if !self.fetch(&mut [job]).is_empty() {
                 return Ok(false);
             }
             add(&mut parity, &data);
         }
-        self.store(&[WriteJob { role: row.p, at, buf: &parity }])?;
+        self.store(&[WriteJob { role: layout.p, at, buf: &parity }])?;
         Ok(true)
     }
 
     /// Where byte `offset` of the array stands: the byte of every member of its row, and which data
     /// chunk it is.
-    pub(crate) fn row_place(&self, offset: u64) -> (u64, usize) {
-        let (chunk, row_bytes) = (self.geometry.chunk_bytes().0, self.row_bytes());
-        (offset / row_bytes * chunk + offset % chunk, index(offset % row_bytes / chunk))
+    pub(crate) fn stripe_position(&self, offset: u64) -> (u64, usize) {
+        let (chunk, stripe_bytes) = (self.geometry.chunk_bytes().0, self.stripe_bytes());
+        (offset / stripe_bytes * chunk + offset % chunk, index(offset % stripe_bytes / chunk))
     }
 
     /// Writes data chunks, by number, and parity of one row as a journal has them, `at` bytes from where
     /// the members' data begin.
-    pub(crate) fn replay_row(
+    pub(crate) fn replay_stripe(
         &self,
         at: u64,
         data: &[(usize, &[u8])],
@@ -71,12 +71,12 @@ impl Array {
     ) -> Result<()> {
         let chunk = self.geometry.chunk_bytes().0;
         let span = self.span(at / chunk, at % chunk..at % chunk + 1);
-        let row = span.row;
-        let _alone = self.own_row(span.stripe);
-        let data = data.iter().filter(|(d, _)| *d < row.data_disks());
+        let layout = span.layout;
+        let _alone = self.lock_stripe(span.stripe);
+        let data = data.iter().filter(|(d, _)| *d < layout.data_disks());
         let mut jobs: Vec<WriteJob<'_>> =
-            data.map(|(d, buf)| WriteJob { role: row.data_role(*d), at, buf }).collect();
-        let roles = [Some(row.p), row.q].into_iter().flatten();
+            data.map(|(d, buf)| WriteJob { role: layout.data_role(*d), at, buf }).collect();
+        let roles = [Some(layout.p), layout.q].into_iter().flatten();
         jobs.extend(roles.zip(parity).map(|(role, buf)| WriteJob { role, at, buf }));
         self.store(&jobs)
     }

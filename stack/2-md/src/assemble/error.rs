@@ -2,7 +2,7 @@
 
 use crate::array::OpenError;
 use crate::geometry::GeometryError;
-use crate::superblock::Fault;
+use crate::superblock::Corruption;
 
 /// Why members make no array that can run. Each names the member it is about.
 #[derive(Debug, thiserror::Error)]
@@ -26,12 +26,12 @@ pub enum Error {
         name: String,
     },
     /// A member's superblock cannot be true.
-    #[error("{name}: superblock: {fault}")]
-    Fault {
+    #[error("{name}: superblock: {corruption}")]
+    Corruption {
         /// The member.
         name: String,
         /// What is wrong with it.
-        fault: Fault,
+        corruption: Corruption,
     },
     /// Two members are of different arrays.
     #[error("{one} belongs to array {uuid}, {other} to array {other_uuid} [md.set_uuid]")]
@@ -134,7 +134,7 @@ impl Error {
                 "`xfskit md examine` looks for superblocks. Where they are gone, `xfskit md guess` \
                  finds order and layout of the members."
             }
-            Self::Fault { .. } => "Leave this member out; the others may do without it.",
+            Self::Corruption { .. } => "Leave this member out; the others may do without it.",
             Self::DifferentArrays { .. } => "Name the members of one array only.",
             Self::Duplicate { .. } => "Name only one of the two.",
             Self::RoleTaken { .. } | Self::Disagree { .. } => {

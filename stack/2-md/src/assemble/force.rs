@@ -4,8 +4,8 @@
 //! few events behind: what was written in between is missing from them, and everything else is there. Of an
 //! array that was not shut down cleanly and lacks members, parity is believed as it stands.
 
-use super::{Assembly, Error, Judged, Member, standing};
-use super::{duplicates, judge, reference, same_array};
+use super::{AssembledMember, Assembly, Error, Member, freshness};
+use super::{check_duplicates, check_same_array, read_member, reference};
 use crate::superblock::Role;
 
 /// What `members` make, with stale ones where there are not enough others. Nothing is written before the
@@ -14,24 +14,24 @@ use crate::superblock::Role;
 /// # Errors
 /// As [`assemble`](super::assemble()).
 pub fn assemble_by_force(members: Vec<Member>) -> Result<Assembly, Error> {
-    let mut members = members.into_iter().map(judge).collect::<Result<Vec<_>, _>>()?;
-    same_array(&members)?;
-    duplicates(&members)?;
+    let mut members = members.into_iter().map(read_member).collect::<Result<Vec<_>, _>>()?;
+    check_same_array(&members)?;
+    check_duplicates(&members)?;
     let reference = reference(&members).ok_or(Error::Nothing)?;
     let mut warnings = Vec::new();
     loop {
-        match standing::tell_apart(members.clone(), reference) {
+        match freshness::classify(members.clone(), reference) {
             Ok(mut assembly) => {
                 assembly.is_forced = true;
                 assembly.warnings.append(&mut warnings);
-                assembly.weigh();
+                assembly.add_warnings();
                 return Ok(assembly);
             }
             Err(Error::TooManyMissing { missing, level, raid_disks, left_out }) => {
                 let Some((i, role)) = least_stale(&members, reference, &missing) else {
                     return Err(Error::TooManyMissing { missing, level, raid_disks, left_out });
                 };
-                warnings.push(take_in(&mut members, reference, i, role));
+                warnings.push(force_fresh(&mut members, reference, i, role));
             }
             Err(error) => return Err(error),
         }
@@ -39,7 +39,11 @@ pub fn assemble_by_force(members: Vec<Member>) -> Result<Assembly, Error> {
 }
 
 /// Of the members that say they serve one of these roles, and are not believed, the newest.
-fn least_stale(members: &[Judged], reference: usize, missing: &[usize]) -> Option<(usize, u32)> {
+fn least_stale(
+    members: &[AssembledMember],
+    reference: usize,
+    missing: &[usize],
+) -> Option<(usize, u32)> {
     let sb = &members[reference].superblock;
     let candidates = members.iter().enumerate().filter_map(|(i, member)| {
         let own = &member.superblock;
@@ -53,7 +57,7 @@ fn least_stale(members: &[Judged], reference: usize, missing: &[usize]) -> Optio
 }
 
 /// Makes a member as new as the others, in memory; says what that risks.
-fn take_in(members: &mut [Judged], reference: usize, i: usize, role: u32) -> String {
+fn force_fresh(members: &mut [AssembledMember], reference: usize, i: usize, role: u32) -> String {
     let sb = &members[reference].superblock;
     let (events, resync_offset) = (sb.events(), sb.resync_offset());
     let own = &mut members[i].superblock;

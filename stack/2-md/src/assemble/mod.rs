@@ -12,31 +12,31 @@
 //! | module | what |
 //! | --- | --- |
 //! | `error` | why members make no array, and what to do |
-//! | [`standing`] | what each member is to the array |
+//! | [`freshness`] | what each member is to the array |
 //! | `force` | stale members where there are not enough others |
 //! | `open` | from an assembly to a device |
-//! | `admit` | devices that come to an array |
+//! | `add` | devices that come to an array |
 //! | `replay` | what logs hold is brought to the members |
-//! | [`bare`] | arrays without superblocks: the user says what the superblocks would |
+//! | [`manual`] | arrays without superblocks: the user says what the superblocks would |
 
-mod admit;
+mod add;
 mod error;
 mod force;
 mod open;
 mod replay;
 
-pub mod bare;
-pub mod standing;
+pub mod freshness;
+pub mod manual;
 
 use std::sync::Arc;
 
 use xfskit_block::BlockDevice;
 use xfskit_units::Sectors;
 
-pub use bare::Bare;
 pub use error::Error;
 pub use force::assemble_by_force;
-pub use standing::Standing;
+pub use freshness::Freshness;
+pub use manual::ManualGeometry;
 
 use crate::array::survives;
 use crate::bitmap::{self, Bitmap};
@@ -57,7 +57,7 @@ pub struct Member {
 
 /// A member, and what it has come to.
 #[derive(Clone, Debug)]
-pub struct Judged {
+pub struct AssembledMember {
     /// What messages call it.
     pub name: String,
     /// The device.
@@ -67,14 +67,14 @@ pub struct Judged {
     /// Its superblock.
     pub superblock: Superblock,
     /// What it is to the array.
-    pub standing: Standing,
+    pub freshness: Freshness,
 }
 
 /// What members make together.
 #[derive(Clone, Debug)]
 pub struct Assembly {
     /// All members, in the order in which they were named.
-    pub members: Vec<Judged>,
+    pub members: Vec<AssembledMember>,
     /// The member whose superblock is believed.
     reference: usize,
     /// For each role the member that serves it.
@@ -109,32 +109,32 @@ pub struct Reshaped {
 /// # Errors
 /// [`Error`] where they make no array; it names the member and says what to do.
 pub fn assemble(members: Vec<Member>) -> Result<Assembly, Error> {
-    let members = members.into_iter().map(judge).collect::<Result<Vec<_>, _>>()?;
-    same_array(&members)?;
-    duplicates(&members)?;
+    let members = members.into_iter().map(read_member).collect::<Result<Vec<_>, _>>()?;
+    check_same_array(&members)?;
+    check_duplicates(&members)?;
     let reference = reference(&members).ok_or(Error::Nothing)?;
-    let mut assembly = standing::tell_apart(members, reference)?;
-    assembly.weigh();
+    let mut assembly = freshness::classify(members, reference)?;
+    assembly.add_warnings();
     Ok(assembly)
 }
 
 /// Reads a member's superblock.
-fn judge(member: Member) -> Result<Judged, Error> {
+fn read_member(member: Member) -> Result<AssembledMember, Error> {
     let Member { name, device } = member;
     let found = superblock::read(&device)
         .map_err(|source| Error::Device { name: name.clone(), source })?
         .ok_or_else(|| Error::NoSuperblock { name: name.clone() })?;
-    if let Some(fault) = found.fault {
-        return Err(Error::Fault { name, fault });
+    if let Some(corruption) = found.corruption {
+        return Err(Error::Corruption { name, corruption });
     }
     let (version, superblock) = (found.version, found.superblock);
-    Ok(Judged { name, device, version, superblock, standing: Standing::Spare })
+    Ok(AssembledMember { name, device, version, superblock, freshness: Freshness::Spare })
 }
 
 /// All superblocks are of one array.
-fn same_array(members: &[Judged]) -> Result<(), Error> {
+fn check_same_array(members: &[AssembledMember]) -> Result<(), Error> {
     let Some((first, rest)) = members.split_first() else { return Ok(()) };
-    let id = |member: &Judged| (member.superblock.set_uuid(), member.superblock.ctime());
+    let id = |member: &AssembledMember| (member.superblock.set_uuid(), member.superblock.ctime());
     match rest.iter().find(|other| id(other) != id(first)) {
         None => Ok(()),
         Some(other) => Err(Error::DifferentArrays {
@@ -147,9 +147,11 @@ fn same_array(members: &[Judged]) -> Result<(), Error> {
 }
 
 /// No member is there twice: under two names, or as a copy.
-fn duplicates(members: &[Judged]) -> Result<(), Error> {
-    let id = |member: &Judged| (member.superblock.device_uuid(), member.superblock.dev_number());
-    let same = |a: &Judged, b: &Judged| match (id(a), id(b)) {
+fn check_duplicates(members: &[AssembledMember]) -> Result<(), Error> {
+    let id = |member: &AssembledMember| {
+        (member.superblock.device_uuid(), member.superblock.dev_number())
+    };
+    let same = |a: &AssembledMember, b: &AssembledMember| match (id(a), id(b)) {
         ((Some(a), _), (Some(b), _)) => a == b,
         ((_, a), (_, b)) => a == b,
     };
@@ -162,8 +164,8 @@ fn duplicates(members: &[Judged]) -> Result<(), Error> {
 }
 
 /// The member that knows best: of those with the most events one that holds data.
-fn reference(members: &[Judged]) -> Option<usize> {
-    let rank = |member: &Judged| {
+fn reference(members: &[AssembledMember]) -> Option<usize> {
+    let rank = |member: &AssembledMember| {
         let active = matches!(member.superblock.role(), Role::Active(_));
         (member.superblock.events(), active)
     };
@@ -204,7 +206,8 @@ impl Assembly {
 
     /// True where a role is missing, or its member is not rebuilt yet.
     pub fn is_degraded(&self) -> bool {
-        let partly = |member: &Judged| matches!(member.standing, Standing::Rebuilding { .. });
+        let partly =
+            |member: &AssembledMember| matches!(member.freshness, Freshness::Rebuilding { .. });
         self.roles.iter().any(|member| member.is_none_or(|i| partly(&self.members[i])))
     }
 
@@ -216,30 +219,30 @@ impl Assembly {
 
     /// True where reconstruction may answer what never was written: parity of stripes that were being
     /// written is not to be trusted, and some of it is needed.
-    pub fn is_doubtful(&self) -> bool {
+    pub fn is_parity_untrusted(&self) -> bool {
         let parity = matches!(self.geometry.level(), Level::Raid4 | Level::Raid5 | Level::Raid6);
         let logged = self.has_partial_parity();
         parity && !logged && self.is_dirty() && self.is_degraded()
     }
 
     /// What stands in the way of writing, if anything.
-    pub fn refuses_writing(&self) -> Option<String> {
+    pub fn write_refusal(&self) -> Option<String> {
         let why = if let Some(reshaped) = &self.reshaped {
             let at = reshaped.reshape.position;
             format!("a reshape is under way, at sector {at} of the array; let md finish it")
-        } else if self.is_doubtful() && !self.is_forced {
+        } else if self.is_parity_untrusted() && !self.is_forced {
             "it was not shut down cleanly and members are missing, so that its parity cannot be \
              trusted; copy off what is readable, or bring the missing members back (or believe \
              it by force)"
                 .into()
         } else {
-            self.lacks_for_writing()?.into()
+            self.missing_for_write()?.into()
         };
         Some(why)
     }
 
     /// What this version does not keep, or not restore, and so must not change.
-    fn lacks_for_writing(&self) -> Option<&'static str> {
+    fn missing_for_write(&self) -> Option<&'static str> {
         let reference = self.superblock();
         if reference.has_journal() && self.journal().is_none() {
             Some(
@@ -255,23 +258,23 @@ impl Assembly {
     }
 
     /// Says what is worth a warning.
-    fn weigh(&mut self) {
+    fn add_warnings(&mut self) {
         for member in &self.members {
-            let why = match &member.standing {
-                Standing::Stale { events } => format!(
+            let why = match &member.freshness {
+                Freshness::Stale { events } => format!(
                     "{}: stale, left out: it has {events} events, {} has {}",
                     member.name,
                     self.reference(),
                     self.superblock().events()
                 ),
-                Standing::Expelled => {
+                Freshness::Faulty => {
                     format!("{}: left out: {} lists it as failed", member.name, self.reference())
                 }
                 _ => continue,
             };
             self.warnings.push(why);
         }
-        if self.is_doubtful() {
+        if self.is_parity_untrusted() {
             let region = self.bitmap.as_ref().map_or_else(
                 || "parity of any stripe may be".to_owned(),
                 |b| format!("parity of {} of {} regions may be", b.dirty(), b.count()),
@@ -310,7 +313,7 @@ fn geometry(
 
 /// The bitmap of the first member in `roles` that has one that can be believed; else any.
 fn bitmap_of(
-    members: &[Judged],
+    members: &[AssembledMember],
     roles: &[Option<usize>],
     sb: &Superblock,
 ) -> Option<Result<Bitmap, bitmap::ReadError>> {

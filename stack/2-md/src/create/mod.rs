@@ -1,6 +1,6 @@
 //! New arrays: superblocks, bitmap and bad-block log as mdadm makes them.
 //!
-//! [`Recipe`] says what is wanted; [`Recipe::create`] checks that it can be, decides everything, and
+//! [`CreateOptions`] says what is wanted; [`CreateOptions::create`] checks that it can be, decides everything, and
 //! only then writes. What the array is like in the first moment depends on the level:
 //!
 //! | level | first |
@@ -16,7 +16,7 @@
 //! | --- | --- |
 //! | [`room`] | where things go on a member |
 
-pub mod room;
+pub mod member_layout;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ use crate::geometry::{Geometry, GeometryError};
 use crate::layout::{Layout, Level};
 use crate::superblock::v1::{IN_SYNC, MAGIC, ROLE_SPARE, SuperblockV1, feature};
 use crate::superblock::{self, Version};
-use room::{ForBitmap, Room};
+use member_layout::{BitmapSpace, MemberLayout};
 
 /// Devices that a new superblock has room for.
 const MAX_DEV: u32 = 128;
@@ -39,7 +39,7 @@ const BBLOG_SECTORS: u16 = 8;
 
 /// What an array shall be.
 #[derive(Clone, Debug)]
-pub struct Recipe {
+pub struct CreateOptions {
     /// Level and layout.
     pub layout: Layout,
     /// Sectors per chunk; 0 for levels without.
@@ -55,7 +55,7 @@ pub struct Recipe {
     /// Where the data shall begin; `None` for where mdadm has them begin.
     pub data_offset: Option<Sectors>,
     /// The write-intent bitmap.
-    pub bitmap: WantBitmap,
+    pub bitmap: BitmapOption,
     /// Members agree already.
     pub assume_clean: bool,
     /// When it is made, in seconds since 1970.
@@ -64,7 +64,7 @@ pub struct Recipe {
 
 /// Which write-intent bitmap a new array gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WantBitmap {
+pub enum BitmapOption {
     /// None.
     No,
     /// What mdadm does: one where members give more than 100 GiB.
@@ -173,14 +173,14 @@ struct Planned<'a> {
 }
 
 /// What the first moment of the array is like.
-struct Birth {
+struct InitialState {
     /// Members may differ from each other.
     dirty: bool,
     /// This role is rebuilt from the others.
     rebuilt: Option<usize>,
 }
 
-impl Recipe {
+impl CreateOptions {
     /// Makes the array: `roles` are its members in order, `None` where one is missing. What the
     /// devices hold is gone; whoever calls has asked whether it may be.
     ///
@@ -193,8 +193,8 @@ impl Recipe {
     ) -> Result<Geometry, Error> {
         self.check(roles, spares)?;
         let all: Vec<&NewMember> = roles.iter().flatten().chain(spares).collect();
-        let (rooms, size, bitmap) = self.rooms(&all)?;
-        let data_sizes: Vec<Sectors> = rooms.iter().map(|room| room.data_size).collect();
+        let (layouts, size, bitmap) = self.layouts(&all)?;
+        let data_sizes: Vec<Sectors> = layouts.iter().map(|room| room.data_size).collect();
         let raid_disks = u32::try_from(roles.len()).unwrap_or(u32::MAX);
         let geometry = Geometry::new(
             self.layout,
@@ -208,9 +208,9 @@ impl Recipe {
             let (level, missing) = (geometry.level(), missing.len());
             return Err(Error::Missing { level, raid_disks, missing });
         }
-        let birth = self.birth(roles, &missing);
-        let bitmap = bitmap.map(|chunk| self.bitmap(&geometry, chunk, &birth)).transpose()?;
-        let planned = self.plan(&all, &rooms, &geometry, bitmap.is_some(), &birth, roles);
+        let initial = self.initial_state(roles, &missing);
+        let bitmap = bitmap.map(|chunk| self.bitmap(&geometry, chunk, &initial)).transpose()?;
+        let planned = self.plan(&all, &layouts, &geometry, bitmap.is_some(), &initial, roles);
         for Planned { member, superblock } in &planned {
             write(&member.device, superblock, bitmap.as_ref())
                 .map_err(|source| Error::Device { name: member.name.clone(), source })?;
@@ -247,7 +247,7 @@ impl Recipe {
         if !spares.is_empty() {
             return cannot("spares");
         }
-        if matches!(self.bitmap, WantBitmap::Internal(_)) {
+        if matches!(self.bitmap, BitmapOption::Internal(_)) {
             return cannot("a bitmap");
         }
         if self.size.is_some() {
@@ -258,25 +258,30 @@ impl Recipe {
 
     /// The places on all members, the size of each (0 without redundancy), and how many bytes a bit
     /// of the bitmap covers.
-    fn rooms(&self, all: &[&NewMember]) -> Result<(Vec<Room>, Sectors, Option<u32>), Error> {
-        let on = |bitmap: ForBitmap| {
+    fn layouts(
+        &self,
+        all: &[&NewMember],
+    ) -> Result<(Vec<MemberLayout>, Sectors, Option<u32>), Error> {
+        let on = |bitmap: BitmapSpace| {
             let one = |member: &&NewMember| {
                 let (version, chunk) = (self.version, self.chunk);
                 let size = member.device.size();
-                Room::on(&member.name, size, version, chunk, bitmap, self.data_offset)
+                MemberLayout::new(&member.name, size, version, chunk, bitmap, self.data_offset)
             };
             all.iter().map(one).collect::<Result<Vec<_>, _>>()
         };
         if !self.is_redundant() {
-            return Ok((on(ForBitmap::Never)?, Sectors(0), None));
+            return Ok((on(BitmapSpace::Never)?, Sectors(0), None));
         }
-        let rooms = on(ForBitmap::Later)?;
-        let size = self.component(all, &rooms)?;
+        let layouts = on(BitmapSpace::Later)?;
+        let size = self.component(all, &layouts)?;
         let chunk = match self.bitmap {
-            WantBitmap::No => return Ok((rooms, size, None)),
-            WantBitmap::Default if size <= room::BITMAP_FROM => return Ok((rooms, size, None)),
-            WantBitmap::Internal(Some(chunk)) => chunk,
-            WantBitmap::Default | WantBitmap::Internal(None) => room::BITMAP_CHUNK,
+            BitmapOption::No => return Ok((layouts, size, None)),
+            BitmapOption::Default if size <= member_layout::BITMAP_FROM => {
+                return Ok((layouts, size, None));
+            }
+            BitmapOption::Internal(Some(chunk)) => chunk,
+            BitmapOption::Default | BitmapOption::Internal(None) => member_layout::BITMAP_CHUNK,
         };
         if !chunk.is_power_of_two() || chunk < 4096 {
             return Err(Error::Bitmap(chunk));
@@ -284,31 +289,31 @@ impl Recipe {
         // Of RAID10 the bits cover the array; it is never larger than all members together.
         let members = if self.layout.level() == Level::Raid10 { all.len() as u64 } else { 1 };
         let covered = Sectors(size.0.saturating_mul(members));
-        let sectors = room::bitmap_sectors(covered, chunk);
-        let most = rooms.iter().map(|room| room.data_offset.0.max(2048)).min().unwrap_or(0) / 2;
+        let sectors = member_layout::bitmap_sectors(covered, chunk);
+        let most = layouts.iter().map(|room| room.data_offset.0.max(2048)).min().unwrap_or(0) / 2;
         if sectors > most {
             return Err(Error::Bitmap(chunk));
         }
-        let rooms = on(ForBitmap::Now(sectors))?;
-        let size = self.component(all, &rooms)?;
-        Ok((rooms, size, Some(chunk)))
+        let layouts = on(BitmapSpace::Now(sectors))?;
+        let size = self.component(all, &layouts)?;
+        Ok((layouts, size, Some(chunk)))
     }
 
     /// Sectors used of each member.
-    fn component(&self, all: &[&NewMember], rooms: &[Room]) -> Result<Sectors, Error> {
-        let smallest = (0..all.len()).min_by_key(|i| rooms[*i].data_size);
+    fn component(&self, all: &[&NewMember], layouts: &[MemberLayout]) -> Result<Sectors, Error> {
+        let smallest = (0..all.len()).min_by_key(|i| layouts[*i].data_size);
         let Some(smallest) = smallest else { return Ok(Sectors(0)) };
-        let (name, room) = (all[smallest].name.clone(), rooms[smallest].data_size);
+        let (name, room) = (all[smallest].name.clone(), layouts[smallest].data_size);
         match self.size {
             Some(size) if size > room => Err(Error::Size { size, name, room }),
-            wanted => match room::rounded(wanted.unwrap_or(room), self.chunk) {
+            wanted => match member_layout::rounded(wanted.unwrap_or(room), self.chunk) {
                 Sectors(0) => Err(Error::Small { name, size: all[smallest].device.size() }),
                 size => Ok(size),
             },
         }
     }
 
-    fn birth(&self, roles: &[Option<NewMember>], missing: &[usize]) -> Birth {
+    fn initial_state(&self, roles: &[Option<NewMember>], missing: &[usize]) -> InitialState {
         let level = self.layout.level();
         let spare_parity = match level {
             _ if self.assume_clean => 0,
@@ -320,18 +325,23 @@ impl Recipe {
         let rebuilt = last.filter(|_| spare_parity == 1);
         let whole = level == Level::Raid6 && missing.is_empty();
         let copies = matches!(level, Level::Raid1 | Level::Raid10);
-        Birth { dirty: !self.assume_clean && (whole || copies), rebuilt }
+        InitialState { dirty: !self.assume_clean && (whole || copies), rebuilt }
     }
 
     /// The bitmap of the array: all bits are set where anything may differ.
-    fn bitmap(&self, geometry: &Geometry, chunk: u32, birth: &Birth) -> Result<Bitmap, Error> {
+    fn bitmap(
+        &self,
+        geometry: &Geometry,
+        chunk: u32,
+        initial: &InitialState,
+    ) -> Result<Bitmap, Error> {
         let covered = match geometry.level() {
             Level::Raid10 => geometry.array_size(),
             _ => geometry.component_size(),
         };
         let head = BitmapSuper::new(self.uuid, 0, covered, chunk);
         let mut bitmap = Bitmap::new(head).map_err(|_| Error::Bitmap(chunk))?;
-        if birth.dirty || birth.rebuilt.is_some() {
+        if initial.dirty || initial.rebuilt.is_some() {
             bitmap.set_all();
         }
         Ok(bitmap)
@@ -342,37 +352,43 @@ impl Recipe {
     fn plan<'a>(
         &self,
         all: &[&'a NewMember],
-        rooms: &[Room],
+        layouts: &[MemberLayout],
         geometry: &Geometry,
         has_bitmap: bool,
-        birth: &Birth,
+        initial: &InitialState,
         roles: &[Option<NewMember>],
     ) -> Vec<Planned<'a>> {
         let count = roles.len();
         let spares = all.len() - roles.iter().flatten().count();
         let filled = (0..count).filter(|role| roles[*role].is_some());
-        let number = |role: usize| if birth.rebuilt == Some(role) { count + spares } else { role };
+        let number =
+            |role: usize| if initial.rebuilt == Some(role) { count + spares } else { role };
         let numbers: Vec<usize> = filled.clone().map(number).chain(count..count + spares).collect();
-        let mut table = self.superblock(geometry, has_bitmap, birth);
+        let mut table = self.superblock(geometry, has_bitmap, initial);
         for role in filled {
             table.dev_roles[number(role)].set(u16::try_from(role).unwrap_or(ROLE_SPARE));
         }
-        let one = |((member, room), number): ((&&'a NewMember, &Room), &usize)| {
+        let one = |((member, room), number): ((&&'a NewMember, &MemberLayout), &usize)| {
             let mut superblock = table.clone();
             superblock.dev_number.set(u32::try_from(*number).unwrap_or(u32::MAX));
             superblock.device_uuid = member.uuid;
-            put_room(&mut superblock, room, has_bitmap);
-            if birth.rebuilt.is_some() && *number == count + spares {
+            set_layout(&mut superblock, room, has_bitmap);
+            if initial.rebuilt.is_some() && *number == count + spares {
                 let features = superblock.feature_map.get();
                 superblock.feature_map.set(features | feature::RECOVERY_OFFSET);
             }
             Planned { member, superblock }
         };
-        all.iter().zip(rooms).zip(&numbers).map(one).collect()
+        all.iter().zip(layouts).zip(&numbers).map(one).collect()
     }
 
     /// What all superblocks have in common.
-    fn superblock(&self, geometry: &Geometry, has_bitmap: bool, birth: &Birth) -> SuperblockV1 {
+    fn superblock(
+        &self,
+        geometry: &Geometry,
+        has_bitmap: bool,
+        initial: &InitialState,
+    ) -> SuperblockV1 {
         let mut sb = SuperblockV1::new_zeroed();
         sb.magic.set(MAGIC);
         sb.major_version.set(1);
@@ -388,7 +404,7 @@ impl Recipe {
         sb.size.set(geometry.component_size().0);
         sb.chunksize.set(u32::try_from(self.chunk.0).unwrap_or(0));
         sb.raid_disks.set(geometry.raid_disks());
-        sb.resync_offset.set(if birth.dirty { 0 } else { IN_SYNC });
+        sb.resync_offset.set(if initial.dirty { 0 } else { IN_SYNC });
         sb.bblog_size.set(BBLOG_SECTORS);
         sb.max_dev.set(MAX_DEV);
         sb.dev_roles
@@ -400,7 +416,7 @@ impl Recipe {
 }
 
 /// What one member's superblock says about places.
-pub(crate) fn put_room(superblock: &mut SuperblockV1, room: &Room, has_bitmap: bool) {
+pub(crate) fn set_layout(superblock: &mut SuperblockV1, room: &MemberLayout, has_bitmap: bool) {
     superblock.super_offset.set(room.superblock.0);
     superblock.data_offset.set(room.data_offset.0);
     superblock.data_size.set(room.data_size.0);
@@ -432,8 +448,10 @@ pub(crate) fn write(
 /// # Errors
 /// Where it cannot be written.
 pub fn erase(device: &dyn BlockDevice, but: Option<Daddr>) -> xfskit_block::Result<()> {
-    let places: BTreeSet<Daddr> =
-        Version::ALL.iter().filter_map(|version| version.place(device.size())).collect();
+    let places: BTreeSet<Daddr> = Version::ALL
+        .iter()
+        .filter_map(|version| version.superblock_sector(device.size()))
+        .collect();
     for at in places.into_iter().filter(|at| Some(*at) != but) {
         let mut head = [0; 512];
         device.read_at(at.byte_offset(), &mut head)?;

@@ -2,7 +2,7 @@
 //!
 //! Metadata of XFS carries its own address: allocation group headers their group's number, inodes
 //! their inode number, blocks of trees and directories the sector they were written to. Found on a
-//! member, each is a witness: *this piece of the array lies here*. Blocks of version 5 carry the
+//! member, each is a block: *this piece of the array lies here*. Blocks of version 5 carry the
 //! volume's UUID too; without it (version 4) only group headers testify.
 
 use std::ops::ControlFlow;
@@ -11,14 +11,14 @@ use std::sync::Arc;
 use xfskit_block::BlockDevice;
 use xfskit_units::{ArraySector, ByteOffset, Daddr, index};
 
-use super::Given;
+use super::MemberDevices;
 
 /// Bytes read from a member at once.
 const PIECE: usize = 1 << 20;
-/// Volumes that are told apart.
+/// Volumes that are progress apart.
 const VOLUMES_MAX: usize = 64;
-/// Witnesses that are kept.
-const WITNESSES_MAX: usize = 8192;
+/// FoundBlocks that are kept.
+const BLOCKS_MAX: usize = 8192;
 
 /// What a superblock says that the others need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub struct Volume {
 
 /// Where a piece belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Home {
+pub enum Address {
     /// At this sector of the array: a partition table says that.
     Array(ArraySector),
     /// At this sector of the volume, wherever in the array that lies.
@@ -45,9 +45,9 @@ pub enum Home {
 
 /// A piece of the array, and where it was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Witness {
+pub struct FoundBlock {
     /// Where it belongs.
-    pub home: Home,
+    pub address: Address,
     /// Which member it lies on.
     pub member: usize,
     /// Where on that member, from its first sector.
@@ -70,10 +70,10 @@ impl Placement {
     }
 
     /// The sector of the array at which a piece belongs.
-    pub fn sector(&self, home: Home) -> Option<ArraySector> {
-        let mut rest = match home {
-            Home::Array(at) => return Some(at),
-            Home::Volume(at) => at.0,
+    pub fn sector(&self, address: Address) -> Option<ArraySector> {
+        let mut rest = match address {
+            Address::Array(at) => return Some(at),
+            Address::Volume(at) => at.0,
         };
         for (len, start) in &self.pieces {
             match rest.checked_sub(*len) {
@@ -86,7 +86,7 @@ impl Placement {
 }
 
 /// Whom a search tells how many bytes of how many it has seen, and who says whether it goes on.
-pub type Told<'a> = dyn Fn(u64, u64) -> ControlFlow<()> + 'a;
+pub type ScanProgress<'a> = dyn Fn(u64, u64) -> ControlFlow<()> + 'a;
 
 fn be16(bytes: &[u8], at: usize) -> Option<u16> {
     bytes.get(at..at.checked_add(2)?)?.try_into().ok().map(u16::from_be_bytes)
@@ -149,7 +149,7 @@ impl Volume {
     }
 
     /// Where the structure at the start of `bytes` belongs.
-    pub fn home(&self, bytes: &[u8]) -> Option<ArraySector> {
+    pub fn address(&self, bytes: &[u8]) -> Option<ArraySector> {
         let group = |header: u64| {
             let start = self.block(u64::from(be32(bytes, 8)?), 0)?;
             start.checked_add(header * self.sectors_per_header)
@@ -192,7 +192,7 @@ pub struct Volumes(Vec<(Volume, usize)>);
 
 impl Volumes {
     /// Looks whether a superblock begins here.
-    pub fn see(&mut self, bytes: &[u8]) {
+    pub fn visit(&mut self, bytes: &[u8]) {
         let Some(volume) = Volume::read(bytes) else { return };
         let has_room = self.0.len() < VOLUMES_MAX;
         match self.0.iter_mut().find(|(known, _)| known.uuid == volume.uuid) {
@@ -209,22 +209,22 @@ impl Volumes {
     }
 }
 
-/// Witnesses, of which no more than so many are kept, from all over what was seen.
+/// FoundBlocks, of which no more than so many are kept, from all over what was seen.
 #[derive(Debug, Default)]
-pub struct Witnesses {
-    kept: Vec<Witness>,
+pub struct FoundBlocks {
+    kept: Vec<FoundBlock>,
     step: usize,
     seen: usize,
 }
 
-impl Witnesses {
-    /// Keeps a witness, or not.
-    pub fn push(&mut self, witness: Witness) {
+impl FoundBlocks {
+    /// Keeps a block, or not.
+    pub fn push(&mut self, block: FoundBlock) {
         if self.seen.is_multiple_of(self.step.max(1)) {
-            self.kept.push(witness);
+            self.kept.push(block);
         }
         self.seen += 1;
-        if self.kept.len() > WITNESSES_MAX {
+        if self.kept.len() > BLOCKS_MAX {
             self.step = self.step.max(1) * 2;
             let mut even = false;
             self.kept.retain(|_| {
@@ -235,7 +235,7 @@ impl Witnesses {
     }
 
     /// What was kept.
-    pub fn into_kept(self) -> Vec<Witness> {
+    pub fn into_kept(self) -> Vec<FoundBlock> {
         self.kept
     }
 }
@@ -243,10 +243,10 @@ impl Witnesses {
 /// Shows every sector within `limit` bytes of each member to `see`, those of zeroes left out. What cannot be
 /// read is passed over.
 pub fn scan(
-    members: &Given,
+    members: &MemberDevices,
     limit: u64,
-    told: &Told<'_>,
-    see: &mut dyn FnMut(usize, Daddr, &[u8]),
+    progress: &ScanProgress<'_>,
+    visit: &mut dyn FnMut(usize, Daddr, &[u8]),
 ) -> ControlFlow<()> {
     let end = |device: &Arc<dyn BlockDevice>| device.size().0.min(limit);
     let total = members.iter().flatten().map(end).sum();
@@ -254,7 +254,7 @@ pub fn scan(
     for (member, device) in members.iter().enumerate() {
         let Some(device) = device else { continue };
         for at in (0..end(device)).step_by(PIECE) {
-            told(done, total)?;
+            progress(done, total)?;
             let part = &mut piece[..index((end(device) - at).min(PIECE as u64))];
             done += part.len() as u64;
             if device.read_at(ByteOffset(at), part).is_err() {
@@ -262,7 +262,7 @@ pub fn scan(
             }
             for (i, sector) in (0u64..).zip(part.chunks_exact(512)) {
                 if sector.iter().any(|byte| *byte != 0) {
-                    see(member, Daddr(at / 512 + i), sector);
+                    visit(member, Daddr(at / 512 + i), sector);
                 }
             }
         }

@@ -27,7 +27,7 @@ pub struct Concat {
 
 /// A piece of the array on one member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct MemberExtent {
     /// The member.
     pub role: usize,
     /// Where on that member, in bytes from its data offset.
@@ -68,7 +68,7 @@ impl Concat {
     }
 
     /// Where byte `at` of the array lies. It must be within the array.
-    pub fn place(&self, at: u64) -> Place {
+    pub fn locate(&self, at: u64) -> MemberExtent {
         let next = self.zones.partition_point(|zone| zone.start <= at);
         let zone = &self.zones[next - 1];
         let zone_end = self.zones.get(next).map_or(u64::MAX, |zone| zone.start);
@@ -79,7 +79,7 @@ impl Concat {
         #[allow(clippy::cast_possible_truncation)] // a role: less than 2^11
         let role = zone.roles[(counted % members) as usize];
         let row = (turn / members).saturating_mul(self.chunk);
-        Place {
+        MemberExtent {
             role,
             at: zone.member_start + row + within,
             len: (self.chunk - within).min(zone_end - at),
@@ -88,7 +88,7 @@ impl Concat {
 
     /// The byte of the array that member `role` has at `at`, in bytes from its data offset, and how many from there
     /// on are neighbours in the array too; `None` where it has none.
-    pub fn content(&self, role: usize, at: u64) -> Option<(u64, u64)> {
+    pub fn array_offset(&self, role: usize, at: u64) -> Option<(u64, u64)> {
         let reaches = |zone: &&Zone| zone.member_start <= at && zone.roles.contains(&role);
         let zone = self.zones.iter().rev().find(reaches)?;
         let position = zone.roles.iter().position(|other| *other == role)? as u64;
@@ -99,8 +99,8 @@ impl Concat {
         let first = if self.absolute { zone.start / self.chunk % members } else { 0 };
         let turn = row * members + (position + members - first) % members;
         let content = zone.start + turn.saturating_mul(self.chunk).saturating_add(within);
-        let place = self.place(content);
-        (place.role == role && place.at == at).then_some((content, place.len))
+        let extent = self.locate(content);
+        (extent.role == role && extent.at == at).then_some((content, extent.len))
     }
 }
 
@@ -111,10 +111,10 @@ mod tests {
     #[test]
     fn a_linear_array_goes_from_member_to_member() {
         let map = Concat::linear(&[Sectors(10), Sectors(7), Sectors(5)]);
-        assert_eq!(map.place(5119), Place { role: 0, at: 5119, len: 1 });
-        assert_eq!(map.place(5120), Place { role: 1, at: 0, len: 7 * 512 });
-        assert_eq!(map.place(17 * 512 + 8).role, 2);
-        assert_eq!(map.content(1, 512), Some((11 * 512, 6 * 512)));
+        assert_eq!(map.locate(5119), MemberExtent { role: 0, at: 5119, len: 1 });
+        assert_eq!(map.locate(5120), MemberExtent { role: 1, at: 0, len: 7 * 512 });
+        assert_eq!(map.locate(17 * 512 + 8).role, 2);
+        assert_eq!(map.array_offset(1, 512), Some((11 * 512, 6 * 512)));
     }
 
     #[test]
@@ -123,9 +123,9 @@ mod tests {
         for layout in [Raid0Layout::Original, Raid0Layout::Alternate] {
             let map = Concat::raid0(layout, &sizes, Sectors(8));
             for byte in (0..9 * 4096).step_by(512) {
-                let Place { role, at, len } = map.place(byte);
+                let MemberExtent { role, at, len } = map.locate(byte);
                 let len = len.min(9 * 4096 - byte);
-                let found = map.content(role, at).map(|(at, n)| (at, n.min(9 * 4096 - byte)));
+                let found = map.array_offset(role, at).map(|(at, n)| (at, n.min(9 * 4096 - byte)));
                 assert_eq!(found, Some((byte, len)), "{layout:?}");
             }
         }
@@ -136,7 +136,7 @@ mod tests {
         let sizes = [Sectors(8), Sectors(24), Sectors(24)];
         let map = |layout| {
             let zones = Concat::raid0(layout, &sizes, Sectors(8));
-            (0..7u64).map(|c| zones.place(c * 4096)).map(|p| (p.role, p.at / 4096)).collect()
+            (0..7u64).map(|c| zones.locate(c * 4096)).map(|p| (p.role, p.at / 4096)).collect()
         };
         let original: Vec<_> = map(Raid0Layout::Original);
         let alternate: Vec<_> = map(Raid0Layout::Alternate);

@@ -37,10 +37,10 @@ impl Raid10 {
         let this = *self;
         let (near, far) = (u64::from(this.layout.near()), u64::from(this.layout.far()));
         let first = chunk * near;
-        let row_step = if this.layout.offset() { far } else { 1 };
+        let stripe_step = if this.layout.offset() { far } else { 1 };
         (0..near).flat_map(move |j| {
             let dev = first % this.disks + j;
-            let row = (first / this.disks + dev / this.disks) * row_step;
+            let row = (first / this.disks + dev / this.disks) * stripe_step;
             let dev = dev % this.disks;
             (0..far).map(move |f| Copy {
                 #[allow(clippy::cast_possible_truncation)] // a role: less than 2^11

@@ -28,7 +28,7 @@ enum Order {
 
 /// Who holds what in one row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Row {
+pub struct StripeLayout {
     disks: usize,
     /// The role that holds P.
     pub p: usize,
@@ -38,8 +38,8 @@ pub struct Row {
     exponent_is_role: bool,
 }
 
-impl Row {
-    /// Row `stripe` (counted from 0) of an array of `disks` members; `None` where the layout has
+impl StripeLayout {
+    /// StripeLayout `stripe` (counted from 0) of an array of `disks` members; `None` where the layout has
     /// no parity.
     pub fn new(layout: Layout, disks: usize, stripe: u64) -> Option<Self> {
         match layout {
@@ -75,8 +75,8 @@ impl Row {
         };
         // A RAID5 over all but the last member, which holds Q.
         let beside = |layout| {
-            let row = Self::raid5(layout, disks - 1, stripe);
-            (row.p, disks - 1, row.order)
+            let raid5 = Self::raid5(layout, disks - 1, stripe);
+            (raid5.p, disks - 1, raid5.order)
         };
         let (p, q, order) = match layout {
             L::LeftAsymmetric => around(down),
@@ -158,8 +158,8 @@ mod tests {
     use super::*;
 
     fn picture(layout: Layout, disks: usize, stripe: u64) -> String {
-        let row = Row::new(layout, disks, stripe).unwrap();
-        let part = |role| match row.part(role) {
+        let map = StripeLayout::new(layout, disks, stripe).unwrap();
+        let part = |role| match map.part(role) {
             Part::Data(d) => format!("D{d}"),
             part => format!("{part:?}"),
         };
@@ -177,8 +177,12 @@ mod tests {
             (Raid6Layout::RightSymmetric, ["P Q D0 D1 D2", "D2 P Q D0 D1", "D1 D2 P Q D0"]),
             (Raid6Layout::DdfNContinue, ["D0 D1 D2 Q P", "D1 D2 Q P D0", "D2 Q P D0 D1"]),
         ] {
-            for (stripe, row) in (0..).zip(rows) {
-                assert_eq!(picture(Layout::Raid6(layout), 5, stripe), row, "{layout:?} {stripe}");
+            for (stripe, expected) in (0..).zip(rows) {
+                assert_eq!(
+                    picture(Layout::Raid6(layout), 5, stripe),
+                    expected,
+                    "{layout:?} {stripe}"
+                );
             }
         }
     }
@@ -189,23 +193,23 @@ mod tests {
         let raid6 = Raid6Layout::ALL.iter().map(|layout| Layout::Raid6(*layout));
         for layout in raid5.chain(raid6).chain([Layout::Raid4]) {
             for (disks, stripe) in (4..9).flat_map(|n| (0..40).map(move |s| (n, s))) {
-                let row = Row::new(layout, disks, stripe).unwrap();
-                let mut exponents = vec![false; row.exponents()];
-                for d in 0..row.data_disks() {
-                    assert_eq!(row.part(row.data_role(d)), Part::Data(d), "{layout:?} {row:?}");
-                    assert!(!std::mem::replace(&mut exponents[row.exponent(d)], true));
+                let map = StripeLayout::new(layout, disks, stripe).unwrap();
+                let mut exponents = vec![false; map.exponents()];
+                for d in 0..map.data_disks() {
+                    assert_eq!(map.part(map.data_role(d)), Part::Data(d), "{layout:?} {map:?}");
+                    assert!(!std::mem::replace(&mut exponents[map.exponent(d)], true));
                 }
-                let parities = (0..disks).filter(|r| !matches!(row.part(*r), Part::Data(_)));
-                assert_eq!(parities.count(), disks - row.data_disks());
+                let parities = (0..disks).filter(|r| !matches!(map.part(*r), Part::Data(_)));
+                assert_eq!(parities.count(), disks - map.data_disks());
             }
         }
     }
 
     #[test]
     fn exponents_follow_the_role_behind_q_and_not_the_order_of_data() {
-        let row = Row::new(Layout::Raid6(Raid6Layout::LeftAsymmetric), 5, 2).unwrap();
-        assert_eq!((row.q, row.exponent(2), row.exponent(0), row.exponent(1)), (Some(3), 0, 1, 2));
-        let ddf = Row::new(Layout::Raid6(Raid6Layout::DdfNContinue), 5, 1).unwrap();
+        let map = StripeLayout::new(Layout::Raid6(Raid6Layout::LeftAsymmetric), 5, 2).unwrap();
+        assert_eq!((map.q, map.exponent(2), map.exponent(0), map.exponent(1)), (Some(3), 0, 1, 2));
+        let ddf = StripeLayout::new(Layout::Raid6(Raid6Layout::DdfNContinue), 5, 1).unwrap();
         assert_eq!((0..3).map(|d| ddf.exponent(d)).collect::<Vec<_>>(), [4, 0, 1]);
     }
 }

@@ -7,7 +7,7 @@
 //! `verify` has passed, and what only the device's size or the other members can tell is judged by
 //! [`assemble`](mod@crate::assemble).
 
-mod keep;
+mod update;
 pub mod v090;
 pub mod v1;
 
@@ -26,7 +26,7 @@ use v1::{IN_SYNC, devflag, feature};
 pub const SUPERBLOCK_BYTES: usize = 4096;
 
 /// Sectors a member can have at most: bytes and chunks can still be counted in 64 bits.
-pub const MOST: Daddr = Daddr(1 << 54);
+pub const MAX_SECTORS: Daddr = Daddr(1 << 54);
 
 /// The four versions; the place tells 1.0, 1.1 and 1.2 apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
@@ -50,7 +50,7 @@ impl Version {
     pub const ALL: [Self; 4] = [Self::V1_2, Self::V1_1, Self::V1_0, Self::V0_90];
 
     /// Where the superblock lies on a member of `size`; `None` where the member is too small.
-    pub fn place(self, size: ByteLen) -> Option<Daddr> {
+    pub fn superblock_sector(self, size: ByteLen) -> Option<Daddr> {
         let sectors = size.0 / 512;
         let at = match self {
             Self::V0_90 => (sectors & !127).checked_sub(128)?,
@@ -96,7 +96,7 @@ pub enum Role {
 
 /// A range of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Place {
+pub struct MemberRange {
     /// Its first sector.
     pub at: Daddr,
     /// How many sectors.
@@ -141,7 +141,7 @@ pub struct Reshape {
 /// A field that cannot be true.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize)]
 #[error("{field} is {found}, expected {expected} [{check}]", field = .check.split_once('.').map_or(*.check, |(_, field)| field))]
-pub struct Fault {
+pub struct Corruption {
     /// Its stable name: `md1.sb_csum`.
     pub check: &'static str,
     /// What stands there.
@@ -156,9 +156,10 @@ pub(crate) fn check(
     ok: bool,
     found: impl fmt::Display,
     expected: impl fmt::Display,
-) -> Result<(), Fault> {
-    let fault = || Fault { check, found: found.to_string(), expected: expected.to_string() };
-    if ok { Ok(()) } else { Err(fault()) }
+) -> Result<(), Corruption> {
+    let corruption =
+        || Corruption { check, found: found.to_string(), expected: expected.to_string() };
+    if ok { Ok(()) } else { Err(corruption()) }
 }
 
 /// A sum of 32-bit words as md stores it: the carry added once.
@@ -184,7 +185,7 @@ pub struct Found {
     /// The superblock, as it is.
     pub superblock: Superblock,
     /// The first field that cannot be true.
-    pub fault: Option<Fault>,
+    pub corruption: Option<Corruption>,
 }
 
 /// The superblock that says the most about `device`: of those that are whole the one of the array
@@ -195,16 +196,16 @@ pub struct Found {
 pub fn read(device: &dyn BlockDevice) -> xfskit_block::Result<Option<Found>> {
     let mut found: Vec<Found> = Vec::new();
     for version in Version::ALL {
-        let Some(at) = version.place(device.size()) else { continue };
+        let Some(at) = version.superblock_sector(device.size()) else { continue };
         let mut bytes = vec![0; SUPERBLOCK_BYTES];
         device.read_at(at.byte_offset(), &mut bytes)?;
         let Some(superblock) = Superblock::decode(version, &bytes, at) else { continue };
-        let fault = superblock.verify().err();
-        found.push(Found { version, superblock, fault });
+        let corruption = superblock.verify().err();
+        found.push(Found { version, superblock, corruption });
     }
     // The first of equals: the order of `Version::ALL` decides.
     found.reverse();
-    Ok(found.into_iter().max_by_key(|found| (found.fault.is_none(), found.superblock.ctime())))
+    Ok(found.into_iter().max_by_key(|found| (found.corruption.is_none(), found.superblock.ctime())))
 }
 
 impl Superblock {
@@ -230,7 +231,7 @@ impl Superblock {
     ///
     /// # Errors
     /// The first field that cannot be true.
-    pub fn verify(&self) -> Result<(), Fault> {
+    pub fn verify(&self) -> Result<(), Corruption> {
         match self {
             Self::V1(sb) => sb.verify(),
             Self::V090(sb) => sb.verify(),
@@ -257,7 +258,7 @@ impl Superblock {
     pub fn bitmap_uuid(&self) -> [u8; 16] {
         let mut uuid = self.set_uuid();
         if matches!(self, Self::V090(sb) if !sb.big_endian) {
-            v090::turn(&mut uuid);
+            v090::swap_words(&mut uuid);
         }
         uuid
     }
@@ -444,7 +445,7 @@ impl Superblock {
     }
 
     /// Where this member's bad-block log lies, if it has entries.
-    pub fn bad_blocks(&self) -> Option<Place> {
+    pub fn bad_blocks(&self) -> Option<MemberRange> {
         match self {
             Self::V1(sb) if sb.has(feature::BAD_BLOCKS) => sb.bad_blocks(),
             _ => None,
@@ -452,7 +453,7 @@ impl Superblock {
     }
 
     /// Where this member's partial parity log lies.
-    pub fn ppl(&self) -> Option<Place> {
+    pub fn ppl(&self) -> Option<MemberRange> {
         match self {
             Self::V1(sb) => sb.ppl(),
             Self::V090(_) => None,

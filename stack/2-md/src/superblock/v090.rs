@@ -12,7 +12,7 @@ use zerocopy::little_endian::{I32, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::v1::MAGIC;
-use super::{Fault, Role, SUPERBLOCK_BYTES, check, fold};
+use super::{Corruption, Role, SUPERBLOCK_BYTES, check, fold};
 
 /// Devices an array can have.
 pub const MAX_DEVICES: usize = 27;
@@ -160,7 +160,7 @@ pub struct SuperblockV090 {
 }
 
 /// Turns every word of 32 bits around.
-pub(super) fn turn(bytes: &mut [u8]) {
+pub(super) fn swap_words(bytes: &mut [u8]) {
     let (words, _) = bytes.as_chunks_mut::<4>();
     for word in words {
         word.reverse();
@@ -174,7 +174,7 @@ impl SuperblockV090 {
         let (mut fields, _) = Fields::read_from_prefix(bytes).ok()?;
         let big_endian = fields.md_magic.get() == MAGIC.swap_bytes();
         if big_endian {
-            turn(fields.as_mut_bytes());
+            swap_words(fields.as_mut_bytes());
         }
         let known = matches!(fields.minor_version.get(), 90 | 91);
         let ours = fields.md_magic.get() == MAGIC && fields.major_version.get() == 0 && known;
@@ -187,7 +187,7 @@ impl SuperblockV090 {
         copy.sb_csum.set(self.expected_csum());
         let mut bytes = copy.as_bytes().to_vec();
         if self.big_endian {
-            turn(&mut bytes);
+            swap_words(&mut bytes);
         }
         bytes
     }
@@ -205,7 +205,7 @@ impl SuperblockV090 {
     ///
     /// # Errors
     /// The first field that cannot be true.
-    pub fn verify(&self) -> Result<(), Fault> {
+    pub fn verify(&self) -> Result<(), Corruption> {
         let sb = &self.fields;
         let (csum, expected) = (sb.sb_csum.get(), self.expected_csum());
         check(

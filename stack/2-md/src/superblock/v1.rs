@@ -11,7 +11,7 @@ use xfskit_units::{Daddr, Sectors};
 use zerocopy::little_endian::{I32, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::{Fault, Place, Role, SUPERBLOCK_BYTES, check};
+use super::{Corruption, MemberRange, Role, SUPERBLOCK_BYTES, check};
 
 /// `magic` of every md superblock.
 pub const MAGIC: u32 = 0xa92b_4efc;
@@ -195,7 +195,7 @@ impl SuperblockV1 {
     ///
     /// # Errors
     /// The first field that cannot be true.
-    pub fn verify(&self) -> Result<(), Fault> {
+    pub fn verify(&self) -> Result<(), Corruption> {
         let roles = usize::try_from(self.max_dev.get()).unwrap_or(usize::MAX);
         check("md1.max_dev", roles <= MAX_DEVICES, self.max_dev.get(), "at most 1920")?;
         let expected = self.expected_csum().unwrap_or_default();
@@ -223,7 +223,7 @@ impl SuperblockV1 {
             check("md1.delta_disks", before > 0, self.delta_disks.get(), "less than raid_disks")?;
         }
         let end = self.data_offset.get().checked_add(self.data_size.get());
-        let end = end.filter(|end| *end <= super::MOST.0);
+        let end = end.filter(|end| *end <= super::MAX_SECTORS.0);
         check("md1.data_size", end.is_some(), self.data_size.get(), "an end below 2^54 sectors")?;
         let fits = self.size.get() <= self.data_size.get() || self.role() == Role::Journal;
         check("md1.size", fits, self.size.get(), "at most data_size")
@@ -259,25 +259,25 @@ impl SuperblockV1 {
     /// Where the bitmap begins on the member.
     pub fn bitmap(&self) -> Option<Daddr> {
         let has = self.has(feature::BITMAP_OFFSET) && self.ppl().is_none();
-        has.then(|| self.beside(i64::from(self.bitmap_offset.get())))?
+        has.then(|| self.relative(i64::from(self.bitmap_offset.get())))?
     }
 
     /// Where the bad-block log lies on the member, empty or not.
-    pub fn bad_blocks(&self) -> Option<Place> {
+    pub fn bad_blocks(&self) -> Option<MemberRange> {
         let len = Sectors(u64::from(self.bblog_size.get()));
-        let at = self.beside(i64::from(self.bblog_offset.get()))?;
-        (len.0 != 0 && self.bblog_offset.get() != 0).then_some(Place { at, len })
+        let at = self.relative(i64::from(self.bblog_offset.get()))?;
+        (len.0 != 0 && self.bblog_offset.get() != 0).then_some(MemberRange { at, len })
     }
 
     /// Where the partial parity log lies on the member: the two halves of `bitmap_offset` are then
     /// its offset from the superblock and its length, in sectors.
-    pub fn ppl(&self) -> Option<Place> {
+    pub fn ppl(&self) -> Option<MemberRange> {
         if !self.has(feature::PPL | feature::MULTIPLE_PPLS) {
             return None;
         }
         let [a, b, c, d] = self.bitmap_offset.to_bytes();
-        let at = self.beside(i64::from(i16::from_le_bytes([a, b])))?;
-        Some(Place { at, len: Sectors(u64::from(u16::from_le_bytes([c, d]))) })
+        let at = self.relative(i64::from(i16::from_le_bytes([a, b])))?;
+        Some(MemberRange { at, len: Sectors(u64::from(u16::from_le_bytes([c, d]))) })
     }
 
     /// The name without its padding.
@@ -287,7 +287,7 @@ impl SuperblockV1 {
     }
 
     /// `offset` sectors from the superblock.
-    fn beside(&self, offset: i64) -> Option<Daddr> {
+    fn relative(&self, offset: i64) -> Option<Daddr> {
         self.super_offset.get().checked_add_signed(offset).map(Daddr)
     }
 }
@@ -346,9 +346,9 @@ mod tests {
         assert_eq!(broken(reshape), "md1.delta_disks");
         let mut sb = superblock();
         sb.events.set(7);
-        let fault = sb.verify().unwrap_err();
-        assert_eq!(fault.check, "md1.sb_csum");
-        assert!(fault.to_string().starts_with("sb_csum is "), "{fault}");
+        let corruption = sb.verify().unwrap_err();
+        assert_eq!(corruption.check, "md1.sb_csum");
+        assert!(corruption.to_string().starts_with("sb_csum is "), "{corruption}");
     }
 
     #[test]

@@ -13,11 +13,11 @@ use std::ops::{ControlFlow, Range};
 use xfskit_block::Result;
 use xfskit_units::{MemberSector, index};
 
-use super::{Ended, Job, MARK_MAX, MARK_MIN, Step};
-use crate::array::io::{ReadJob, lost as lost_at};
-use crate::array::ledger::Ledger;
+use super::{Completion, MARK_MAX, MARK_MIN, Progress, SyncJob};
+use crate::array::io::{ReadJob, io_error};
+use crate::array::metadata::ArrayMetadata;
 use crate::array::mirror::PAGE;
-use crate::array::rows::{Span, places};
+use crate::array::stripes::{Span, places};
 use crate::array::{Array, Map};
 use crate::bitmap::Bitmap;
 use crate::geometry::Replacement;
@@ -49,19 +49,22 @@ impl Array {
     ///
     /// # Errors
     /// Where members cannot be written, or what nobody has cannot be listed as bad.
-    pub fn rebuild(&self, mut watch: impl FnMut(Step) -> ControlFlow<()>) -> Result<Ended> {
+    pub fn rebuild(
+        &self,
+        mut watch: impl FnMut(Progress) -> ControlFlow<()>,
+    ) -> Result<Completion> {
         let targets = self.targets();
         let Some(from) = targets.iter().map(|target| target.from).min() else {
-            return Ok(Ended::Finished);
+            return Ok(Completion::Finished);
         };
         let (size, unit_bytes) = (self.component_bytes(), self.unit_bytes());
         let mark = (size / 64).clamp(MARK_MIN, MARK_MAX);
         let (mut marked, mut bad) = (from, 0);
-        let job = Job {
+        let job = SyncJob {
             units: from / unit_bytes..size.div_ceil(unit_bytes),
             unit_bytes,
             wanted: &|unit| targets.iter().any(|target| self.lacks_in(target, unit)),
-            announce: &|unit| self.announce_rebuild(unit, &targets),
+            prefetch: &|unit| self.prefetch_rebuild(unit, &targets),
         };
         let work = |unit| self.rebuild_unit(unit, &targets);
         let after = |next: u64, lost: Vec<u64>| {
@@ -71,15 +74,15 @@ impl Array {
             for target in targets.iter().filter(filled) {
                 self.members[target.role].set_readable_until(done);
             }
-            let flow = watch(Step { done, total: size, bad });
+            let flow = watch(Progress { done, total: size, bad });
             if done - marked >= mark || flow.is_break() {
                 self.mark_filled(&targets, done)?;
                 marked = done;
             }
             Ok(flow)
         };
-        let ended = self.carry_out(&job, work, after)?;
-        if ended == Ended::Finished {
+        let ended = self.run_sync_action(&job, work, after)?;
+        if ended == Completion::Finished {
             self.mark_filled(&targets, size)?;
             for target in &targets {
                 self.finish(target)?;
@@ -107,7 +110,7 @@ impl Array {
             return Vec::new();
         }
         let size = self.component_bytes();
-        let bitmap = self.ledger.as_ref().and_then(Ledger::bitmap);
+        let bitmap = self.metadata.as_ref().and_then(ArrayMetadata::bitmap);
         let mut targets = Vec::new();
         for (role, member) in self.members.iter().enumerate() {
             let from = member.readable_until();
@@ -116,8 +119,10 @@ impl Array {
                 let lacks = bitmap.clone().filter(|_| member.by_bitmap());
                 targets.push(Target { role, from, replacement: false, lacks });
             }
-            if let Some(shadow) = member.shadow().filter(|shadow| !shadow.is_faulty()) {
-                let from = shadow.replacement().filled.0.saturating_mul(512).min(size);
+            if let Some(replacement) =
+                member.replacement().filter(|replacement| !replacement.is_faulty())
+            {
+                let from = replacement.slot().filled.0.saturating_mul(512).min(size);
                 targets.push(Target { role, from, replacement: true, lacks: None });
             }
         }
@@ -141,7 +146,7 @@ impl Array {
         })
     }
 
-    fn announce_rebuild(&self, unit: u64, targets: &[Target]) {
+    fn prefetch_rebuild(&self, unit: u64, targets: &[Target]) {
         let (at, len) = self.place(unit);
         if matches!(self.map, Map::Parity) {
             let span = self.span(unit, 0..len);
@@ -152,7 +157,7 @@ impl Array {
                 {
                     self.members[*role].will_need(at, len);
                 }
-                _ => self.announce_span(&span, &[]),
+                _ => self.prefetch_span(&span, &[]),
             }
             return;
         }
@@ -187,12 +192,12 @@ impl Array {
             targets.iter().filter(|target| self.lacks_in(target, unit)).collect();
         let (at, len) = self.place(unit);
         if matches!(self.map, Map::Parity) {
-            return self.rebuild_row(unit, &targets);
+            return self.rebuild_stripe(unit, &targets);
         }
         let mut bytes = 0;
         for target in targets {
             let Some(offset) = self.mirrored(target.role, unit) else { continue };
-            let _alone = self.own_row(offset / self.mirror_unit());
+            let _alone = self.lock_stripe(offset / self.mirror_unit());
             let mut out = vec![0; index(len)];
             let lost = self.copy_of(offset, &mut out);
             self.fill(target, at, &out, &lost)?;
@@ -201,15 +206,15 @@ impl Array {
         Ok(bytes)
     }
 
-    fn rebuild_row(&self, unit: u64, targets: &[&Target]) -> Result<u64> {
+    fn rebuild_stripe(&self, unit: u64, targets: &[&Target]) -> Result<u64> {
         let (at, len) = self.place(unit);
-        let _alone = self.own_row(unit);
+        let _alone = self.lock_stripe(unit);
         // A member and what is to replace it get the same, computed once.
         let (once, again): (Vec<&Target>, Vec<&Target>) =
             targets.iter().partition(|t| !(t.replacement && is_filled_itself(targets, t.role)));
         let mut memory = vec![0; once.len() * index(len)];
         let mut outs: Vec<&mut [u8]> = memory.chunks_mut(index(len)).collect();
-        let lost = self.row_of(unit, &once, &mut outs);
+        let lost = self.fill_stripe(unit, &once, &mut outs);
         for (i, (target, out)) in once.iter().zip(outs).enumerate() {
             let own = lost.iter().filter(|(target, _)| *target == i);
             let own: Vec<Range<u64>> = own.map(|(_, range)| range.clone()).collect();
@@ -221,17 +226,17 @@ impl Array {
     }
 
     /// What the targets should hold of a row, each in its own buffer; page by page where not all can be had.
-    fn row_of(&self, stripe: u64, targets: &[&Target], outs: &mut [&mut [u8]]) -> Lost {
+    fn fill_stripe(&self, stripe: u64, targets: &[&Target], outs: &mut [&mut [u8]]) -> Lost {
         let whole = self.span(stripe, 0..self.geometry.chunk_bytes().0);
         let slice = index(self.slice_bytes().min(whole.len()));
-        let mut memory = vec![0; whole.row.data_disks() * slice];
+        let mut memory = vec![0; whole.layout.data_disks() * slice];
         let mut lost = Lost::new();
         for span in whole.cut(self.slice_bytes()) {
-            if self.span_of(&span, targets, outs, &mut memory).is_empty() {
+            if self.fill_span(&span, targets, outs, &mut memory).is_empty() {
                 continue;
             }
             for page in span.cut(PAGE) {
-                let lacking = self.span_of(&page, targets, outs, &mut memory);
+                let lacking = self.fill_span(&page, targets, outs, &mut memory);
                 lost.extend(lacking.into_iter().map(|target| (target, page.columns.clone())));
             }
         }
@@ -239,7 +244,7 @@ impl Array {
     }
 
     /// The same of one span. Answers the targets that cannot have it.
-    fn span_of(
+    fn fill_span(
         &self,
         span: &Span,
         targets: &[&Target],
@@ -260,21 +265,22 @@ impl Array {
         if rest.is_empty() {
             return Vec::new();
         }
-        let mut data: Vec<&mut [u8]> = memory.chunks_mut(len).take(span.row.data_disks()).collect();
-        if self.read_row(span, &mut data, &[]).is_err() {
+        let mut data: Vec<&mut [u8]> =
+            memory.chunks_mut(len).take(span.layout.data_disks()).collect();
+        if self.read_stripe(span, &mut data, &[]).is_err() {
             return lacking;
         }
-        self.parts_of(span, &data, rest);
+        self.fill_parts(span, &data, rest);
         Vec::new()
     }
 
     /// What each of these roles has in a span whose data are there.
-    fn parts_of(&self, span: &Span, data: &[&mut [u8]], outs: Vec<(usize, &mut [u8])>) {
-        let row = span.row;
+    fn fill_parts(&self, span: &Span, data: &[&mut [u8]], outs: Vec<(usize, &mut [u8])>) {
+        let layout = span.layout;
         let mut spare = Vec::new();
         let (mut p, mut q) = (None, None);
         for (role, out) in outs {
-            match row.part(role) {
+            match layout.part(role) {
                 Part::Data(d) => out.copy_from_slice(data[d]),
                 Part::P => p = Some(out),
                 Part::Q => q = Some(out),
@@ -292,10 +298,10 @@ impl Array {
                     spare.resize(q.len(), 0);
                     &mut spare
                 });
-                xfskit_parity::pq(&places(row, data, &[]), p, q);
+                xfskit_parity::pq(&places(layout, data, &[]), p, q);
             }
         }
-        self.counters.count_touched(bytes, span.len());
+        self.counters.count_memory(bytes, span.len());
     }
 
     /// The content of a range of a mirror; page by page where no copy gives all of it. Its lock is held. Answers
@@ -326,21 +332,21 @@ impl Array {
     fn fill(&self, target: &Target, at: u64, content: &[u8], lost: &[Range<u64>]) -> Result<()> {
         let (member, role) = (&self.members[target.role], target.role);
         if target.replacement {
-            member.shadow().map_or(Ok(()), |shadow| shadow.write(at, content))?;
-            self.shadow_written(role, at, content.len() as u64)?;
+            member.replacement().map_or(Ok(()), |replacement| replacement.write(at, content))?;
+            self.clear_replacement_badblocks(role, at, content.len() as u64)?;
         } else {
             let answers = member.write_batch(std::iter::once((at, content)));
             match answers.into_iter().flatten().find_map(Result::err) {
                 Some(error) => return self.fail_member(role, error),
-                None => self.written(role, at, content.len() as u64)?,
+                None => self.clear_badblocks(role, at, content.len() as u64)?,
             }
         }
         for range in lost {
             let (start, len) = (at + range.start, range.end - range.start);
-            if !self.lacks(role, target.replacement, start, len) {
+            if !self.record_badblock(role, target.replacement, start, len) {
                 let name = member.name();
                 let why = format!("nobody has it, and {name} has no room to list it as bad");
-                return Err(lost_at("rebuild", start, index(len), why));
+                return Err(io_error("rebuild", start, index(len), why));
             }
         }
         Ok(())
@@ -350,8 +356,8 @@ impl Array {
     fn mark_filled(&self, targets: &[Target], done: u64) -> Result<()> {
         for target in targets {
             let member = &self.members[target.role];
-            let flushed = match member.shadow().filter(|_| target.replacement) {
-                Some(shadow) => shadow.flush(),
+            let flushed = match member.replacement().filter(|_| target.replacement) {
+                Some(replacement) => replacement.flush(),
                 None => member.device().map_or(Ok(()), |device| device.flush()),
             };
             match flushed {
@@ -360,7 +366,9 @@ impl Array {
                 Ok(()) => {}
             }
             let until = MemberSector(done.max(target.from) / 512);
-            self.note(|ledger| ledger.filled(target.role, target.replacement, until))?;
+            self.update_metadata(|metadata| {
+                metadata.set_recovery_offset(target.role, target.replacement, until)
+            })?;
         }
         Ok(())
     }
@@ -370,20 +378,24 @@ impl Array {
         let member = &self.members[target.role];
         if target.replacement {
             let Some(Replacement { device, ppl, .. }) =
-                member.shadow().map(|shadow| shadow.replacement().clone())
+                member.replacement().map(|replacement| replacement.slot().clone())
             else {
                 return Ok(());
             };
-            let log = self.log_of(&device, ppl)?;
+            let log = self.open_ppl(&device, ppl)?;
             let role = target.role;
-            return self.while_unannounced(role, || {
-                let served = member.promote_shadow(log);
-                if served { self.note(|ledger| ledger.replace(role)) } else { Ok(()) }
+            return self.with_idle_ppl(role, || {
+                let served = member.promote_replacement(log);
+                if served {
+                    self.update_metadata(|metadata| metadata.finish_replacement(role))
+                } else {
+                    Ok(())
+                }
             });
         }
         if member.device().is_some() {
             member.set_readable_until(u64::MAX);
-            self.note(|ledger| ledger.complete(target.role))?;
+            self.update_metadata(|metadata| metadata.finish_recovery(target.role))?;
         }
         Ok(())
     }

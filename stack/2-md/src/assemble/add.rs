@@ -5,12 +5,12 @@ use std::sync::Arc;
 use xfskit_units::{Sectors, index};
 use zerocopy::FromZeros;
 
-use super::{Assembly, Error, Judged, Standing};
-use crate::array::ledger::Kept;
-use crate::array::ledger::roster::adopt;
-use crate::array::tend::{Returning, Spare};
+use super::{AssembledMember, Assembly, Error, Freshness};
+use crate::array::metadata::MemberMetadata;
+use crate::array::metadata::roles::superblock_for;
+use crate::array::sync_action::{ReAddCandidate, Spare};
 use crate::bad_blocks;
-use crate::create::room::{ForBitmap, Room};
+use crate::create::member_layout::{BitmapSpace, MemberLayout};
 use crate::create::{self, NewMember};
 use crate::geometry::Replacement;
 use crate::ppl;
@@ -25,20 +25,20 @@ impl Assembly {
     /// # Errors
     /// Where it is too small, the array's superblocks are of version 0.90, or their table is full, or
     /// it has partial parity logs and superblocks at the end.
-    pub fn admit(&self, new: &NewMember, now: u64) -> Result<(), create::Error> {
+    pub fn add(&self, new: &NewMember, now: u64) -> Result<(), create::Error> {
         let Superblock::V1(array) = self.superblock() else {
             return Err(create::Error::Version(self.version()));
         };
         let number = self.free_number(array)?;
         let mut own = SuperblockV1::new_zeroed();
         if array.ppl().is_some() {
-            put_as_others(&mut own, array, new)?;
+            copy_member_layout(&mut own, array, new)?;
         } else {
-            create::put_room(&mut own, &self.room_on(new, array)?, self.bitmap.is_some());
+            create::set_layout(&mut own, &self.layout_on(new, array)?, self.bitmap.is_some());
         }
         own.device_uuid = new.uuid;
         own.dev_number.set(number);
-        let mut superblock = adopt(array, &own);
+        let mut superblock = superblock_for(array, &own);
         superblock.utime.set(now);
         let failed = |source| create::Error::Device { name: new.name.clone(), source };
         create::write(&new.device, &superblock, self.bitmap.as_ref()).map_err(failed)?;
@@ -50,18 +50,22 @@ impl Assembly {
     }
 
     /// Where things go on a new device: where the other members have them, if it is large enough.
-    fn room_on(&self, new: &NewMember, array: &SuperblockV1) -> Result<Room, create::Error> {
+    fn layout_on(
+        &self,
+        new: &NewMember,
+        array: &SuperblockV1,
+    ) -> Result<MemberLayout, create::Error> {
         let bitmap = match &self.bitmap {
-            Some(bitmap) => ForBitmap::Now(bitmap.encode().len().div_ceil(4096) as u64 * 8),
-            None => ForBitmap::Later,
+            Some(bitmap) => BitmapSpace::Now(bitmap.encode().len().div_ceil(4096) as u64 * 8),
+            None => BitmapSpace::Later,
         };
         let (size, chunk) = (new.device.size(), self.geometry.chunk());
         let like = Some(Sectors(array.data_offset.get()));
-        let on = |at| Room::on(&new.name, size, self.version(), chunk, bitmap, at);
-        let fits = |room: &Room| room.data_size >= self.geometry.component_size();
-        let room = on(like).ok().filter(fits).map_or_else(|| on(None), Ok)?;
-        if fits(&room) {
-            Ok(room)
+        let on = |at| MemberLayout::new(&new.name, size, self.version(), chunk, bitmap, at);
+        let fits = |layout: &MemberLayout| layout.data_size >= self.geometry.component_size();
+        let layout = on(like).ok().filter(fits).map_or_else(|| on(None), Ok)?;
+        if fits(&layout) {
+            Ok(layout)
         } else {
             Err(create::Error::Small { name: new.name.clone(), size })
         }
@@ -73,21 +77,25 @@ impl Assembly {
         let listed = array.roles().iter().zip(0..).filter(|(role, _)| role.get() != ROLE_SPARE);
         let last = used.chain(listed.map(|(_, number)| number)).max().unwrap_or(0);
         let number = last.saturating_add(1).max(array.raid_disks.get());
-        let room = array.roles().len();
-        if index(u64::from(number)) < room { Ok(number) } else { Err(create::Error::Devices(room)) }
+        let layout = array.roles().len();
+        if index(u64::from(number)) < layout {
+            Ok(number)
+        } else {
+            Err(create::Error::Devices(layout))
+        }
     }
 
     /// The devices that wait for a member to fail.
     pub fn spares(&self) -> Vec<Spare> {
-        let waits = |member: &&Judged| member.standing == Standing::Spare;
+        let waits = |member: &&AssembledMember| member.freshness == Freshness::Spare;
         self.members.iter().filter(waits).map(spare).collect()
     }
 
     /// A member that was away, if the bitmap knows all that it missed and nobody took its role.
-    pub fn returning(&self, name: &str) -> Option<Returning> {
+    pub fn re_add_candidate(&self, name: &str) -> Option<ReAddCandidate> {
         let member = self.members.iter().find(|member| member.name == name)?;
-        let (Standing::Stale { .. }, Role::Active(role)) =
-            (member.standing, member.superblock.role())
+        let (Freshness::Stale { .. }, Role::Active(role)) =
+            (member.freshness, member.superblock.role())
         else {
             return None;
         };
@@ -100,7 +108,7 @@ impl Assembly {
         let free = self.roles.get(role).is_some_and(Option::is_none);
         let number = member.superblock.dev_number();
         let gone = !matches!(self.superblock().role_of(number), Role::Active(_));
-        (knows && free && gone).then(|| Returning { spare: spare(member), role })
+        (knows && free && gone).then(|| ReAddCandidate { spare: spare(member), role })
     }
 
     /// What is to replace the member of `role`. After a crash it may lack what the member has, wherever
@@ -124,9 +132,9 @@ impl Assembly {
     }
 
     /// The superblocks of what is to replace members.
-    pub(super) fn replacements(&self) -> Vec<Kept> {
-        let kept = |(role, member): (usize, &Judged)| {
-            let mut kept = self.kept(role, member);
+    pub(super) fn replacements(&self) -> Vec<MemberMetadata> {
+        let kept = |(role, member): (usize, &AssembledMember)| {
+            let mut kept = self.member_metadata(role, member);
             if let Superblock::V1(own) = &mut kept.superblock
                 && self.is_dirty()
             {
@@ -137,17 +145,17 @@ impl Assembly {
         self.replacing().map(kept).collect()
     }
 
-    fn replacing(&self) -> impl Iterator<Item = (usize, &Judged)> {
-        self.members.iter().filter_map(|member| match member.standing {
-            Standing::Replacement { role } => Some((index(u64::from(role)), member)),
+    fn replacing(&self) -> impl Iterator<Item = (usize, &AssembledMember)> {
+        self.members.iter().filter_map(|member| match member.freshness {
+            Freshness::Replacement { role } => Some((index(u64::from(role)), member)),
             _ => None,
         })
     }
 }
 
-/// A device of an array with partial parity logs has everything where the others have it: there is room for the
+/// A device of an array with partial parity logs has everything where the others have it: there is layout for the
 /// log for sure. Not so at the end of a device of another size.
-fn put_as_others(
+fn copy_member_layout(
     own: &mut SuperblockV1,
     array: &SuperblockV1,
     new: &NewMember,
@@ -170,7 +178,7 @@ fn put_as_others(
     Ok(())
 }
 
-fn spare(member: &Judged) -> Spare {
+fn spare(member: &AssembledMember) -> Spare {
     Spare {
         name: member.name.clone(),
         device: Arc::clone(&member.device),

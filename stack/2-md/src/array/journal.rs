@@ -11,16 +11,16 @@ use xfskit_block::{BlockDevice, Result};
 use xfskit_units::index;
 
 use super::Array;
-use super::io::{WriteJob, lost};
+use super::io::{WriteJob, io_error};
 use super::mirror::PAGE;
-use super::rows::Span;
+use super::stripes::Span;
 use super::write::New;
-use crate::journal::{Column, Ring};
+use crate::journal::{JournalWriter, StripePage};
 
 impl Array {
     /// The array, whose writes go to this journal first.
-    pub(crate) fn journaled_in(mut self, ring: Ring) -> Self {
-        self.journal = Some(Mutex::new(ring));
+    pub(crate) fn with_journal(mut self, writer: JournalWriter) -> Self {
+        self.journal = Some(Mutex::new(writer));
         self
     }
 
@@ -30,26 +30,26 @@ impl Array {
     }
 
     /// Writes data and parity of a span, in whole pages, by way of the journal.
-    pub(super) fn store_journaled(
+    pub(super) fn store_with_journal(
         &self,
-        journal: &Mutex<Ring>,
+        journal: &Mutex<JournalWriter>,
         span: &Span,
         new: &[New<'_>],
         (p, q): (&[u8], &[u8]),
         jobs: &[WriteJob<'_>],
     ) -> Result<()> {
-        let mut ring = lock(journal);
-        let unit = ring.columns_max(jobs.len()) as u64 * PAGE;
+        let mut writer = lock(journal);
+        let unit = writer.pages_max(jobs.len()) as u64 * PAGE;
         for part in span.cut(unit) {
             let from = index(part.columns.start - span.columns.start);
             let bytes = from..from + index(part.len());
             let columns = self.columns(&part, new, (p, q), &bytes);
-            if !ring.has_room_for(&columns) {
-                self.empty_journal(&mut ring)?;
+            if !writer.has_space_for(&columns) {
+                self.reclaim_journal(&mut writer)?;
             }
-            if !ring.append(&columns)? {
+            if !writer.append(&columns)? {
                 let why = "the journal has no room for one page of each member".into();
-                return Err(lost("write", 0, 0, why));
+                return Err(io_error("write", 0, 0, why));
             }
             let at = self.member_at(&part);
             let jobs = jobs.iter();
@@ -67,38 +67,38 @@ impl Array {
         new: &[New<'a>],
         (p, q): (&'a [u8], &'a [u8]),
         bytes: &Range<usize>,
-    ) -> Vec<Column<'a>> {
+    ) -> Vec<StripePage<'a>> {
         let chunk = self.geometry.chunk_bytes().0;
-        let first = span.stripe * self.row_bytes() + span.columns.start;
+        let first = span.stripe * self.stripe_bytes() + span.columns.start;
         let page = |buf: &'a [u8], at: usize| &buf[at..at + index(PAGE)];
-        let column = |(i, at): (u64, usize)| Column {
+        let column = |(i, at): (u64, usize)| StripePage {
             data: new
                 .iter()
                 .map(|new| ((first + new.d as u64 * chunk + i * PAGE) / 512, page(new.buf, at)))
                 .collect(),
-            row: (self.member_at(span) + i * PAGE) / 512,
+            member_sector: (self.member_at(span) + i * PAGE) / 512,
             parity: [p, q].into_iter().filter(|p| !p.is_empty()).map(|p| page(p, at)).collect(),
         };
         (0..).zip(bytes.clone().step_by(index(PAGE))).map(column).collect()
     }
 
     /// Takes everything off the journal: all members have it, on their disks.
-    fn empty_journal(&self, ring: &mut Ring) -> Result<()> {
+    fn reclaim_journal(&self, writer: &mut JournalWriter) -> Result<()> {
         for (role, member) in self.members.iter().enumerate() {
             if let Some(Err(error)) = member.device().map(BlockDevice::flush) {
                 self.fail_member(role, error)?;
             }
         }
-        let tail = ring.empty()?;
-        self.note(|ledger| ledger.journal_tail(tail))?;
-        ring.emptied();
+        let tail = writer.append_empty_block()?;
+        self.update_metadata(|metadata| metadata.set_journal_tail(tail))?;
+        writer.mark_empty();
         Ok(())
     }
 
     /// Empties the journal, where there is one that holds something.
-    pub(super) fn settle_journal(&self) -> Result<()> {
+    pub(super) fn flush_journal(&self) -> Result<()> {
         match self.journal.as_ref().map(lock) {
-            Some(mut ring) if ring.holds_entries() => self.empty_journal(&mut ring),
+            Some(mut writer) if writer.has_entries() => self.reclaim_journal(&mut writer),
             _ => Ok(()),
         }
     }
@@ -108,20 +108,20 @@ impl Array {
     pub(crate) fn parity_with(&self, at: u64, data: &[(usize, &[u8])]) -> Result<Vec<Vec<u8>>> {
         let chunk = self.geometry.chunk_bytes().0;
         let span = self.span(at / chunk, at % chunk..at % chunk + PAGE);
-        let _shared = self.share_row(span.stripe);
-        let mut memory = vec![0; span.row.data_disks() * index(PAGE)];
+        let _shared = self.lock_stripe_shared(span.stripe);
+        let mut memory = vec![0; span.layout.data_disks() * index(PAGE)];
         let mut parts: Vec<&mut [u8]> = memory.chunks_mut(index(PAGE)).collect();
-        self.read_row(&span, &mut parts, &[])?;
-        let mut row: Vec<New<'_>> =
+        self.read_stripe(&span, &mut parts, &[])?;
+        let mut whole: Vec<New<'_>> =
             parts.iter().enumerate().map(|(d, buf)| New { d, buf }).collect();
-        for (d, buf) in data.iter().filter(|(d, _)| *d < span.row.data_disks()) {
-            row[*d].buf = buf;
+        for (d, buf) in data.iter().filter(|(d, _)| *d < span.layout.data_disks()) {
+            whole[*d].buf = buf;
         }
-        let (p, q) = self.parity_of(&span, &row);
+        let (p, q) = self.parity_of(&span, &whole);
         Ok([p, q].into_iter().filter(|parity| !parity.is_empty()).collect())
     }
 }
 
-fn lock(journal: &Mutex<Ring>) -> MutexGuard<'_, Ring> {
+fn lock(journal: &Mutex<JournalWriter>) -> MutexGuard<'_, JournalWriter> {
     journal.lock().unwrap_or_else(PoisonError::into_inner)
 }

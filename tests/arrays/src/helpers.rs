@@ -26,9 +26,9 @@ pub fn assembly(devices: &[Arc<dyn BlockDevice>]) -> Assembly {
 
 /// A device that refuses writes.
 #[derive(Debug)]
-struct Sealed(Arc<dyn BlockDevice>);
+struct ReadOnlyView(Arc<dyn BlockDevice>);
 
-impl BlockDevice for Sealed {
+impl BlockDevice for ReadOnlyView {
     fn size(&self) -> ByteLen {
         self.0.size()
     }
@@ -47,8 +47,8 @@ impl BlockDevice for Sealed {
 }
 
 /// The same devices, for reading only.
-pub fn sealed(devices: &[Arc<dyn BlockDevice>]) -> Vec<Arc<dyn BlockDevice>> {
-    devices.iter().map(|device| Arc::new(Sealed(Arc::clone(device))) as _).collect()
+pub fn read_only_views(devices: &[Arc<dyn BlockDevice>]) -> Vec<Arc<dyn BlockDevice>> {
+    devices.iter().map(|device| Arc::new(ReadOnlyView(Arc::clone(device))) as _).collect()
 }
 
 /// All that a device holds.
@@ -66,8 +66,8 @@ pub fn content(device: &dyn BlockDevice) -> Vec<u8> {
 /// # Panics
 /// Where they cannot be compared.
 pub fn is_consistent(array: &Array) -> bool {
-    (0..array.scrub_rows())
-        .all(|row| array.scrub_row(row, false).expect("members to compare").is_empty())
+    (0..array.scrub_stripes())
+        .all(|row| array.scrub_stripe(row, false).expect("members to compare").is_empty())
 }
 
 /// SHA-256, in hexadecimal.

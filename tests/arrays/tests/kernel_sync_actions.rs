@@ -9,9 +9,11 @@ use std::ops::ControlFlow;
 use xfskit_block::BlockDevice;
 use xfskit_md::Level;
 use xfskit_md::array::Array;
-use xfskit_md::array::tend::Ended;
-use xfskit_md::create::{NewMember, Recipe};
-use xfskit_test_arrays::shelf::{MIB, Shelf, fill, layout, made, recipe, to_the_end};
+use xfskit_md::array::sync_action::Completion;
+use xfskit_md::create::{CreateOptions, NewMember};
+use xfskit_test_arrays::member_set::{
+    MIB, MemberSet, create_array, create_options, fill, layout, run_to_end,
+};
 use xfskit_test_arrays::{NOW, content, sha256};
 use xfskit_test_guest::Guest;
 use xfskit_units::{ByteOffset, Sectors};
@@ -32,83 +34,92 @@ ask() {
 "#;
 
 /// An array whose members held something before, and were not said to agree.
-fn new(level: Level, members: usize) -> Shelf {
-    let shelf = Shelf::new(members);
-    for (i, (_, device)) in shelf.0.iter().enumerate() {
+fn new(level: Level, members: usize) -> MemberSet {
+    let set = MemberSet::new(members);
+    for (i, (_, device)) in set.0.iter().enumerate() {
         let noise = vec![u8::try_from(i + 1).unwrap(); 3 << 20];
         device.write_at(ByteOffset(0), &noise).unwrap();
     }
-    let roles: Vec<Option<NewMember>> = (0..members).map(|i| Some(shelf.new_member(i))).collect();
-    let recipe = Recipe { assume_clean: false, ..recipe(layout(level, ""), level == Level::Raid6) };
-    recipe.create(&roles, &[]).unwrap();
-    shelf
+    let roles: Vec<Option<NewMember>> = (0..members).map(|i| Some(set.new_member(i))).collect();
+    let create_options = CreateOptions {
+        assume_clean: false,
+        ..create_options(layout(level, ""), level == Level::Raid6)
+    };
+    create_options.create(&roles, &[]).unwrap();
+    set
 }
 
 /// An array of 10 MiB from each of `members` and a spare.
-fn large(level: Level, name: &str, members: usize) -> Shelf {
-    let mut shelf = Shelf::default();
-    (0..=members).for_each(|_| shelf.put(13 * MIB));
-    let roles: Vec<Option<NewMember>> = (0..members).map(|i| Some(shelf.new_member(i))).collect();
-    let recipe = Recipe { size: Some(Sectors(10 << 11)), ..recipe(layout(level, name), false) };
-    recipe.create(&roles, &[shelf.new_member(members)]).unwrap();
-    shelf
+fn large(level: Level, name: &str, members: usize) -> MemberSet {
+    let mut set = MemberSet::default();
+    (0..=members).for_each(|_| set.put(13 * MIB));
+    let roles: Vec<Option<NewMember>> = (0..members).map(|i| Some(set.new_member(i))).collect();
+    let create_options = CreateOptions {
+        size: Some(Sectors(10 << 11)),
+        ..create_options(layout(level, name), false)
+    };
+    create_options.create(&roles, &[set.new_member(members)]).unwrap();
+    set
 }
 
 /// Does something with the array, and closes it. The shelf and what the array holds.
-fn with(shelf: Shelf, work: impl FnOnce(&Array)) -> (Shelf, Vec<u8>) {
-    let array = shelf.open();
+fn with(set: MemberSet, work: impl FnOnce(&Array)) -> (MemberSet, Vec<u8>) {
+    let array = set.open();
     fill(&array, 11);
     work(&array);
     let expected = content(&array);
     array.close().unwrap();
     drop(array);
-    (shelf, expected)
+    (set, expected)
 }
 
 fn stopped(array: &Array) {
-    assert_eq!(array.rebuild(|_| ControlFlow::Break(())).unwrap(), Ended::Stopped);
+    assert_eq!(array.rebuild(|_| ControlFlow::Break(())).unwrap(), Completion::Stopped);
 }
 
 /// A RAID of members with a bitmap of which one was away; whether it is brought up to date here.
-fn returned(finished: bool) -> (Shelf, Vec<u8>) {
-    let (shelf, _) = with(made(layout(Level::Raid6, ""), 4, 0, true), |array| {
+fn returned(finished: bool) -> (MemberSet, Vec<u8>) {
+    let (set, _) = with(create_array(layout(Level::Raid6, ""), 4, 0, true), |array| {
         array.close().unwrap();
         array.fail(1).unwrap();
         array.write_at(ByteOffset(70_000), &[9; 5000]).unwrap();
     });
-    let returning = shelf.assembly().returning("m1").unwrap();
-    let array = shelf.assembly().open_writable(NOW).unwrap();
-    array.readmit(&returning).unwrap();
+    let candidate = set.assembly().re_add_candidate("m1").unwrap();
+    let array = set.assembly().open_writable(NOW).unwrap();
+    array.re_add(&candidate).unwrap();
     if finished {
-        array.rebuild(to_the_end).unwrap();
+        array.rebuild(run_to_end).unwrap();
     }
     let expected = content(&array);
     drop(array);
-    (shelf, expected)
+    (set, expected)
 }
 
 #[test]
 fn linux_goes_on_where_arrays_were_left_and_finds_nothing_to_mend() {
-    if !xfskit_test_guest::is_here() {
+    if !xfskit_test_guest::available_or_skip() {
         return;
     }
     let rebuilt = |array: &Array| {
         array.fail(0).unwrap();
-        array.rebuild(to_the_end).unwrap();
+        array.rebuild(run_to_end).unwrap();
     };
     let cases = [
         ("new-raid1", with(new(Level::Raid1, 2), |_| ())),
         ("new-raid5", with(new(Level::Raid5, 3), |_| ())),
         ("new-raid6", with(new(Level::Raid6, 4), |_| ())),
         ("new-raid10", with(new(Level::Raid10, 4), |_| ())),
-        ("rebuilt-raid5", with(made(layout(Level::Raid5, ""), 3, 1, true), rebuilt)),
-        ("rebuilt-raid6", with(made(layout(Level::Raid6, "ddf-N-restart"), 5, 1, false), rebuilt)),
-        ("rebuilt-raid10", with(made(layout(Level::Raid10, "f2"), 3, 1, true), rebuilt)),
+        ("rebuilt-raid5", with(create_array(layout(Level::Raid5, ""), 3, 1, true), rebuilt)),
+        (
+            "rebuilt-raid6",
+            with(create_array(layout(Level::Raid6, "ddf-N-restart"), 5, 1, false), rebuilt),
+        ),
+        ("rebuilt-raid10", with(create_array(layout(Level::Raid10, "f2"), 3, 1, true), rebuilt)),
         (
             "replaced-raid1",
-            with(made(layout(Level::Raid1, ""), 2, 1, true), |array| {
+            with(create_array(layout(Level::Raid1, ""), 2, 1, true), |array| {
                 array.replace(1, None).unwrap();
-                array.rebuild(to_the_end).unwrap();
+                array.rebuild(run_to_end).unwrap();
             }),
         ),
         (
@@ -126,12 +137,12 @@ fn linux_goes_on_where_arrays_were_left_and_finds_nothing_to_mend() {
             }),
         ),
         ("returned-raid6", returned(true)),
-        ("returning-raid6", returned(false)),
+        ("candidate-raid6", returned(false)),
     ];
     let mut guest = Guest::new();
     guest.script(QUESTIONS);
-    for (name, (shelf, _)) in &cases {
-        for (member, device) in &shelf.0 {
+    for (name, (set, _)) in &cases {
+        for (member, device) in &set.0 {
             guest.file(&format!("{name}/{member}"), content(&**device));
         }
         guest.script(&format!("ask {name}"));

@@ -1,4 +1,4 @@
-//! Verified reads: a member that lies is corrected where it can be told, and named where it cannot.
+//! VerifyReport reads: a member that lies is corrected where it can be told, and named where it cannot.
 
 #![allow(missing_docs)]
 
@@ -20,7 +20,7 @@ fn open(fixture: &Fixture, gone: Option<usize>) -> Array {
 }
 
 /// The member changes near its end, where these small members have data.
-fn lie(fixture: &Fixture, member: usize) {
+fn corrupt(fixture: &Fixture, member: usize) {
     let device = &fixture.members[member];
     let at = device.size().0 - 64 * 1024;
     device.write_at(ByteOffset(at), &[0xa5; 3]).unwrap();
@@ -46,15 +46,15 @@ fn a_lying_member_of_a_raid6_is_corrected_in_whole_and_partial_reads() {
     for name in ["raid6-left-symmetric", "raid6-right-asymmetric-6", "raid6-ddf-zero-restart"] {
         for member in 0..4 {
             let fixture = Fixture::open(name);
-            lie(&fixture, member);
+            corrupt(&fixture, member);
             let array = open(&fixture, None);
             assert_eq!(sha256(&content(&array)), fixture.entry.sha256, "{name} {member}");
-            let found = array.verified();
+            let found = array.verify_report();
             assert_eq!(found.pages.len(), 1, "{name} {member}: {found:?}");
             assert!(found.pages[0].role.is_some() && !found.unchecked, "{name} {member}");
             let array = open(&fixture, None);
             assert_eq!(sha256(&in_pieces(&array, 7)), fixture.entry.sha256, "{name} {member}");
-            assert_eq!(array.verified().pages, found.pages, "{name} {member}");
+            assert_eq!(array.verify_report().pages, found.pages, "{name} {member}");
         }
     }
 }
@@ -65,7 +65,7 @@ fn sound_arrays_read_as_they_do_unverified_and_nothing_is_noted() {
         let fixture = Fixture::open(name);
         let array = open(&fixture, None);
         assert_eq!(sha256(&in_pieces(&array, 3)), fixture.entry.sha256, "{name}");
-        let found = array.verified();
+        let found = array.verify_report();
         assert!(found.pages.is_empty() && !found.unchecked, "{name}: {found:?}");
     }
 }
@@ -76,25 +76,25 @@ fn what_no_member_can_be_blamed_for_is_noted_without_a_role() {
         [("raid5-left-symmetric", None), ("raid1-1.2", None), ("raid6-left-symmetric", Some(0))]
     {
         let fixture = Fixture::open(name);
-        lie(&fixture, 1);
+        corrupt(&fixture, 1);
         let array = open(&fixture, gone);
         in_pieces(&array, 5);
-        let found = array.verified();
+        let found = array.verify_report();
         assert_eq!(found.pages.len(), 1, "{name}: {found:?}");
         assert_eq!(found.pages[0].role, None, "{name}");
         // Another read of the same page is the same finding.
         in_pieces(&array, 6);
-        assert_eq!(array.verified().pages.len(), 1, "{name}");
+        assert_eq!(array.verify_report().pages.len(), 1, "{name}");
     }
 }
 
 #[test]
 fn of_three_copies_the_one_that_differs_is_wrong() {
     let fixture = Fixture::open("raid10-n3-4");
-    lie(&fixture, 1);
+    corrupt(&fixture, 1);
     let array = open(&fixture, None);
     assert_eq!(sha256(&in_pieces(&array, 9)), fixture.entry.sha256);
-    let found = array.verified();
+    let found = array.verify_report();
     assert_eq!(found.pages.len(), 1, "{found:?}");
     assert!(found.pages[0].role.is_some());
 }
@@ -105,6 +105,6 @@ fn without_redundancy_the_content_comes_and_is_said_to_be_unchecked() {
         let fixture = Fixture::open(name);
         let array = open(&fixture, Some(0));
         assert_eq!(sha256(&in_pieces(&array, 1)), fixture.entry.sha256, "{name}");
-        assert!(array.verified().unchecked, "{name}");
+        assert!(array.verify_report().unchecked, "{name}");
     }
 }

@@ -11,7 +11,7 @@ use crate::layout::{Layout, Level};
 
 /// The numbers of an array whose members have no superblocks, or are to be read without them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Bare {
+pub struct ManualGeometry {
     /// Level and layout.
     pub layout: Layout,
     /// Sectors per chunk; 0 where the level has none.
@@ -22,7 +22,7 @@ pub struct Bare {
     pub size: Option<Sectors>,
 }
 
-impl Bare {
+impl ManualGeometry {
     /// The array of `members`, in role order, `None` for those that are missing.
     ///
     /// # Errors

@@ -13,9 +13,9 @@
 //! | [`resync`](super::resync) | members made to agree after a crash |
 //! | `sweep` | members compared ([`scrub`](super::scrub)) over all of the array |
 
+mod check;
 mod rebuild;
 mod spare;
-mod sweep;
 
 use std::ops::{ControlFlow, Range};
 
@@ -23,8 +23,8 @@ use xfskit_block::Result;
 
 use super::Array;
 
-pub use spare::{Returning, Spare};
-pub use sweep::Found;
+pub use check::ScrubProgress;
+pub use spare::{ReAddCandidate, Spare};
 
 /// Bytes of every member in a window.
 const WINDOW: u64 = 4 << 20;
@@ -36,7 +36,7 @@ pub const MARK_MAX: u64 = 4 << 30;
 
 /// How a job ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum Completion {
     /// All is done.
     Finished,
     /// The caller stopped it.
@@ -45,7 +45,7 @@ pub enum Ended {
 
 /// How far a job is, in bytes of one member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Step {
+pub struct Progress {
     /// Done.
     pub done: u64,
     /// To be done in all.
@@ -55,25 +55,25 @@ pub struct Step {
 }
 
 /// What a job does with units.
-pub(super) struct Job<'a> {
+pub(super) struct SyncJob<'a> {
     pub(super) units: Range<u64>,
     /// Bytes of a member in a unit.
     pub(super) unit_bytes: u64,
     /// Units that there is something to do in.
     pub(super) wanted: &'a dyn Fn(u64) -> bool,
     /// Announces what the work on a unit will read.
-    pub(super) announce: &'a dyn Fn(u64),
+    pub(super) prefetch: &'a dyn Fn(u64),
 }
 
 impl Array {
     /// Carries out a job: `work` on every unit, by several threads; after each window `after` with the
     /// unit that comes next and what the work answered, in order.
-    pub(super) fn carry_out<T: Send>(
+    pub(super) fn run_sync_action<T: Send>(
         &self,
-        job: &Job<'_>,
+        job: &SyncJob<'_>,
         work: impl Fn(u64) -> Result<T> + Sync,
         mut after: impl FnMut(u64, Vec<T>) -> Result<ControlFlow<()>>,
-    ) -> Result<Ended> {
+    ) -> Result<Completion> {
         let threads = self.options.threads.max(1);
         let per_window = (WINDOW / job.unit_bytes.max(1)).max(threads as u64);
         let window = |start: u64| {
@@ -83,26 +83,26 @@ impl Array {
         let mut at = job.units.start;
         let mut units = window(at);
         for unit in &units {
-            (job.announce)(*unit);
+            (job.prefetch)(*unit);
         }
         while at < job.units.end {
             let next = at.saturating_add(per_window).min(job.units.end);
             let following = window(next);
             for unit in &following {
-                (job.announce)(*unit);
+                (job.prefetch)(*unit);
             }
-            let answers = share(&units, threads, &work)?;
+            let answers = run_parallel(&units, threads, &work)?;
             if after(next, answers)?.is_break() {
-                return Ok(Ended::Stopped);
+                return Ok(Completion::Stopped);
             }
             (at, units) = (next, following);
         }
-        Ok(Ended::Finished)
+        Ok(Completion::Finished)
     }
 }
 
 /// Works on all units, in as many threads; answers in order.
-fn share<T: Send>(
+fn run_parallel<T: Send>(
     units: &[u64],
     threads: usize,
     work: &(impl Fn(u64) -> Result<T> + Sync),

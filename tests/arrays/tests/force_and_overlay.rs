@@ -20,7 +20,7 @@ fn assembly(fixture: &Fixture) -> Assembly {
 }
 
 /// An array of which one more member than it bears has failed, nothing written in between.
-fn fallen(name: &str) -> (Fixture, Vec<u8>) {
+fn crashed(name: &str) -> (Fixture, Vec<u8>) {
     let fixture = Fixture::open(name);
     let array = assembly(&fixture).open_writable(NOW).unwrap();
     let expected = content(&array);
@@ -35,7 +35,7 @@ fn fallen(name: &str) -> (Fixture, Vec<u8>) {
 #[test]
 fn the_newest_of_the_stale_members_is_taken_by_force_and_belongs_again() {
     for name in ["raid5-left-symmetric", "raid5-0.90", "raid6-left-symmetric", "raid10-n2-4"] {
-        let (fixture, expected) = fallen(name);
+        let (fixture, expected) = crashed(name);
         // One that was there until the end is lost.
         let lost = if name == "raid10-n2-4" { 0 } else { 2 };
         let rest = || {
@@ -47,7 +47,7 @@ fn the_newest_of_the_stale_members_is_taken_by_force_and_belongs_again() {
         let forced = assemble_by_force(rest()).unwrap();
         let said = forced.warnings.iter().filter(|w| w.contains("by force")).count();
         assert_eq!(said, 1, "{name}: {:?}", forced.warnings);
-        assert_eq!(forced.refuses_writing(), None, "{name}");
+        assert_eq!(forced.write_refusal(), None, "{name}");
         let array = forced.open_writable(NOW).unwrap();
         assert!(content(&array) == expected, "{name}");
         array.write_at(ByteOffset(0), &expected[..512]).unwrap();
@@ -64,9 +64,9 @@ fn doubtful_parity_is_believed_by_force_only() {
     let fixture = Fixture::open("raid6-dirty-nobitmap");
     let fewer = || members(&fixture).split_off(1);
     let doubtful = assemble(fewer()).unwrap();
-    assert!(doubtful.is_doubtful() && doubtful.refuses_writing().is_some());
+    assert!(doubtful.is_parity_untrusted() && doubtful.write_refusal().is_some());
     let forced = assemble_by_force(fewer()).unwrap();
-    assert_eq!(forced.refuses_writing(), None);
+    assert_eq!(forced.write_refusal(), None);
     let array = forced.open_writable(NOW).unwrap();
     array.write_at(ByteOffset(0), &[1; 512]).unwrap();
     array.close().unwrap();

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use xfskit_block::BlockDevice;
 use xfskit_md::Level;
 use xfskit_md::array::MemberState;
-use xfskit_md::array::attend::Attended;
-use xfskit_test_arrays::shelf::{Shelf, fill, layout, made};
+use xfskit_md::array::monitor::MonitoredArray;
+use xfskit_test_arrays::member_set::{MemberSet, create_array, fill, layout};
 use xfskit_test_arrays::{NOW, content, is_consistent};
 use xfskit_units::ByteOffset;
 
@@ -26,38 +26,38 @@ fn wait(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-fn attended(shelf: &Shelf) -> Attended {
-    Attended::new(shelf.assembly().open_writable(NOW).unwrap(), IDLE)
+fn monitored(set: &MemberSet) -> MonitoredArray {
+    MonitoredArray::new(set.assembly().open_writable(NOW).unwrap(), IDLE)
 }
 
 #[test]
 fn an_idle_array_is_marked_clean_and_active_again_by_the_next_write() {
     for (level, bitmap) in [(Level::Raid1, true), (Level::Raid5, false), (Level::Raid6, true)] {
-        let shelf = made(layout(level, ""), 4, 0, bitmap);
-        let events = shelf.assembly().superblock().events();
-        let array = attended(&shelf);
+        let set = create_array(layout(level, ""), 4, 0, bitmap);
+        let events = set.assembly().superblock().events();
+        let array = monitored(&set);
         for round in 0..3 {
             array.write_at(ByteOffset(4096), &[round; 9000]).unwrap();
-            wait("clean when idle", || !shelf.assembly().is_dirty());
-            assert_eq!(shelf.assembly().superblock().events(), events, "{level} {round}");
+            wait("clean when idle", || !set.assembly().is_dirty());
+            assert_eq!(set.assembly().superblock().events(), events, "{level} {round}");
         }
         // It does not become clean while it is written.
         let writing = Instant::now();
         let mut active = 0;
         while writing.elapsed() < 10 * IDLE {
             array.write_at(ByteOffset(0), &[9; 512]).unwrap();
-            active += u32::from(shelf.assembly().is_dirty());
+            active += u32::from(set.assembly().is_dirty());
         }
         assert!(active > 0, "{level}");
         drop(array);
-        assert!(!shelf.assembly().is_dirty());
+        assert!(!set.assembly().is_dirty());
     }
 }
 
 #[test]
 fn a_spare_that_takes_over_is_filled_while_the_array_is_in_use() {
-    let shelf = made(layout(Level::Raid6, ""), 5, 2, true);
-    let array = Arc::new(attended(&shelf));
+    let set = create_array(layout(Level::Raid6, ""), 5, 2, true);
+    let array = Arc::new(monitored(&set));
     let mut expected = fill(array.array(), 4);
     array.array().fail(1).unwrap();
     array.array().fail(3).unwrap();
@@ -70,7 +70,7 @@ fn a_spare_that_takes_over_is_filled_while_the_array_is_in_use() {
     wait("rebuilt", || array.array().states().iter().all(whole));
     assert!(content(&*array) == expected && is_consistent(array.array()));
     drop(array);
-    let after = shelf.assembly();
+    let after = set.assembly();
     assert!(!after.is_degraded() && !after.is_dirty());
     assert!(content(&after.open_array().unwrap()) == expected);
 }
@@ -78,12 +78,12 @@ fn a_spare_that_takes_over_is_filled_while_the_array_is_in_use() {
 /// Who lets go of the array need not wait for the rebuild to end; it goes on the next time.
 #[test]
 fn a_rebuild_ends_with_the_array_and_goes_on_another_time() {
-    let shelf = made(layout(Level::Raid5, ""), 3, 1, false);
-    let array = attended(&shelf);
+    let set = create_array(layout(Level::Raid5, ""), 3, 1, false);
+    let array = monitored(&set);
     let expected = fill(array.array(), 4);
     array.array().fail(0).unwrap();
     drop(array);
-    let again = shelf.open();
-    again.rebuild(xfskit_test_arrays::shelf::to_the_end).unwrap();
+    let again = set.open();
+    again.rebuild(xfskit_test_arrays::member_set::run_to_end).unwrap();
     assert!(content(&again) == expected && is_consistent(&again));
 }

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use xfskit_units::Sectors;
 
-use super::{Assembly, Error, Judged, Reshaped, bitmap_of, geometry};
+use super::{AssembledMember, Assembly, Error, Reshaped, bitmap_of, geometry};
 use crate::geometry::Geometry;
 use crate::layout::Layout;
 use crate::superblock::{Reshape, Role, Superblock};
@@ -11,7 +11,7 @@ use crate::superblock::{Reshape, Role, Superblock};
 /// What a member is to the array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Standing {
+pub enum Freshness {
     /// It holds all of its role.
     InSync {
         /// The role.
@@ -39,30 +39,33 @@ pub enum Standing {
         events: u64,
     },
     /// It is as new as the others, but they say that it failed.
-    Expelled,
+    Faulty,
 }
 
-/// Finds every member's standing by what the one at `reference` says.
-pub(super) fn tell_apart(mut members: Vec<Judged>, reference: usize) -> Result<Assembly, Error> {
+/// Finds every member's freshness by what the one at `reference` says.
+pub(super) fn classify(
+    mut members: Vec<AssembledMember>,
+    reference: usize,
+) -> Result<Assembly, Error> {
     let sb = members[reference].superblock.clone();
     for i in 0..members.len() {
-        members[i].standing = standing(&members[i].superblock, &sb);
+        members[i].freshness = freshness(&members[i].superblock, &sb);
         let fresh =
-            matches!(members[i].standing, Standing::InSync { .. } | Standing::Rebuilding { .. });
+            matches!(members[i].freshness, Freshness::InSync { .. } | Freshness::Rebuilding { .. });
         if fresh {
-            agrees(&members[i], &members[reference])?;
+            check_consistent(&members[i], &members[reference])?;
         }
-        if members[i].standing == Standing::Expelled {
-            split(&members[reference], &members[i])?;
+        if members[i].freshness == Freshness::Faulty {
+            check_split_brain(&members[reference], &members[i])?;
         }
     }
-    let roles = serve(&mut members, sb.raid_disks())?;
+    let roles = assign_roles(&mut members, sb.raid_disks())?;
     let geometries = geometries(&members, &sb, &roles);
     let (geometry, reshaped) = geometries.map_err(|source| match source {
         Failed::Geometry(source) => {
             Error::Geometry { name: members[reference].name.clone(), source }
         }
-        Failed::Missing => too_many(&members, &sb, &roles),
+        Failed::Missing => too_many_missing(&members, &sb, &roles),
     })?;
     let mut warnings = Vec::new();
     let mut bitmap_is_stale = false;
@@ -100,31 +103,31 @@ pub(super) fn tell_apart(mut members: Vec<Judged>, reference: usize) -> Result<A
     if assembly.can_run() {
         Ok(assembly)
     } else {
-        Err(too_many(&assembly.members, &sb, &assembly.roles))
+        Err(too_many_missing(&assembly.members, &sb, &assembly.roles))
     }
 }
 
 /// What the member with superblock `own` is, by the table of `reference`.
-fn standing(own: &Superblock, reference: &Superblock) -> Standing {
+fn freshness(own: &Superblock, reference: &Superblock) -> Freshness {
     let events = own.events();
     let fresh = events.saturating_add(1) >= reference.events();
     match (own.role(), reference.role_of(own.dev_number())) {
         (Role::Active(claimed), Role::Active(role)) if fresh && claimed == role => {
             match own.recovery_offset() {
-                None => Standing::InSync { role },
-                Some(until) => Standing::Rebuilding { role, until },
+                None => Freshness::InSync { role },
+                Some(until) => Freshness::Rebuilding { role, until },
             }
         }
-        (Role::Journal, Role::Journal) if fresh => Standing::Journal,
+        (Role::Journal, Role::Journal) if fresh => Freshness::Journal,
         // Spares need not hear of every change.
-        (Role::Spare, Role::Spare) => Standing::Spare,
-        _ if fresh => Standing::Expelled,
-        _ => Standing::Stale { events },
+        (Role::Spare, Role::Spare) => Freshness::Spare,
+        _ if fresh => Freshness::Faulty,
+        _ => Freshness::Stale { events },
     }
 }
 
 /// Fresh members say the same about the array.
-fn agrees(member: &Judged, reference: &Judged) -> Result<(), Error> {
+fn check_consistent(member: &AssembledMember, reference: &AssembledMember) -> Result<(), Error> {
     let (own, sb) = (&member.superblock, &reference.superblock);
     let fields = [
         ("level", i64::from(own.level()), i64::from(sb.level())),
@@ -155,34 +158,38 @@ fn position(sb: &Superblock) -> i64 {
 }
 
 /// Refuses two halves that each went on alone and are equally new.
-fn split(reference: &Judged, expelled: &Judged) -> Result<(), Error> {
-    let (sb, own) = (&reference.superblock, &expelled.superblock);
+fn check_split_brain(reference: &AssembledMember, faulty: &AssembledMember) -> Result<(), Error> {
+    let (sb, own) = (&reference.superblock, &faulty.superblock);
     let active = |role| matches!(role, Role::Active(_));
     let mutual = active(own.role()) && !active(own.role_of(sb.dev_number()));
     if mutual && own.events() == sb.events() {
-        let (one, other) = (reference.name.clone(), expelled.name.clone());
+        let (one, other) = (reference.name.clone(), faulty.name.clone());
         return Err(Error::SplitBrain { one, other, events: sb.events() });
     }
     Ok(())
 }
 
 /// The member that serves each role: the one that is no replacement, where there are two.
-fn serve(members: &mut [Judged], raid_disks: u32) -> Result<Vec<Option<usize>>, Error> {
+fn assign_roles(
+    members: &mut [AssembledMember],
+    raid_disks: u32,
+) -> Result<Vec<Option<usize>>, Error> {
     let mut roles: Vec<Option<usize>> = (0..raid_disks).map(|_| None).collect();
     // Replacements come last, and get what is left over.
     let mut order: Vec<usize> = (0..members.len()).collect();
     order.sort_by_key(|i| members[*i].superblock.is_replacement());
     for i in order {
-        let (Standing::InSync { role } | Standing::Rebuilding { role, .. }) = members[i].standing
+        let (Freshness::InSync { role } | Freshness::Rebuilding { role, .. }) =
+            members[i].freshness
         else {
             continue;
         };
         let taken = usize::try_from(role).ok().and_then(|role| roles.get_mut(role));
         match taken {
-            None => members[i].standing = Standing::Expelled,
+            None => members[i].freshness = Freshness::Faulty,
             Some(slot @ None) => *slot = Some(i),
             Some(Some(_)) if members[i].superblock.is_replacement() => {
-                members[i].standing = Standing::Replacement { role };
+                members[i].freshness = Freshness::Replacement { role };
             }
             Some(Some(other)) => {
                 let (one, other) = (members[*other].name.clone(), members[i].name.clone());
@@ -206,7 +213,7 @@ impl From<crate::GeometryError> for Failed {
 
 /// The geometry of the array, or the old and the new one while it is reshaped.
 fn geometries(
-    members: &[Judged],
+    members: &[AssembledMember],
     sb: &Superblock,
     roles: &[Option<usize>],
 ) -> Result<(Geometry, Option<Reshaped>), Failed> {
@@ -232,9 +239,14 @@ fn disks(raid_disks: u32, reshape: &Reshape) -> (u32, u32) {
     if reshape.delta_disks > 0 { (fewer, raid_disks) } else { (raid_disks, fewer) }
 }
 
-fn too_many(members: &[Judged], sb: &Superblock, roles: &[Option<usize>]) -> Error {
-    let out =
-        |member: &&Judged| matches!(member.standing, Standing::Stale { .. } | Standing::Expelled);
+fn too_many_missing(
+    members: &[AssembledMember],
+    sb: &Superblock,
+    roles: &[Option<usize>],
+) -> Error {
+    let out = |member: &&AssembledMember| {
+        matches!(member.freshness, Freshness::Stale { .. } | Freshness::Faulty)
+    };
     Error::TooManyMissing {
         level: crate::Level::from_number(sb.level())
             .map_or_else(|| sb.level().to_string(), |level| level.name().to_owned()),

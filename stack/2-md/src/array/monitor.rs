@@ -19,24 +19,24 @@ use xfskit_units::{ByteLen, ByteOffset};
 use super::Array;
 
 /// How long an array is left alone before it counts as idle; md's own measure.
-pub const IDLE: Duration = Duration::from_millis(200);
+pub const SAFE_MODE_DELAY: Duration = Duration::from_millis(200);
 
 /// An array and its attendant, which ends with it.
 #[derive(Debug)]
-pub struct Attended {
+pub struct MonitoredArray {
     array: Arc<Array>,
     attendant: Option<JoinHandle<()>>,
     leaves: Arc<AtomicBool>,
 }
 
-impl Attended {
+impl MonitoredArray {
     /// The array, to be looked after; idle when nothing is written for so long.
     pub fn new(array: Array, idle: Duration) -> Self {
         let (array, leaves) = (Arc::new(array), Arc::new(AtomicBool::new(false)));
         let (its, told) = (Arc::clone(&array), Arc::clone(&leaves));
         let attendant = thread::Builder::new().name("md".into());
         // Without a thread it is an array like any other: active until it is closed.
-        let attendant = attendant.spawn(move || attend(&its, idle, &told)).ok();
+        let attendant = attendant.spawn(move || monitor(&its, idle, &told)).ok();
         Self { array, attendant, leaves }
     }
 
@@ -46,22 +46,22 @@ impl Attended {
     }
 }
 
-fn attend(array: &Array, idle: Duration, leaves: &AtomicBool) {
+fn monitor(array: &Array, idle: Duration, leaves: &AtomicBool) {
     while !leaves.load(Ordering::Acquire) {
         thread::park_timeout(idle);
-        if array.takes_over() {
+        if array.take_spare_activated() {
             let leaves = || leaves.load(Ordering::Acquire);
             let go_on =
                 |_| if leaves() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
             // What fails here fails whoever uses the array, too, and is told there.
             let _ = array.rebuild(go_on);
         } else {
-            let _ = array.rest();
+            let _ = array.mark_clean_if_idle();
         }
     }
 }
 
-impl Drop for Attended {
+impl Drop for MonitoredArray {
     fn drop(&mut self) {
         self.leaves.store(true, Ordering::Release);
         if let Some(attendant) = self.attendant.take() {
@@ -71,7 +71,7 @@ impl Drop for Attended {
     }
 }
 
-impl BlockDevice for Attended {
+impl BlockDevice for MonitoredArray {
     fn size(&self) -> ByteLen {
         self.array.size()
     }

@@ -9,9 +9,9 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use xfskit_block::{BlockDevice, Result};
 use xfskit_units::{MemberSector, Sectors};
 
-use crate::array::ledger::Kept;
-use crate::array::ledger::roster::Entry;
 use crate::array::member::Member;
+use crate::array::metadata::MemberMetadata;
+use crate::array::metadata::roles::AddMode;
 use crate::array::{Array, survives};
 use crate::geometry::{Replacement, Slot};
 use crate::superblock::Superblock;
@@ -29,7 +29,7 @@ pub struct Spare {
 
 /// A member that was away, and can be brought up to date by the bitmap.
 #[derive(Clone, Debug)]
-pub struct Returning {
+pub struct ReAddCandidate {
     /// The device.
     pub spare: Spare,
     /// The role that it had, and that nobody serves.
@@ -37,9 +37,9 @@ pub struct Returning {
 }
 
 impl Spare {
-    fn kept(&self, role: usize) -> Kept {
+    fn member_metadata(&self, role: usize) -> MemberMetadata {
         let device = Arc::clone(&self.device);
-        Kept { role, device, superblock: self.superblock.clone() }
+        MemberMetadata { role, device, superblock: self.superblock.clone() }
     }
 
     fn slot(&self, by_bitmap: bool) -> Slot {
@@ -65,20 +65,20 @@ impl Array {
     ///
     /// # Errors
     /// Where superblocks cannot be written, on more members than the level bears.
-    pub fn take_spares(&self) -> Result<Vec<(usize, String)>> {
+    pub fn activate_spares(&self) -> Result<Vec<(usize, String)>> {
         let mut taken = Vec::new();
         for role in 0..self.members.len() {
             if self.members[role].device().is_none() {
-                taken.extend(self.take_spare(role)?.map(|name| (role, name)));
+                taken.extend(self.activate_spare(role)?.map(|name| (role, name)));
             }
         }
         Ok(taken)
     }
 
     /// A spare takes over this role, where there is one that is large enough. Answers its name.
-    pub(in crate::array) fn take_spare(&self, role: usize) -> Result<Option<String>> {
+    pub(in crate::array) fn activate_spare(&self, role: usize) -> Result<Option<String>> {
         let Some(spare) = self.fitting_spare(None) else { return Ok(None) };
-        self.seat(&spare, role, Entry::Empty)?;
+        self.add_device(&spare, role, AddMode::Full)?;
         Ok(Some(spare.name))
     }
 
@@ -96,14 +96,17 @@ impl Array {
         Some(spares.remove(at))
     }
 
-    fn seat(&self, spare: &Spare, role: usize, entry: Entry) -> Result<()> {
+    fn add_device(&self, spare: &Spare, role: usize, mode: AddMode) -> Result<()> {
         let ppl = spare.superblock.ppl();
-        let log = self.log_of(&spare.device, ppl)?;
-        let failures = self.ledger.as_ref().and_then(|ledger| ledger.seat(spare.kept(role), entry));
+        let log = self.open_ppl(&spare.device, ppl)?;
+        let failures = self
+            .metadata
+            .as_ref()
+            .and_then(|metadata| metadata.add_device(spare.member_metadata(role), mode));
         let Some(failures) = failures else { return Ok(()) };
-        self.is_whole.store(false, std::sync::atomic::Ordering::Release);
-        if entry == Entry::Replacement {
-            self.members[role].set_shadow(Replacement {
+        self.is_optimal.store(false, std::sync::atomic::Ordering::Release);
+        if mode == AddMode::Replacement {
+            self.members[role].set_replacement(Replacement {
                 device: Arc::clone(&spare.device),
                 name: spare.name.clone(),
                 data_offset: spare.superblock.data_offset(),
@@ -112,9 +115,9 @@ impl Array {
                 ppl,
             });
         } else {
-            let member = Member::new(spare.slot(entry == Entry::ByBitmap));
+            let member = Member::new(spare.slot(mode == AddMode::Bitmap));
             member.set_log(log);
-            self.members[role].succeed(member);
+            self.members[role].set_successor(member);
         }
         failures.into_iter().try_for_each(|(role, error)| self.fail_member(role, error))
     }
@@ -122,32 +125,32 @@ impl Array {
     /// A member that was away serves its role again; what it missed comes with the next rebuild.
     ///
     /// # Errors
-    /// As [`take_spares`](Self::take_spares).
-    pub fn readmit(&self, returning: &Returning) -> Result<()> {
-        self.seat(&returning.spare, returning.role, Entry::ByBitmap)
+    /// As [`activate_spares`](Self::activate_spares).
+    pub fn re_add(&self, candidate: &ReAddCandidate) -> Result<()> {
+        self.add_device(&candidate.spare, candidate.role, AddMode::Bitmap)
     }
 
     /// A spare is to replace the member of this role, which serves until it is filled. Answers the
     /// spare's name; `None` where there is no such spare, or the member has a replacement already.
     ///
     /// # Errors
-    /// As [`take_spares`](Self::take_spares).
+    /// As [`activate_spares`](Self::activate_spares).
     pub fn replace(&self, role: usize, with: Option<&str>) -> Result<Option<String>> {
-        let free = |member: &Member| member.device().is_some() && member.shadow().is_none();
+        let free = |member: &Member| member.device().is_some() && member.replacement().is_none();
         if !self.members.get(role).is_some_and(free) {
             return Ok(None);
         }
         let Some(spare) = self.fitting_spare(with) else { return Ok(None) };
-        self.seat(&spare, role, Entry::Replacement)?;
+        self.add_device(&spare, role, AddMode::Replacement)?;
         Ok(Some(spare.name))
     }
 
     /// The device with this number is no part of the array any more: a faulty one.
     ///
     /// # Errors
-    /// As [`take_spares`](Self::take_spares).
-    pub fn forget(&self, dev_number: u32) -> Result<()> {
-        self.note(|ledger| ledger.forget(dev_number))
+    /// As [`activate_spares`](Self::activate_spares).
+    pub fn remove(&self, dev_number: u32) -> Result<()> {
+        self.update_metadata(|metadata| metadata.remove_device(dev_number))
     }
 
     /// The roles whose content is not all on a member that is in use, and this one.

@@ -5,29 +5,29 @@ use std::sync::Arc;
 
 use xfskit_block::{BlockDevice, MemDevice};
 use xfskit_md::array::Array;
-use xfskit_md::array::tend::Step;
+use xfskit_md::array::sync_action::Progress;
 use xfskit_md::assemble::{Assembly, Member, assemble};
-use xfskit_md::create::{NewMember, Recipe, WantBitmap};
+use xfskit_md::create::{BitmapOption, CreateOptions, NewMember};
 use xfskit_md::superblock::v1::{ROLE_JOURNAL, feature};
 use xfskit_md::superblock::{self, Superblock, Version};
 use xfskit_md::{Layout, Level};
 use xfskit_units::{ByteLen, ByteOffset, Sectors, index};
 
-use crate::whole::NOW;
+use crate::helpers::NOW;
 
 /// Bytes of a mebibyte.
 pub const MIB: u64 = 1 << 20;
 
 /// Members in memory, by name.
 #[derive(Debug, Default)]
-pub struct Shelf(pub Vec<(String, Arc<MemDevice>)>);
+pub struct MemberSet(pub Vec<(String, Arc<MemDevice>)>);
 
-impl Shelf {
+impl MemberSet {
     /// So many members of 3 MiB.
     pub fn new(count: usize) -> Self {
-        let mut shelf = Self::default();
-        (0..count).for_each(|_| shelf.put(3 * MIB));
-        shelf
+        let mut set = Self::default();
+        (0..count).for_each(|_| set.put(3 * MIB));
+        set
     }
 
     /// Puts another member of this size there.
@@ -70,7 +70,7 @@ impl Shelf {
     /// Where it is refused.
     pub fn open(&self) -> Array {
         let assembly = self.assembly();
-        assert_eq!(assembly.refuses_writing(), None);
+        assert_eq!(assembly.write_refusal(), None);
         assembly.open_writable(NOW).unwrap()
     }
 }
@@ -81,8 +81,8 @@ pub fn layout(level: Level, name: &str) -> Layout {
 }
 
 /// A small array with chunks of 16 KiB.
-pub fn recipe(layout: Layout, bitmap: bool) -> Recipe {
-    Recipe {
+pub fn create_options(layout: Layout, bitmap: bool) -> CreateOptions {
+    CreateOptions {
         layout,
         chunk: Sectors(if layout.level() == Level::Raid1 { 0 } else { 32 }),
         version: Version::V1_2,
@@ -90,7 +90,7 @@ pub fn recipe(layout: Layout, bitmap: bool) -> Recipe {
         uuid: [0xab; 16],
         size: Some(Sectors(1024)),
         data_offset: None,
-        bitmap: if bitmap { WantBitmap::Internal(Some(64 << 10)) } else { WantBitmap::No },
+        bitmap: if bitmap { BitmapOption::Internal(Some(64 << 10)) } else { BitmapOption::No },
         assume_clean: true,
         now: NOW,
     }
@@ -100,21 +100,21 @@ pub fn recipe(layout: Layout, bitmap: bool) -> Recipe {
 ///
 /// # Panics
 /// Where it cannot be made.
-pub fn made(layout: Layout, members: usize, spares: usize, bitmap: bool) -> Shelf {
-    let shelf = Shelf::new(members + spares);
-    let roles: Vec<_> = (0..members).map(|i| Some(shelf.new_member(i))).collect();
-    let spares: Vec<_> = (members..members + spares).map(|i| shelf.new_member(i)).collect();
-    recipe(layout, bitmap).create(&roles, &spares).unwrap();
-    shelf
+pub fn create_array(layout: Layout, members: usize, spares: usize, bitmap: bool) -> MemberSet {
+    let set = MemberSet::new(members + spares);
+    let roles: Vec<_> = (0..members).map(|i| Some(set.new_member(i))).collect();
+    let spares: Vec<_> = (members..members + spares).map(|i| set.new_member(i)).collect();
+    create_options(layout, bitmap).create(&roles, &spares).unwrap();
+    set
 }
 
 /// The same members, the last of which, a spare, is the journal from now on.
 ///
 /// # Panics
 /// Where they are not of version 1.
-pub fn journaled(shelf: &Shelf) -> Shelf {
-    let last = shelf.0.len() - 1;
-    for (_, device) in &shelf.0 {
+pub fn journaled(set: &MemberSet) -> MemberSet {
+    let last = set.0.len() - 1;
+    for (_, device) in &set.0 {
         let mut found = superblock::read(device).unwrap().unwrap().superblock;
         let Superblock::V1(own) = &mut found else { panic!("version 1") };
         own.feature_map.set(own.feature_map.get() | feature::JOURNAL);
@@ -122,7 +122,7 @@ pub fn journaled(shelf: &Shelf) -> Shelf {
         own.recovery_offset.set(0);
         device.write_at(found.at().byte_offset(), &found.encode()).unwrap();
     }
-    Shelf(shelf.0.clone())
+    MemberSet(set.0.clone())
 }
 
 /// Fills the array; answers what it holds.
@@ -141,6 +141,6 @@ pub fn fill(array: &Array, seed: u64) -> Vec<u8> {
 }
 
 /// Watches a job and lets it go on.
-pub fn to_the_end(_: Step) -> ControlFlow<()> {
+pub fn run_to_end(_: Progress) -> ControlFlow<()> {
     ControlFlow::Continue(())
 }

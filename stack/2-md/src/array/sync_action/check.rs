@@ -4,15 +4,15 @@ use std::ops::{ControlFlow, Range};
 
 use xfskit_block::Result;
 
-use super::{Ended, Job, Step};
-use crate::array::scrub::{Compared, Mismatch};
+use super::{Completion, Progress, SyncJob};
+use crate::array::scrub::{Comparison, Mismatch};
 use crate::array::{Array, Map};
 
 /// What a scrub hears of a window.
 #[derive(Debug)]
-pub struct Found {
+pub struct ScrubProgress {
     /// How far it is.
-    pub step: Step,
+    pub progress: Progress,
     /// The row that comes next: where to go on after a stop.
     pub next: u64,
     /// What does not agree.
@@ -20,35 +20,35 @@ pub struct Found {
 }
 
 impl Array {
-    /// Compares what members hold in these rows of [`scrub_rows`](Self::scrub_rows), and mends what
-    /// can be named with `mend`. `watch` hears of every few megabytes.
+    /// Compares what members hold in these rows of [`scrub_stripes`](Self::scrub_stripes), and mends what
+    /// can be named with `repair`. `watch` hears of every few megabytes.
     ///
     /// # Errors
     /// Where members cannot be written.
     pub fn scrub(
         &self,
-        rows: Range<u64>,
-        mend: bool,
-        mut watch: impl FnMut(Found) -> ControlFlow<()>,
-    ) -> Result<Ended> {
-        let rows = rows.start..rows.end.min(self.scrub_rows());
+        stripes: Range<u64>,
+        repair: bool,
+        mut watch: impl FnMut(ScrubProgress) -> ControlFlow<()>,
+    ) -> Result<Completion> {
+        let stripes = stripes.start..stripes.end.min(self.scrub_stripes());
         let unit_bytes = self.scrub_unit();
-        let total = (rows.end.saturating_sub(rows.start)).saturating_mul(unit_bytes);
-        let start = rows.start;
-        let job = Job {
-            units: rows,
+        let total = (stripes.end.saturating_sub(stripes.start)).saturating_mul(unit_bytes);
+        let start = stripes.start;
+        let job = SyncJob {
+            units: stripes,
             unit_bytes,
             wanted: &|_| true,
-            announce: &|row| self.announce_scrub(row),
+            prefetch: &|stripe| self.prefetch_scrub(stripe),
         };
         let mut bad = 0;
-        let after = |next: u64, found: Vec<Compared>| {
+        let after = |next: u64, found: Vec<Comparison>| {
             bad += found.iter().map(|compared| compared.unchecked).sum::<u64>();
-            let step = Step { done: (next - start) * unit_bytes, total, bad };
+            let progress = Progress { done: (next - start) * unit_bytes, total, bad };
             let mismatches = found.into_iter().flat_map(|compared| compared.mismatches).collect();
-            Ok(watch(Found { step, next, mismatches }))
+            Ok(watch(ScrubProgress { progress, next, mismatches }))
         };
-        self.carry_out(&job, |row| self.compare_row(row, mend), after)
+        self.run_sync_action(&job, |stripe| self.compare_stripe(stripe, repair), after)
     }
 
     /// Bytes of a member in a row of a scrub.
@@ -61,16 +61,16 @@ impl Array {
     }
 
     /// Announces all that members hold of a row.
-    pub(in crate::array) fn announce_scrub(&self, row: u64) {
+    pub(in crate::array) fn prefetch_scrub(&self, stripe: u64) {
         let unit = self.scrub_unit();
         if matches!(self.map, Map::Parity) {
             for member in &self.members {
-                member.will_need(row * unit, unit);
+                member.will_need(stripe * unit, unit);
             }
             return;
         }
-        let len = unit.min(self.size_bytes().saturating_sub(row * unit));
-        for copy in self.copies(row * unit) {
+        let len = unit.min(self.size_bytes().saturating_sub(stripe * unit));
+        for copy in self.copies(stripe * unit) {
             self.members[copy.role].will_need(copy.at, len);
         }
     }

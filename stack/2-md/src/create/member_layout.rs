@@ -30,7 +30,7 @@ pub const BITMAP_FROM: Sectors = Sectors(100 << 21);
 
 /// The places on one member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Room {
+pub struct MemberLayout {
     /// The superblock.
     pub superblock: Daddr,
     /// Sectors from the superblock to where a bitmap begins.
@@ -45,7 +45,7 @@ pub struct Room {
 
 /// What is kept free for a bitmap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ForBitmap {
+pub enum BitmapSpace {
     /// The level has no use for one.
     Never,
     /// There is none, but one may come.
@@ -54,7 +54,7 @@ pub enum ForBitmap {
     Now(u64),
 }
 
-impl ForBitmap {
+impl BitmapSpace {
     fn sectors(self, device: u64) -> u64 {
         match self {
             Self::Never => 0,
@@ -66,20 +66,20 @@ impl ForBitmap {
     }
 }
 
-impl Room {
+impl MemberLayout {
     /// The places on a member of `size` bytes. `chunk` is 0 for levels without one; `data_offset` is
     /// where the data shall begin, for who wants it elsewhere than mdadm.
-    pub fn on(
+    pub fn new(
         name: &str,
         size: ByteLen,
         version: Version,
         chunk: Sectors,
-        bitmap: ForBitmap,
+        bitmap: BitmapSpace,
         data_offset: Option<Sectors>,
     ) -> Result<Self, Error> {
         let sectors = size.0 / 512;
         let small = || Error::Small { name: name.to_owned(), size };
-        let superblock = version.place(size).ok_or_else(small)?;
+        let superblock = version.superblock_sector(size).ok_or_else(small)?;
         let space = bitmap.sectors(sectors);
         let offset = |sectors: u64| i32::try_from(sectors).unwrap_or(i32::MAX);
         if version == Version::V1_0 {
@@ -87,7 +87,7 @@ impl Room {
             let behind = data_offset.unwrap_or(Sectors(0));
             let data_size = superblock.0.checked_sub(taken + behind.0).ok_or_else(small)?;
             let bitmap_offset = match bitmap {
-                ForBitmap::Now(sectors) => -offset(sectors + UNIT),
+                BitmapSpace::Now(sectors) => -offset(sectors + UNIT),
                 _ => 0,
             };
             let data_size = Sectors(data_size);
@@ -148,14 +148,15 @@ mod tests {
     const GIB: u64 = 1 << 30;
     const MIB: u64 = 1 << 20;
 
-    fn on(size: u64, version: Version, chunk: u64, bitmap: ForBitmap) -> (u64, u64, i32, i32) {
-        let room = Room::on("m", ByteLen(size), version, Sectors(chunk), bitmap, None).unwrap();
+    fn on(size: u64, version: Version, chunk: u64, bitmap: BitmapSpace) -> (u64, u64, i32, i32) {
+        let room =
+            MemberLayout::new("m", ByteLen(size), version, Sectors(chunk), bitmap, None).unwrap();
         (room.data_offset.0, room.data_size.0, room.bitmap_offset, room.bblog_offset)
     }
 
     #[test]
     fn places_are_those_of_mdadm() {
-        use ForBitmap::{Later, Never, Now};
+        use BitmapSpace::{Later, Never, Now};
         use Version::{V1_0, V1_1, V1_2};
         for (size, version, chunk, bitmap, expected) in [
             (3 * MIB, V1_2, 1024, Later, (4096, 2048, 8, 16)),
@@ -190,12 +191,13 @@ mod tests {
         for (size, version) in
             [(4096, Version::V1_2), (2 * MIB, Version::V1_2), (8192, Version::V1_0)]
         {
-            let later = ForBitmap::Later;
-            let room = Room::on("m", ByteLen(size), version, Sectors(1024), later, None);
+            let later = BitmapSpace::Later;
+            let room = MemberLayout::new("m", ByteLen(size), version, Sectors(1024), later, None);
             assert!(matches!(room, Err(Error::Small { .. })), "{size}");
         }
         let at = Some(Sectors(20));
-        let room = Room::on("m", ByteLen(MIB), Version::V1_2, Sectors(0), ForBitmap::Later, at);
+        let room =
+            MemberLayout::new("m", ByteLen(MIB), Version::V1_2, Sectors(0), BitmapSpace::Later, at);
         assert!(matches!(room, Err(Error::DataOffset { least: Sectors(32), .. })));
     }
 }

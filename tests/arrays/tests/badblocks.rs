@@ -8,28 +8,28 @@ use std::ops::{ControlFlow, Range};
 use std::sync::{Arc, Mutex};
 
 use xfskit_block::{BlockDevice, Error, Result};
-use xfskit_md::array::tend::{Ended, Step};
+use xfskit_md::array::sync_action::{Completion, Progress};
 use xfskit_md::array::{Array, MemberState};
-use xfskit_md::assemble::Standing;
+use xfskit_md::assemble::Freshness;
 use xfskit_md::{Level, bad_blocks, superblock};
-use xfskit_test_arrays::shelf::{fill, layout, made};
+use xfskit_test_arrays::member_set::{create_array, fill, layout};
 use xfskit_test_arrays::{Fixture, NOW, Random, assembly, content, is_consistent};
 use xfskit_units::{ByteLen, ByteOffset, MemberSector, index};
 
 /// A disk with a bad place.
 #[derive(Debug)]
-struct Spotted {
+struct BadSectorDevice {
     base: Arc<dyn BlockDevice>,
     /// Bytes that cannot be read.
-    spot: Mutex<Range<u64>>,
+    bad: Mutex<Range<u64>>,
     /// Nor written. Otherwise a write mends them.
     stuck: bool,
 }
 
-impl Spotted {
+impl BadSectorDevice {
     fn meets(&self, offset: ByteOffset, len: usize) -> bool {
-        let spot = self.spot.lock().unwrap();
-        offset.0 < spot.end && spot.start < offset.0 + len as u64
+        let bad = self.bad.lock().unwrap();
+        offset.0 < bad.end && bad.start < offset.0 + len as u64
     }
 
     fn failed(op: &'static str, offset: ByteOffset, len: usize) -> Error {
@@ -38,7 +38,7 @@ impl Spotted {
     }
 }
 
-impl BlockDevice for Spotted {
+impl BlockDevice for BadSectorDevice {
     fn size(&self) -> ByteLen {
         self.base.size()
     }
@@ -53,7 +53,7 @@ impl BlockDevice for Spotted {
             if self.stuck {
                 return Err(Self::failed("write", offset, buf.len()));
             }
-            *self.spot.lock().unwrap() = 0..0;
+            *self.bad.lock().unwrap() = 0..0;
         }
         self.base.write_at(offset, buf)
     }
@@ -63,11 +63,11 @@ impl BlockDevice for Spotted {
 }
 
 /// The members of an array; 8 KiB of the second, 64 KiB behind its start, are bad.
-fn spotted(name: &str, stuck: bool) -> (Vec<Arc<dyn BlockDevice>>, Arc<Spotted>) {
+fn with_bad_sectors(name: &str, stuck: bool) -> (Vec<Arc<dyn BlockDevice>>, Arc<BadSectorDevice>) {
     let mut devices = Fixture::open(name).devices();
     let start = assembly(&devices).members[1].superblock.data_offset().byte_len().0 + 65_536;
-    let spot = Mutex::new(start..start + 8192);
-    let second = Arc::new(Spotted { base: Arc::clone(&devices[1]), spot, stuck });
+    let bad = Mutex::new(start..start + 8192);
+    let second = Arc::new(BadSectorDevice { base: Arc::clone(&devices[1]), bad, stuck });
     devices[1] = second.clone();
     (devices, second)
 }
@@ -82,16 +82,16 @@ const REDUNDANT: [&str; 4] =
 #[test]
 fn what_cannot_be_read_comes_from_the_others_and_is_rewritten() {
     for name in REDUNDANT.into_iter().chain(["raid10-n2-4"]) {
-        let (devices, second) = spotted(name, false);
+        let (devices, second) = with_bad_sectors(name, false);
         let plain = Fixture::open(name).devices();
         let expected = content(&assembly(&plain).open_array().unwrap());
         let array = assembly(&devices).open_writable(NOW).unwrap();
         assert!(content(&array) == expected, "{name}");
         // Parity, and copies that are not asked, are met by a resync.
-        for row in 0..array.scrub_rows() {
-            array.resync_row(row).unwrap();
+        for row in 0..array.scrub_stripes() {
+            array.resync_stripe(row).unwrap();
         }
-        assert!(array.read_errors(1) > 0 && second.spot.lock().unwrap().is_empty(), "{name}");
+        assert!(array.read_errors(1) > 0 && second.bad.lock().unwrap().is_empty(), "{name}");
         assert!(content(&array) == expected, "{name}");
         assert_eq!(array.states()[1], MemberState::InSync, "{name}");
     }
@@ -100,7 +100,7 @@ fn what_cannot_be_read_comes_from_the_others_and_is_rewritten() {
 #[test]
 fn what_cannot_be_written_is_listed_and_leaves_the_list_when_it_can() {
     for name in REDUNDANT {
-        let (devices, second) = spotted(name, true);
+        let (devices, second) = with_bad_sectors(name, true);
         let array = assembly(&devices).open_writable(NOW).unwrap();
         let mut expected = vec![0; index(array.size().0)];
         Random(1).fill(&mut expected);
@@ -116,10 +116,10 @@ fn what_cannot_be_written_is_listed_and_leaves_the_list_when_it_can() {
         );
         // The list is minded by whoever opens the array next.
         let again = assembly(&devices);
-        assert_eq!(again.refuses_writing(), None, "{name}");
+        assert_eq!(again.write_refusal(), None, "{name}");
         let array: Array = again.open_writable(NOW).unwrap();
         assert!(content(&array) == expected, "{name}");
-        *second.spot.lock().unwrap() = 0..0;
+        *second.bad.lock().unwrap() = 0..0;
         array.write_at(ByteOffset(0), &expected).unwrap();
         array.close().unwrap();
         assert_eq!(listed(&devices), [], "{name}");
@@ -134,7 +134,7 @@ fn what_cannot_be_written_is_listed_and_leaves_the_list_when_it_can() {
 #[test]
 fn a_member_without_room_for_a_list_fails_when_it_cannot_be_written() {
     for name in ["raid1-0.90", "raid5-0.90"] {
-        let (devices, _) = spotted(name, true);
+        let (devices, _) = with_bad_sectors(name, true);
         let array = assembly(&devices).open_writable(NOW).unwrap();
         let expected = vec![0x77; index(array.size().0)];
         array.write_at(ByteOffset(0), &expected).unwrap();
@@ -142,19 +142,19 @@ fn a_member_without_room_for_a_list_fails_when_it_cannot_be_written() {
         assert!(content(&array) == expected, "{name}");
         array.close().unwrap();
         let after = assembly(&devices);
-        assert!(matches!(after.members[1].standing, Standing::Stale { .. }), "{name}");
+        assert!(matches!(after.members[1].freshness, Freshness::Stale { .. }), "{name}");
     }
 }
 
 #[test]
 fn a_member_that_keeps_failing_is_taken_out_of_use() {
-    let (devices, second) = spotted("raid5-left-symmetric", true);
+    let (devices, second) = with_bad_sectors("raid5-left-symmetric", true);
     let array = assembly(&devices).open_writable(NOW).unwrap();
-    *second.spot.lock().unwrap() = 65_536..u64::MAX;
+    *second.bad.lock().unwrap() = 65_536..u64::MAX;
     let _ = content(&array);
     assert_eq!(array.states()[1], MemberState::Faulty);
     drop(array);
-    *second.spot.lock().unwrap() = 0..0;
+    *second.bad.lock().unwrap() = 0..0;
     assert_eq!(assembly(&devices).missing(), [1]);
 }
 
@@ -198,12 +198,12 @@ fn what_nobody_has_becomes_bad_blocks_of_what_is_rebuilt_and_the_rebuild_goes_on
         (Level::Raid5, 4, &[0], true),
     ] {
         let what = format!("{level}, replaced {replaced}");
-        let shelf = made(layout(level, ""), members, gone.len(), false);
-        let array = shelf.open();
+        let set = create_array(layout(level, ""), members, gone.len(), false);
+        let array = set.open();
         let expected = fill(&array, 5);
         array.close().unwrap();
         drop(array);
-        let mut devices: Vec<_> = shelf.0.iter().map(|(_, m)| Arc::clone(m) as _).collect();
+        let mut devices: Vec<_> = set.0.iter().map(|(_, m)| Arc::clone(m) as _).collect();
         list_as_bad(&devices[1], &bad);
         if replaced {
             list_as_bad(&devices[0], &bad);
@@ -217,11 +217,11 @@ fn what_nobody_has_becomes_bad_blocks_of_what_is_rebuilt_and_the_rebuild_goes_on
             }
         }
         let mut lost = 0;
-        let mut watch = |step: Step| {
+        let mut watch = |step: Progress| {
             lost = step.bad;
             ControlFlow::Continue(())
         };
-        assert_eq!(array.rebuild(&mut watch).unwrap(), Ended::Finished, "{what}");
+        assert_eq!(array.rebuild(&mut watch).unwrap(), Completion::Finished, "{what}");
         // Two pages, of each member that was rebuilt.
         assert_eq!(lost, 16 * gone.len() as u64, "{what}");
         let found = pages(&array);

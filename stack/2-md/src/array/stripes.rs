@@ -9,10 +9,10 @@ use std::sync::{PoisonError, RwLockReadGuard, RwLockWriteGuard};
 use xfskit_block::Result;
 use xfskit_units::index;
 
-use super::io::{ReadJob, WriteJob, lost};
+use super::io::{ReadJob, WriteJob, io_error};
 use super::mirror::PAGE;
-use super::{Array, ROW_LOCKS};
-use crate::layout::parity::Row;
+use super::{Array, STRIPE_LOCKS};
+use crate::layout::parity::StripeLayout;
 
 /// What the slices of all members of a row may take together, in bytes: most of a core's own cache.
 const SLICES: u64 = 768 << 10;
@@ -21,7 +21,7 @@ const SLICES: u64 = 768 << 10;
 #[derive(Clone, Debug)]
 pub(super) struct Span {
     pub(super) stripe: u64,
-    pub(super) row: Row,
+    pub(super) layout: StripeLayout,
     pub(super) columns: Range<u64>,
 }
 
@@ -32,11 +32,11 @@ impl Span {
 
     /// The span cut into pieces that end at multiples of `unit`.
     pub(super) fn cut(&self, unit: u64) -> impl Iterator<Item = Self> + use<> {
-        let Self { stripe, row, columns } = self.clone();
+        let Self { stripe, layout, columns } = self.clone();
         let mut start = columns.start;
         std::iter::from_fn(move || {
             let end = (start - start % unit + unit).min(columns.end);
-            let piece = Self { stripe, row, columns: start..end };
+            let piece = Self { stripe, layout, columns: start..end };
             start = end;
             (piece.len() > 0).then_some(piece)
         })
@@ -46,9 +46,9 @@ impl Span {
 impl Array {
     /// Who holds what in row `stripe`. Only arrays with parity have rows.
     pub(super) fn span(&self, stripe: u64, columns: Range<u64>) -> Span {
-        let row = Row::new(self.geometry.layout(), self.members.len(), stripe)
+        let layout = StripeLayout::new(self.geometry.layout(), self.members.len(), stripe)
             .expect("a level with parity");
-        Span { stripe, row, columns }
+        Span { stripe, layout, columns }
     }
 
     /// Where the span begins on every member, in bytes from the data offset.
@@ -57,14 +57,14 @@ impl Array {
     }
 
     /// The lock of a row, shared: who computes from the row holds it.
-    pub(super) fn share_row(&self, stripe: u64) -> RwLockReadGuard<'_, ()> {
-        let lock = &self.row_locks[index(stripe % ROW_LOCKS as u64)];
+    pub(super) fn lock_stripe_shared(&self, stripe: u64) -> RwLockReadGuard<'_, ()> {
+        let lock = &self.stripe_locks[index(stripe % STRIPE_LOCKS as u64)];
         lock.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The lock of a row, alone: who writes the row holds it.
-    pub(super) fn own_row(&self, stripe: u64) -> RwLockWriteGuard<'_, ()> {
-        let lock = &self.row_locks[index(stripe % ROW_LOCKS as u64)];
+    pub(super) fn lock_stripe(&self, stripe: u64) -> RwLockWriteGuard<'_, ()> {
+        let lock = &self.stripe_locks[index(stripe % STRIPE_LOCKS as u64)];
         lock.write().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -78,12 +78,13 @@ impl Array {
     }
 
     /// Announces what solving the span will read.
-    pub(super) fn announce_span(&self, span: &Span, without: &[usize]) {
+    pub(super) fn prefetch_span(&self, span: &Span, without: &[usize]) {
         let at = self.member_at(span);
         let usable = |role: &usize| !without.contains(role) && self.is_role_readable(span, *role);
-        let data: Vec<usize> = (0..span.row.data_disks()).map(|d| span.row.data_role(d)).collect();
+        let data: Vec<usize> =
+            (0..span.layout.data_disks()).map(|d| span.layout.data_role(d)).collect();
         let here = data.iter().copied().filter(usable);
-        let parity = [Some(span.row.p), span.row.q].into_iter().flatten().filter(usable);
+        let parity = [Some(span.layout.p), span.layout.q].into_iter().flatten().filter(usable);
         for role in here.chain(parity).take(data.len()) {
             self.members[role].will_need(at, span.len());
         }
@@ -91,7 +92,7 @@ impl Array {
 
     /// Fills `data`, the span's part of every data chunk of the row, in order. `without` are roles that
     /// shall not be asked. The row's lock is held.
-    pub(super) fn read_row(
+    pub(super) fn read_stripe(
         &self,
         span: &Span,
         data: &mut [&mut [u8]],
@@ -114,15 +115,15 @@ impl Array {
 
     /// Fills `out`, the span's part of data chunk `d`, without wanting the rest of the row. The row's
     /// lock is held.
-    pub(super) fn read_hole(
+    pub(super) fn read_chunk(
         &self,
         span: &Span,
         d: usize,
         out: &mut [u8],
         without: &[usize],
     ) -> Result<()> {
-        let own = span.row.data_role(d);
-        let others = span.row.data_disks() - 1;
+        let own = span.layout.data_role(d);
+        let others = span.layout.data_disks() - 1;
         let mut memory = vec![0; others * index(self.slice_bytes().min(span.len()))];
         let mut without = without.to_vec();
         for slice in span.cut(self.slice_bytes()) {
@@ -137,11 +138,11 @@ impl Array {
             data.insert(d, buf);
             if ask {
                 without.push(own);
-                self.read_row(&slice, &mut data, &without)?;
+                self.read_stripe(&slice, &mut data, &without)?;
                 without.pop();
                 self.rewrite(own, at, data[d]);
             } else {
-                self.read_row(&slice, &mut data, &without)?;
+                self.read_stripe(&slice, &mut data, &without)?;
             }
         }
         Ok(())
@@ -154,44 +155,44 @@ impl Array {
         without: &[usize],
         parity: &mut Parity,
     ) -> Result<()> {
-        let (row, at) = (span.row, self.member_at(span));
+        let (layout, at) = (span.layout, self.member_at(span));
         let usable = |role: usize| !without.contains(&role) && self.is_role_readable(span, role);
-        let (here, mut holes): (Vec<usize>, Vec<usize>) =
-            (0..data.len()).partition(|d| usable(row.data_role(*d)));
+        let (here, mut missing): (Vec<usize>, Vec<usize>) =
+            (0..data.len()).partition(|d| usable(layout.data_role(*d)));
         let mut jobs: Vec<ReadJob<'_>> = data
             .iter_mut()
             .enumerate()
-            .filter(|(d, _)| !holes.contains(d))
-            .map(|(d, buf)| ReadJob { role: row.data_role(d), at, buf })
+            .filter(|(d, _)| !missing.contains(d))
+            .map(|(d, buf)| ReadJob { role: layout.data_role(d), at, buf })
             .collect();
         let failed: Vec<usize> = self.fetch(&mut jobs).into_iter().map(|i| here[i]).collect();
-        holes.extend(&failed);
-        if holes.is_empty() {
+        missing.extend(&failed);
+        if missing.is_empty() {
             return Ok(());
         }
-        holes.sort_unstable();
+        missing.sort_unstable();
         let get = |role: Option<usize>, buf: &mut Vec<u8>| {
             buf.resize(index(span.len()), 0);
             role.is_some_and(|role| {
                 usable(role) && self.fetch(&mut [ReadJob { role, at, buf }]).is_empty()
             })
         };
-        let p = get(Some(row.p), &mut parity.p);
-        let q = !(p && holes.len() == 1) && get(row.q, &mut parity.q);
+        let p = get(Some(layout.p), &mut parity.p);
+        let q = !(p && missing.len() == 1) && get(layout.q, &mut parity.q);
         let p = p.then_some(parity.p.as_slice());
         let q = q.then_some(parity.q.as_slice());
-        if !solve(row, data, &holes, p, q) {
-            let roles: Vec<usize> = holes.iter().map(|d| row.data_role(*d)).collect();
+        if !solve(layout, data, &missing, p, q) {
+            let roles: Vec<usize> = missing.iter().map(|d| layout.data_role(*d)).collect();
             let chunk = self.geometry.chunk_bytes().0;
-            let offset = (span.stripe * data.len() as u64 + holes[0] as u64) * chunk;
+            let offset = (span.stripe * data.len() as u64 + missing[0] as u64) * chunk;
             let why = format!("what roles {roles:?} lack cannot be computed from the others");
-            return Err(lost("read", offset + span.columns.start, index(span.len()), why));
+            return Err(io_error("read", offset + span.columns.start, index(span.len()), why));
         }
         let sources =
-            data.len() - holes.len() + usize::from(p.is_some()) + usize::from(q.is_some());
-        self.counters.count_touched(sources as u64 * span.len(), holes.len() as u64 * span.len());
+            data.len() - missing.len() + usize::from(p.is_some()) + usize::from(q.is_some());
+        self.counters.count_memory(sources as u64 * span.len(), missing.len() as u64 * span.len());
         for d in failed {
-            self.rewrite(row.data_role(d), at, data[d]);
+            self.rewrite(layout.data_role(d), at, data[d]);
         }
         Ok(())
     }
@@ -227,35 +228,35 @@ pub(super) fn part_of<'a>(
 /// Computes the chunks at `holes`, ascending, from the others and what parity there is. False where
 /// that is too little.
 fn solve(
-    row: Row,
+    layout: StripeLayout,
     data: &mut [&mut [u8]],
-    holes: &[usize],
+    missing: &[usize],
     p: Option<&[u8]>,
     q: Option<&[u8]>,
 ) -> bool {
-    let mut outs: Vec<&mut [u8]> = holes.iter().map(|d| std::mem::take(&mut data[*d])).collect();
+    let mut outs: Vec<&mut [u8]> = missing.iter().map(|d| std::mem::take(&mut data[*d])).collect();
     let solved = match (outs.as_mut_slice(), p, q) {
         ([out], Some(p), _) => {
-            let others = data.iter().enumerate().filter(|(d, _)| *d != holes[0]);
+            let others = data.iter().enumerate().filter(|(d, _)| *d != missing[0]);
             let mut sources: Vec<&[u8]> = others.map(|(_, buf)| &**buf).collect();
             sources.push(p);
             xfskit_parity::xor(&sources, out);
             true
         }
         ([out], None, Some(q)) => {
-            let places = places(row, data, holes);
-            xfskit_parity::d_from_q(&places, row.exponent(holes[0]), q, out);
+            let places = places(layout, data, missing);
+            xfskit_parity::d_from_q(&places, layout.exponent(missing[0]), q, out);
             true
         }
         ([x, y], Some(p), Some(q)) => {
-            let places = places(row, data, holes);
-            let (ex, ey) = (row.exponent(holes[0]), row.exponent(holes[1]));
+            let places = places(layout, data, missing);
+            let (ex, ey) = (layout.exponent(missing[0]), layout.exponent(missing[1]));
             xfskit_parity::d_and_d(&places, ex, ey, p, q, x, y);
             true
         }
         _ => false,
     };
-    for (d, out) in holes.iter().zip(outs) {
+    for (d, out) in missing.iter().zip(outs) {
         data[*d] = out;
     }
     solved
@@ -263,13 +264,13 @@ fn solve(
 
 /// The data by exponent, the holes left out.
 pub(super) fn places<'a>(
-    row: Row,
+    layout: StripeLayout,
     data: &'a [impl AsRef<[u8]>],
-    holes: &[usize],
+    missing: &[usize],
 ) -> Vec<Option<&'a [u8]>> {
-    let mut places = vec![None; row.exponents()];
-    for (d, buf) in data.iter().enumerate().filter(|(d, _)| !holes.contains(d)) {
-        places[row.exponent(d)] = Some(buf.as_ref());
+    let mut places = vec![None; layout.exponents()];
+    for (d, buf) in data.iter().enumerate().filter(|(d, _)| !missing.contains(d)) {
+        places[layout.exponent(d)] = Some(buf.as_ref());
     }
     places
 }

@@ -14,49 +14,59 @@ impl Array {
     /// A write to a member failed: its place is noted as bad, or the member taken out of use. Answers the
     /// error where neither is borne.
     pub(super) fn write_failed(&self, role: usize, at: u64, len: u64, error: Error) -> Result<()> {
-        if !self.bears_blemish(role, at, len) || !self.lacks(role, false, at, len) {
+        if !self.can_record_badblock(role, at, len) || !self.record_badblock(role, false, at, len) {
             return self.fail_member(role, error);
         }
         Ok(())
     }
 
     /// A place of a member was written: it is no longer bad.
-    pub(super) fn written(&self, role: usize, at: u64, len: u64) -> Result<()> {
+    pub(super) fn clear_badblocks(&self, role: usize, at: u64, len: u64) -> Result<()> {
         let member = &self.members[role];
-        if !member.bad().forget(at, len) {
+        if !member.bad().clear(at, len) {
             return Ok(());
         }
         let ranges = member.bad().sectors();
-        self.note(|ledger| ledger.bad_blocks(role, false, &ranges).unwrap_or_default())
+        self.update_metadata(|metadata| {
+            metadata.write_bad_blocks(role, false, &ranges).unwrap_or_default()
+        })
     }
 
     /// A place of a member that is filled, or of what is to replace it, cannot be had from anybody. False where
     /// there is no log for that, or it has no room.
-    pub(super) fn lacks(&self, role: usize, replacement: bool, at: u64, len: u64) -> bool {
-        let (Some(ledger), member) = (&self.ledger, &self.members[role]) else { return false };
-        let bad = match member.shadow() {
-            Some(shadow) if replacement => shadow.bad(),
+    pub(super) fn record_badblock(
+        &self,
+        role: usize,
+        replacement: bool,
+        at: u64,
+        len: u64,
+    ) -> bool {
+        let (Some(metadata), member) = (&self.metadata, &self.members[role]) else { return false };
+        let bad = match member.replacement() {
+            Some(active) if replacement => active.bad(),
             _ => member.bad(),
         };
         bad.add(at, len);
-        self.is_whole.store(false, Ordering::Release);
-        let noted = ledger.bad_blocks(role, replacement, &bad.sectors());
+        self.is_optimal.store(false, Ordering::Release);
+        let noted = metadata.write_bad_blocks(role, replacement, &bad.sectors());
         noted.is_some_and(|failures| failures.is_empty())
     }
 
     /// A place of what is to replace a member was written: it is no longer bad.
-    pub(super) fn shadow_written(&self, role: usize, at: u64, len: u64) -> Result<()> {
-        let Some(shadow) = self.members[role].shadow() else { return Ok(()) };
-        if !shadow.bad().forget(at, len) {
+    pub(super) fn clear_replacement_badblocks(&self, role: usize, at: u64, len: u64) -> Result<()> {
+        let Some(replacement) = self.members[role].replacement() else { return Ok(()) };
+        if !replacement.bad().clear(at, len) {
             return Ok(());
         }
-        let ranges = shadow.bad().sectors();
-        self.note(|ledger| ledger.bad_blocks(role, true, &ranges).unwrap_or_default())
+        let ranges = replacement.bad().sectors();
+        self.update_metadata(|metadata| {
+            metadata.write_bad_blocks(role, true, &ranges).unwrap_or_default()
+        })
     }
 
     /// True where a place is had without this member. Of RAID10 the place does not tell who has the
     /// copies: there a member that fails, fails.
-    fn bears_blemish(&self, role: usize, at: u64, len: u64) -> bool {
+    fn can_record_badblock(&self, role: usize, at: u64, len: u64) -> bool {
         let others = (0..self.members.len()).filter(|other| *other != role);
         let unreadable = others.filter(|other| !self.members[*other].is_readable(at, len)).count();
         match self.map {

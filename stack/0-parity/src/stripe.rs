@@ -1,20 +1,20 @@
 //! What a routine is asked for: the sums over one row, and what to make of them.
 
-use crate::PLACES_MAX;
+use crate::EXPONENTS_MAX;
 
 /// The sources of one row. With A and B the sums
 ///
 /// ```text
 /// A = P + sum of D_i          B = Q + sum of g^i · D_i          (what is not given counts as zeroes)
 /// ```
-pub(crate) struct Row<'a> {
+pub(crate) struct Stripe<'a> {
     /// The chunks by exponent.
     pub(crate) data: &'a [Option<&'a [u8]>],
     pub(crate) p: Option<&'a [u8]>,
     pub(crate) q: Option<&'a [u8]>,
 }
 
-impl<'a> Row<'a> {
+impl<'a> Stripe<'a> {
     /// A row of chunks alone.
     pub(crate) fn new(data: &'a [Option<&'a [u8]>]) -> Self {
         Self::with(data, None, None)
@@ -30,7 +30,7 @@ impl<'a> Row<'a> {
 }
 
 /// What to make of the sums A and B, and where to store it.
-pub(crate) enum Want<'a> {
+pub(crate) enum Output<'a> {
     /// p = A
     P { p: &'a mut [u8] },
     /// p = A, q = B
@@ -45,25 +45,25 @@ pub(crate) enum Want<'a> {
     DataData { a: u8, b: u8, x: &'a mut [u8], y: &'a mut [u8] },
 }
 
-impl Want<'_> {
+impl Output<'_> {
     /// Lengths of the results, in bytes.
     fn lens(&self) -> (usize, usize) {
         match self {
-            Want::P { p: only } | Want::Scaled { d: only, .. } => (only.len(), only.len()),
-            Want::Sums { p: one, q: two }
-            | Want::DataP { d: one, p: two, .. }
-            | Want::DataQ { d: one, q: two, .. }
-            | Want::DataData { x: one, y: two, .. } => (one.len(), two.len()),
+            Output::P { p: only } | Output::Scaled { d: only, .. } => (only.len(), only.len()),
+            Output::Sums { p: one, q: two }
+            | Output::DataP { d: one, p: two, .. }
+            | Output::DataQ { d: one, q: two, .. }
+            | Output::DataData { x: one, y: two, .. } => (one.len(), two.len()),
         }
     }
 }
 
 /// The one length of everything, in bytes. Routines rely on it.
-pub(crate) fn checked_len(row: &Row, want: &Want) -> usize {
-    assert!(row.data.len() <= PLACES_MAX, "{} places in a row", row.data.len());
-    let (len, second) = want.lens();
+pub(crate) fn checked_len(stripe: &Stripe, output: &Output) -> usize {
+    assert!(stripe.data.len() <= EXPONENTS_MAX, "{} places in a stripe", stripe.data.len());
+    let (len, second) = output.lens();
     assert_eq!(len, second, "results differ in length");
-    let sources = row.data.iter().chain([&row.p, &row.q]).flatten();
-    assert!(sources.into_iter().all(|s| s.len() == len), "chunks of a row differ in length");
+    let sources = stripe.data.iter().chain([&stripe.p, &stripe.q]).flatten();
+    assert!(sources.into_iter().all(|s| s.len() == len), "chunks of a stripe differ in length");
     len
 }

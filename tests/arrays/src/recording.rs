@@ -23,12 +23,12 @@ pub enum Crash<'r> {
 
 /// The members before, and what happened to them.
 #[derive(Debug)]
-pub struct Tape {
+pub struct Recording {
     before: Vec<Arc<dyn BlockDevice>>,
     events: Mutex<Vec<(usize, Event)>>,
 }
 
-impl Tape {
+impl Recording {
     /// A tape of these members, which are not changed any more.
     pub fn new(before: Vec<Arc<dyn BlockDevice>>) -> Arc<Self> {
         Arc::new(Self { before, events: Mutex::default() })
@@ -36,11 +36,12 @@ impl Tape {
 
     /// The members as devices to write.
     pub fn devices(self: &Arc<Self>) -> Vec<Arc<dyn BlockDevice>> {
-        let taped = |(member, device): (usize, &Arc<dyn BlockDevice>)| {
+        let recorded = |(member, device): (usize, &Arc<dyn BlockDevice>)| {
             let now = OverlayDevice::new(Arc::clone(device));
-            Arc::new(Taped { tape: Arc::clone(self), member, now }) as Arc<dyn BlockDevice>
+            Arc::new(RecordedDevice { recording: Arc::clone(self), member, now })
+                as Arc<dyn BlockDevice>
         };
-        self.before.iter().enumerate().map(taped).collect()
+        self.before.iter().enumerate().map(recorded).collect()
     }
 
     /// Events so far.
@@ -96,13 +97,13 @@ impl Tape {
 
 /// One member on the tape.
 #[derive(Debug)]
-struct Taped {
-    tape: Arc<Tape>,
+struct RecordedDevice {
+    recording: Arc<Recording>,
     member: usize,
     now: OverlayDevice,
 }
 
-impl BlockDevice for Taped {
+impl BlockDevice for RecordedDevice {
     fn size(&self) -> ByteLen {
         self.now.size()
     }
@@ -110,56 +111,66 @@ impl BlockDevice for Taped {
         self.now.read_at(offset, buf)
     }
     fn write_at(&self, offset: ByteOffset, buf: &[u8]) -> Result<()> {
-        let mut events = self.tape.lock();
+        let mut events = self.recording.lock();
         self.now.write_at(offset, buf)?;
         events.push((self.member, Event::Write { offset, data: buf.into(), fua: false }));
         Ok(())
     }
     fn flush(&self) -> Result<()> {
-        self.tape.lock().push((self.member, Event::Flush));
+        self.recording.lock().push((self.member, Event::Flush));
         Ok(())
     }
 }
 
 /// What the sectors of an array may hold after a crash.
 #[derive(Debug)]
-pub struct Story {
+pub struct WriteHistory {
     start: Vec<u8>,
-    deeds: Vec<Deed>,
+    operations: Vec<Operation>,
 }
 
 #[derive(Debug)]
-struct Deed {
+struct Operation {
     began: usize,
     ended: usize,
     /// Where, and what; nothing for a flush.
     written: Option<(usize, Vec<u8>)>,
 }
 
-impl Story {
+impl WriteHistory {
     /// An array that holds this.
     pub fn new(start: Vec<u8>) -> Self {
-        Self { start, deeds: Vec::new() }
+        Self { start, operations: Vec::new() }
     }
 
     /// Writes, and remembers.
     ///
     /// # Panics
     /// Where the array does not take it.
-    pub fn write(&mut self, tape: &Tape, array: &dyn BlockDevice, at: usize, data: Vec<u8>) {
-        let began = tape.len();
+    pub fn write(
+        &mut self,
+        recording: &Recording,
+        array: &dyn BlockDevice,
+        at: usize,
+        data: Vec<u8>,
+    ) {
+        let began = recording.len();
         array.write_at(ByteOffset(at as u64), &data).expect("written");
-        self.deeds.push(Deed { began, ended: tape.len(), written: Some((at, data)) });
+        self.operations.push(Operation {
+            began,
+            ended: recording.len(),
+            written: Some((at, data)),
+        });
     }
 
     /// Flushes, and remembers.
     ///
     /// # Panics
     /// Where the array fails.
-    pub fn flush(&mut self, tape: &Tape, array: &dyn BlockDevice) {
-        let began = tape.len();
+    pub fn flush(&mut self, recording: &Recording, array: &dyn BlockDevice) {
+        let began = recording.len();
         array.flush().expect("flushed");
-        self.deeds.push(Deed { began, ended: tape.len(), written: None });
+        self.operations.push(Operation { began, ended: recording.len(), written: None });
     }
 
     /// Judges the array as a crash behind `cut` events left it: every sector holds what was last
@@ -167,8 +178,8 @@ impl Story {
     ///
     /// # Errors
     /// The first sector that holds anything else.
-    pub fn judge(&self, cut: usize, power: bool, found: &[u8]) -> std::result::Result<(), usize> {
-        self.judge_rows(cut, power, found, None)
+    pub fn check(&self, cut: usize, power: bool, found: &[u8]) -> std::result::Result<(), usize> {
+        self.check_stripes(cut, power, found, None)
     }
 
     /// [`judge`](Self::judge) of an array whose parity is not to be trusted: where something of a row, of
@@ -176,7 +187,7 @@ impl Story {
     ///
     /// # Errors
     /// As there.
-    pub fn judge_rows(
+    pub fn check_stripes(
         &self,
         cut: usize,
         power: bool,
@@ -212,19 +223,23 @@ impl Story {
 
     /// What is durable for sure, and the writes since.
     fn at(&self, cut: usize, power: bool) -> (Vec<u8>, Vec<&(usize, Vec<u8>)>) {
-        let begun: Vec<&Deed> = self.deeds.iter().filter(|deed| deed.began < cut).collect();
+        let begun: Vec<&Operation> =
+            self.operations.iter().filter(|operation| operation.began < cut).collect();
         // Written before the last flush that returned, or where only the process ends, at all.
         let durable = if power {
-            let flush = begun.iter().rposition(|deed| deed.written.is_none() && deed.ended <= cut);
+            let flush = begun
+                .iter()
+                .rposition(|operation| operation.written.is_none() && operation.ended <= cut);
             flush.unwrap_or(0)
         } else {
-            begun.iter().take_while(|deed| deed.ended <= cut).count()
+            begun.iter().take_while(|operation| operation.ended <= cut).count()
         };
         let mut sure = self.start.clone();
-        for (at, data) in begun[..durable].iter().filter_map(|deed| deed.written.as_ref()) {
+        for (at, data) in begun[..durable].iter().filter_map(|operation| operation.written.as_ref())
+        {
             sure[*at..at + data.len()].copy_from_slice(data);
         }
-        (sure, begun[durable..].iter().filter_map(|deed| deed.written.as_ref()).collect())
+        (sure, begun[durable..].iter().filter_map(|operation| operation.written.as_ref()).collect())
     }
 
     /// How long the array is, in bytes.
@@ -261,24 +276,24 @@ fn may_hold(
 }
 
 /// Random writes of whole sectors, small and large, and flushes.
-pub fn storm(
-    story: &mut Story,
-    tape: &Tape,
+pub fn random_writes(
+    history: &mut WriteHistory,
+    recording: &Recording,
     array: &dyn BlockDevice,
     random: &mut Random,
-    deeds: usize,
+    operations: usize,
 ) {
-    for _ in 0..deeds {
+    for _ in 0..operations {
         if random.below(5) == 0 {
-            story.flush(tape, array);
+            history.flush(recording, array);
             continue;
         }
         let most = [4, 64, 500][index(random.below(3))];
-        let size = story.len() / SECTOR as u64;
+        let size = history.len() / SECTOR as u64;
         let len = 1 + random.below(most.min(size));
         let at = random.below(size - len + 1);
         let mut data = vec![0; index(len) * SECTOR];
         random.fill(&mut data);
-        story.write(tape, array, index(at) * SECTOR, data);
+        history.write(recording, array, index(at) * SECTOR, data);
     }
 }

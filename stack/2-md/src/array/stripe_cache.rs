@@ -49,10 +49,10 @@ struct Entry {
 
 /// Rows by number, and the ends of recent requests.
 #[derive(Debug)]
-pub struct RowCache {
-    row_bytes: u64,
-    rows_max: u64,
-    rows: AtomicU64,
+pub struct StripeCache {
+    stripe_bytes: u64,
+    stripes_max: u64,
+    stripes: AtomicU64,
     shards: Vec<Mutex<HashMap<u64, Arc<Entry>>>>,
     /// Rows in the order in which they came. Taken once per row that is read.
     order: Mutex<VecDeque<u64>>,
@@ -65,13 +65,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl RowCache {
-    /// A cache of at most `budget` bytes for rows of `row_bytes`.
-    pub fn new(budget: u64, row_bytes: u64) -> Self {
+impl StripeCache {
+    /// A cache of at most `budget` bytes for rows of `stripe_bytes`.
+    pub fn new(budget: u64, stripe_bytes: u64) -> Self {
         Self {
-            row_bytes,
-            rows_max: budget.checked_div(row_bytes).unwrap_or(0),
-            rows: AtomicU64::new(0),
+            stripe_bytes,
+            stripes_max: budget.checked_div(stripe_bytes).unwrap_or(0),
+            stripes: AtomicU64::new(0),
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             order: Mutex::default(),
             spare: Spare::default(),
@@ -80,7 +80,7 @@ impl RowCache {
         }
     }
 
-    /// Notes a request from `start` to `end`, in bytes. True where an earlier one ended at `start`.
+    /// VerifyLog a request from `start` to `end`, in bytes. True where an earlier one ended at `start`.
     pub fn continues(&self, start: u64, end: u64) -> bool {
         let slot = |at: u64| {
             let hash = at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
@@ -90,25 +90,25 @@ impl RowCache {
         slot(start).load(Ordering::Relaxed) == start
     }
 
-    fn shard(&self, row: u64) -> MutexGuard<'_, HashMap<u64, Arc<Entry>>> {
-        lock(&self.shards[index(row % SHARDS as u64)])
+    fn shard(&self, stripe: u64) -> MutexGuard<'_, HashMap<u64, Arc<Entry>>> {
+        lock(&self.shards[index(stripe % SHARDS as u64)])
     }
 
     /// Copies the bytes of `row` from `start` on to `buf`. Where the row is not here it is read with
     /// `fill`, if `may_fill`. `None`: not here, and no room or no leave to read it.
     pub fn read(
         &self,
-        row: u64,
+        stripe: u64,
         start: u64,
         buf: &mut [u8],
         may_fill: bool,
         fill: impl FnOnce(&mut [u8]) -> Result<()>,
     ) -> Option<()> {
         let now = self.lookups.fetch_add(1, Ordering::Relaxed);
-        let found = self.shard(row).get(&row).map(Arc::clone);
+        let found = self.shard(stripe).get(&stripe).map(Arc::clone);
         let entry = match found {
             Some(entry) => entry,
-            None if may_fill => self.filled(row, start, now, fill)?,
+            None if may_fill => self.filled(stripe, start, now, fill)?,
             None => return None,
         };
         entry.used_at.store(now, Ordering::Relaxed);
@@ -118,8 +118,8 @@ impl RowCache {
             buf.copy_from_slice(from);
         }
         let more = buf.len() as u64;
-        if entry.delivered.fetch_add(more, Ordering::Relaxed) + more >= self.row_bytes {
-            self.remove(row, &entry);
+        if entry.delivered.fetch_add(more, Ordering::Relaxed) + more >= self.stripe_bytes {
+            self.remove(stripe, &entry);
         }
         Some(())
     }
@@ -127,7 +127,7 @@ impl RowCache {
     /// The row, read by us or, meanwhile, by somebody else.
     fn filled(
         &self,
-        row: u64,
+        stripe: u64,
         start: u64,
         now: u64,
         fill: impl FnOnce(&mut [u8]) -> Result<()>,
@@ -140,16 +140,16 @@ impl RowCache {
         });
         let mut content = entry.content.write().unwrap_or_else(PoisonError::into_inner);
         {
-            let mut shard = self.shard(row);
-            if let Some(theirs) = shard.get(&row) {
+            let mut shard = self.shard(stripe);
+            if let Some(theirs) = shard.get(&stripe) {
                 return Some(Arc::clone(theirs));
             }
-            shard.insert(row, Arc::clone(&entry));
+            shard.insert(stripe, Arc::clone(&entry));
         }
-        lock(&self.order).push_back(row);
+        lock(&self.order).push_back(stripe);
         let answer = fill(&mut memory.bytes);
         if answer.is_err() {
-            self.remove(row, &entry);
+            self.remove(stripe, &entry);
             return None;
         }
         *content = Some(memory);
@@ -163,11 +163,11 @@ impl RowCache {
         if let Some(bytes) = lock(&self.spare).pop() {
             return Some(memory(bytes));
         }
-        if self.rows.fetch_add(1, Ordering::Relaxed) < self.rows_max {
-            return Some(memory(vec![0; index(self.row_bytes)]));
+        if self.stripes.fetch_add(1, Ordering::Relaxed) < self.stripes_max {
+            return Some(memory(vec![0; index(self.stripe_bytes)]));
         }
-        self.rows.fetch_sub(1, Ordering::Relaxed);
-        let patience = 256 + 4 * self.rows_max;
+        self.stripes.fetch_sub(1, Ordering::Relaxed);
+        let patience = 256 + 4 * self.stripes_max;
         let oldest = lock(&self.order).pop_front()?;
         let entry = self.shard(oldest).get(&oldest).map(Arc::clone)?;
         if now.saturating_sub(entry.used_at.load(Ordering::Relaxed)) < patience {
@@ -179,20 +179,20 @@ impl RowCache {
         lock(&self.spare).pop().map(memory)
     }
 
-    fn remove(&self, row: u64, entry: &Arc<Entry>) {
-        let mut shard = self.shard(row);
-        if shard.get(&row).is_some_and(|there| Arc::ptr_eq(there, entry)) {
-            shard.remove(&row);
+    fn remove(&self, stripe: u64, entry: &Arc<Entry>) {
+        let mut shard = self.shard(stripe);
+        if shard.get(&stripe).is_some_and(|there| Arc::ptr_eq(there, entry)) {
+            shard.remove(&stripe);
         }
         drop(shard);
-        lock(&self.order).retain(|other| *other != row);
+        lock(&self.order).retain(|other| *other != stripe);
     }
 
     /// Forgets `row`, which is about to change. Waits for nobody.
-    pub fn forget(&self, row: u64) {
-        let found = self.shard(row).get(&row).map(Arc::clone);
+    pub fn forget(&self, stripe: u64) {
+        let found = self.shard(stripe).get(&stripe).map(Arc::clone);
         if let Some(entry) = found {
-            self.remove(row, &entry);
+            self.remove(stripe, &entry);
         }
     }
 }

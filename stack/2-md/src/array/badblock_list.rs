@@ -7,9 +7,9 @@ use xfskit_units::MemberSector;
 
 /// Ranges in bytes from the data offset, sorted, apart from each other. Empty for nearly every member ever made.
 #[derive(Debug, Default)]
-pub(super) struct BadPlaces(RwLock<Vec<Range<u64>>>);
+pub(super) struct BadBlockList(RwLock<Vec<Range<u64>>>);
 
-impl BadPlaces {
+impl BadBlockList {
     pub(super) fn new(listed: &[Range<MemberSector>]) -> Self {
         let bytes = |sector: MemberSector| sector.0.saturating_mul(512);
         let ranges = listed.iter().map(|range| bytes(range.start)..bytes(range.end));
@@ -21,15 +21,15 @@ impl BadPlaces {
     }
 
     /// True where something of the range is listed.
-    pub(super) fn meet(&self, at: u64, len: u64) -> bool {
+    pub(super) fn overlaps(&self, at: u64, len: u64) -> bool {
         let end = at.saturating_add(len);
         self.ranges().iter().any(|bad| bad.start < end && at < bad.end)
     }
 
     /// The range was written: what is listed within it is good again. True where anything was.
-    pub(super) fn forget(&self, at: u64, len: u64) -> bool {
+    pub(super) fn clear(&self, at: u64, len: u64) -> bool {
         let end = at + len;
-        if !self.meet(at, len) {
+        if !self.overlaps(at, len) {
             return false;
         }
         let mut bad = self.0.write().unwrap_or_else(PoisonError::into_inner);
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn places_that_meet_are_one_and_what_is_written_leaves_them() {
-        let bad = BadPlaces::default();
+        let bad = BadBlockList::default();
         let listed = || bad.sectors().iter().map(|r| (r.start.0, r.end.0)).collect::<Vec<_>>();
         bad.add(8192, 4096);
         bad.add(0, 4096);
@@ -75,8 +75,8 @@ mod tests {
         bad.add(4096, 4096);
         assert_eq!(listed(), [(0, 24)]);
         bad.add(100, 1);
-        assert!(listed() == [(0, 24)] && bad.meet(12_000, 1) && !bad.meet(12_288, 9));
-        assert!(bad.forget(4096, 512) && !bad.forget(4096, 512));
+        assert!(listed() == [(0, 24)] && bad.overlaps(12_000, 1) && !bad.overlaps(12_288, 9));
+        assert!(bad.clear(4096, 512) && !bad.clear(4096, 512));
         assert_eq!(listed(), [(0, 8), (9, 24)]);
     }
 }

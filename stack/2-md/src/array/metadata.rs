@@ -18,7 +18,7 @@
 //!
 //! The state on the disk is only ever behind in the safe direction: set before, cleared after.
 
-pub(crate) mod roster;
+pub(crate) mod roles;
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -29,7 +29,7 @@ use xfskit_units::{ByteOffset, Daddr, MemberSector, Sectors, index};
 
 use crate::bad_blocks;
 use crate::bitmap::{Bitmap, HEAD_BYTES};
-use crate::superblock::{Place, Superblock};
+use crate::superblock::{MemberRange, Superblock};
 
 /// An idle region's bit is cleared at this flush after its last write (md: two rounds of its daemon).
 const IDLE_FLUSHES: u32 = 2;
@@ -37,9 +37,9 @@ const IDLE_FLUSHES: u32 = 2;
 /// In place of a role: the journal device.
 pub const JOURNAL: usize = usize::MAX;
 
-/// A member whose superblock is kept.
+/// A member whose superblock is member.
 #[derive(Debug)]
-pub struct Kept {
+pub struct MemberMetadata {
     /// Its role; [`JOURNAL`] for the journal.
     pub role: usize,
     /// The device.
@@ -50,30 +50,30 @@ pub struct Kept {
 
 /// The metadata of an array that is open for writing.
 #[derive(Debug)]
-pub struct Ledger {
-    /// Leaf lock. Held while metadata is written: who comes meanwhile must wait for it anyway.
+pub struct ArrayMetadata {
+    /// Leaf lock. MemberPage while metadata is written: who comes meanwhile must wait for it anyway.
     state: Mutex<State>,
 }
 
 #[derive(Debug)]
 struct State {
-    members: Vec<Kept>,
+    members: Vec<MemberMetadata>,
     /// Devices that are to replace members: they hear everything, too.
-    replacements: Vec<Kept>,
+    replacements: Vec<MemberMetadata>,
     events: u64,
     active: bool,
     /// Writes so far, how many there were when somebody asked last, and how many are under way.
     writes: u64,
-    seen: u64,
-    under_way: u64,
+    writes_seen: u64,
+    writes_pending: u64,
     /// Events were raised by becoming active, and by nothing else since.
-    may_go_back: bool,
+    may_rewind_events: bool,
     degraded: bool,
     /// Where the resync of an array that was not shut down cleanly has to go on, in sectors of the
     /// members.
     resync_offset: Option<Sectors>,
     bitmap: Option<Bitmap>,
-    /// Regions whose bit this ledger set.
+    /// Regions whose bit this metadata set.
     regions: HashMap<u64, Region>,
     /// What is under way stands in a journal: superblocks need not say that all of the array is in doubt.
     journaled: bool,
@@ -87,14 +87,14 @@ struct Region {
     idle: u32,
 }
 
-/// Members whose metadata could not be written.
+/// SpanData whose metadata could not be written.
 pub(super) type Failures = Vec<(usize, Error)>;
 
-impl Ledger {
-    /// The ledger of an array. `degraded`: a role is missing. `resync_offset`: where a resync has to go
+impl ArrayMetadata {
+    /// The metadata of an array. `degraded`: a role is missing. `resync_offset`: where a resync has to go
     /// on, `None` for a clean array. `utime`: what superblocks will say about when they were written.
     pub fn new(
-        mut members: Vec<Kept>,
+        mut members: Vec<MemberMetadata>,
         bitmap: Option<Bitmap>,
         degraded: bool,
         resync_offset: Option<Sectors>,
@@ -110,9 +110,9 @@ impl Ledger {
             events,
             active: false,
             writes: 0,
-            seen: 0,
-            under_way: 0,
-            may_go_back: false,
+            writes_seen: 0,
+            writes_pending: 0,
+            may_rewind_events: false,
             degraded,
             resync_offset,
             bitmap,
@@ -122,24 +122,24 @@ impl Ledger {
         Self { state: Mutex::new(state) }
     }
 
-    /// The ledger of an array that is written by way of a journal.
+    /// The metadata of an array that is written by way of a journal.
     pub fn journaled(self) -> Self {
         self.state().journaled = true;
         self
     }
 
     /// The journal begins at this sector of its data area. Its own superblock says so, on the disk.
-    pub(super) fn journal_tail(&self, tail: u64) -> Failures {
+    pub(super) fn set_journal_tail(&self, tail: u64) -> Failures {
         let state = &mut *self.state();
-        let write = |kept: &mut Kept| {
-            if let Superblock::V1(superblock) = &mut kept.superblock {
+        let write = |member: &mut MemberMetadata| {
+            if let Superblock::V1(superblock) = &mut member.superblock {
                 superblock.recovery_offset.set(tail);
             }
-            let at = kept.superblock.at().byte_offset();
-            let written = kept.device.write_fua(at, &kept.superblock.own_bytes());
-            written.err().map(|error| (kept.role, error))
+            let at = member.superblock.at().byte_offset();
+            let written = member.device.write_fua(at, &member.superblock.own_bytes());
+            written.err().map(|error| (member.role, error))
         };
-        state.members.iter_mut().filter(|kept| kept.role == JOURNAL).filter_map(write).collect()
+        state.members.iter_mut().filter(|member| member.role == JOURNAL).filter_map(write).collect()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -148,21 +148,21 @@ impl Ledger {
 
     /// Brings members to the same count of events: where a crash came between the updates of two
     /// superblocks, another one must not leave the older of them two behind.
-    pub(super) fn settle(&self) -> Failures {
+    pub(super) fn equalize_events(&self) -> Failures {
         let state = &mut *self.state();
-        let torn = state.members.iter().any(|kept| kept.superblock.events() != state.events);
+        let torn = state.members.iter().any(|member| member.superblock.events() != state.events);
         if torn { state.write_superblocks() } else { Vec::new() }
     }
 
     /// Sectors of the sync space are about to be written.
-    pub(super) fn begin(&self, sectors: Range<u64>) -> Failures {
+    pub(super) fn begin_write(&self, sectors: Range<u64>) -> Failures {
         let state = &mut *self.state();
         let mut failures = Vec::new();
         state.writes += 1;
-        state.under_way += 1;
+        state.writes_pending += 1;
         if !state.active {
             state.active = true;
-            state.may_go_back = !state.degraded && state.resync_offset.is_none();
+            state.may_rewind_events = !state.degraded && state.resync_offset.is_none();
             state.events += 1;
             failures = state.write_superblocks();
         }
@@ -186,9 +186,9 @@ impl Ledger {
     }
 
     /// They were written.
-    pub(super) fn end(&self, sectors: Range<u64>) {
+    pub(super) fn end_write(&self, sectors: Range<u64>) {
         let mut state = self.state();
-        state.under_way = state.under_way.saturating_sub(1);
+        state.writes_pending = state.writes_pending.saturating_sub(1);
         for bit in state.bits(&sectors) {
             if let Some(region) = state.regions.get_mut(&bit) {
                 region.pending = region.pending.saturating_sub(1);
@@ -196,8 +196,8 @@ impl Ledger {
         }
     }
 
-    /// The members were flushed: regions that have been idle for long are in sync for sure.
-    pub(super) fn flushed(&self) -> Failures {
+    /// The members were note_flush: regions that have been idle for long are in sync for sure.
+    pub(super) fn note_flush(&self) -> Failures {
         let state = &mut *self.state();
         if state.degraded {
             return Vec::new();
@@ -221,9 +221,9 @@ impl Ledger {
     }
 
     /// The member of `role` is out of use: the others shall know.
-    pub(super) fn failed(&self, role: usize) -> Failures {
+    pub(super) fn fail(&self, role: usize) -> Failures {
         let mut state = self.state();
-        let number = |member: &Kept| member.superblock.dev_number();
+        let number = |member: &MemberMetadata| member.superblock.dev_number();
         let gone: Vec<u32> =
             state.members.iter().filter(|member| member.role == role).map(number).collect();
         state.members.retain(|member| member.role != role);
@@ -234,7 +234,7 @@ impl Ledger {
             }
         }
         state.degraded = true;
-        state.may_go_back = false;
+        state.may_rewind_events = false;
         // Two steps, not one of two: whoever a crash lets miss the last of them is not stale.
         let mut failures = Failures::new();
         for _ in 0..2 {
@@ -246,7 +246,7 @@ impl Ledger {
 
     /// A member's list of bad places has changed. What was written to those that left it is on the disk
     /// first. `None` where the member (or what is to replace it) has no room for such a list.
-    pub(super) fn bad_blocks(
+    pub(super) fn write_bad_blocks(
         &self,
         role: usize,
         replacement: bool,
@@ -255,7 +255,7 @@ impl Ledger {
         let mut state = self.state();
         let member = state.list(replacement).iter_mut().find(|member| member.role == role)?;
         let Superblock::V1(sb) = &member.superblock else { return None };
-        let Place { at, len } = sb.bad_blocks()?;
+        let MemberRange { at, len } = sb.bad_blocks()?;
         let log = bad_blocks::encode(ranges, sb.bblog_shift, index(len.byte_len().0))?;
         member.superblock.set_has_bad_blocks(!ranges.is_empty());
         let superblock = member.superblock.own_bytes();
@@ -268,25 +268,25 @@ impl Ledger {
     }
 
     /// How many writes there were, where the array is active and there were none since this was asked before.
-    pub(super) fn idle(&self) -> Option<u64> {
+    pub(super) fn take_idle_writes(&self) -> Option<u64> {
         let state = &mut *self.state();
-        let idle = state.active && state.under_way == 0 && state.writes == state.seen;
-        state.seen = state.writes;
+        let idle = state.active && state.writes_pending == 0 && state.writes == state.writes_seen;
+        state.writes_seen = state.writes;
         idle.then_some(state.writes)
     }
 
-    /// The members were flushed behind the last of so many writes: unless there were more since, the array is
+    /// The members were note_flush behind the last of so many writes: unless there were more since, the array is
     /// clean. Bits go when they have been idle for longer.
-    pub(super) fn rest(&self, writes: u64) -> Failures {
+    pub(super) fn mark_clean_if_idle(&self, writes: u64) -> Failures {
         let state = &mut *self.state();
-        if state.active && state.under_way == 0 && state.writes == writes {
-            state.become_clean()
+        if state.active && state.writes_pending == 0 && state.writes == writes {
+            state.mark_clean()
         } else {
             Vec::new()
         }
     }
 
-    /// All writes are done and flushed: the array is clean again.
+    /// All writes are done and note_flush: the array is clean again.
     pub(super) fn close(&self) -> Failures {
         let state = &mut *self.state();
         if !state.active && state.regions.is_empty() {
@@ -304,7 +304,7 @@ impl Ledger {
             failures.extend(state.write_bits(0..all));
         }
         if state.active {
-            failures.extend(state.become_clean());
+            failures.extend(state.mark_clean());
         }
         failures
     }
@@ -321,7 +321,7 @@ impl Ledger {
     }
 
     /// All sectors of the sync space before this one agree, and are on the disk.
-    pub(super) fn synced_to(&self, sector: u64) -> Failures {
+    pub(super) fn set_synced_to(&self, sector: u64) -> Failures {
         let state = &mut *self.state();
         let mut failures = Vec::new();
         if let Some(at) = state.resync_offset.as_mut().filter(|at| at.0 < sector) {
@@ -347,8 +347,8 @@ impl Ledger {
     }
 
     /// The whole array agrees: the resync is done.
-    pub(super) fn in_sync(&self) -> Failures {
-        let mut failures = self.synced_to(u64::MAX);
+    pub(super) fn finish_resync(&self) -> Failures {
+        let mut failures = self.set_synced_to(u64::MAX);
         let state = &mut *self.state();
         if state.resync_offset.take().is_some() {
             state.events += 1;
@@ -360,11 +360,11 @@ impl Ledger {
 
 impl State {
     /// Superblocks say that the array is clean.
-    fn become_clean(&mut self) -> Failures {
+    fn mark_clean(&mut self) -> Failures {
         self.active = false;
         // Back to where it was, so that spares need no write at every turn; but never back over a
         // change of members.
-        if self.may_go_back {
+        if self.may_rewind_events {
             self.events -= 1;
         } else {
             self.events += 1;
@@ -398,8 +398,8 @@ impl State {
                 failures.extend(self.flush());
             }
         }
-        let doubted = self.active && !self.journaled;
-        let resync_offset = if doubted { Some(Sectors(0)) } else { self.resync_offset };
+        let in_doubt = self.active && !self.journaled;
+        let resync_offset = if in_doubt { Some(Sectors(0)) } else { self.resync_offset };
         let events = self.events;
         for member in &mut self.members {
             member.superblock.set_state(events, resync_offset);
@@ -436,8 +436,8 @@ impl State {
         self.each(|member| member.device.flush())
     }
 
-    fn each(&self, work: impl Fn(&Kept) -> Result<()>) -> Failures {
-        let failed = |member: &Kept| work(member).err().map(|error| (member.role, error));
+    fn each(&self, work: impl Fn(&MemberMetadata) -> Result<()>) -> Failures {
+        let failed = |member: &MemberMetadata| work(member).err().map(|error| (member.role, error));
         self.members.iter().filter_map(failed).collect()
     }
 }

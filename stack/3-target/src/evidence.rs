@@ -1,4 +1,4 @@
-//! Clues to arrays whose superblocks are gone: where the volume lies in the array.
+//! Evidence to arrays whose superblocks are gone: where the volume lies in the array.
 //!
 //! A volume need not begin where its array does. GPT headers and entries, MBRs and LVM's metadata text are found
 //! on the raw members, wherever their chunks lie, and say where partitions and logical volumes are. A GPT header
@@ -10,8 +10,10 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use xfskit_block::BlockDevice;
-use xfskit_md::guess::evidence::{Home, Placement, Told, Volumes, Witness, Witnesses, scan};
-use xfskit_md::guess::{Clues, Given};
+use xfskit_md::guess::evidence::{
+    Address, FoundBlock, FoundBlocks, Placement, ScanProgress, Volumes, scan,
+};
+use xfskit_md::guess::{Evidence, MemberDevices};
 use xfskit_units::{ArraySector, ByteLen, ByteOffset, Daddr};
 
 use crate::bytes::{le32, le64, read};
@@ -31,7 +33,7 @@ const TEXT_MAX: u64 = 64 << 10;
 /// What the members say of partitions and logical volumes.
 #[derive(Default)]
 struct Tables {
-    headers: Witnesses,
+    headers: FoundBlocks,
     /// Partitions: number, first sector, sectors.
     partitions: Vec<Numbered>,
     /// The newest text of each volume group, and its number.
@@ -39,34 +41,38 @@ struct Tables {
 }
 
 /// Looks at no more than `limit` bytes of each member. None where there is no volume.
-pub fn clues(members: &Given, limit: u64, told: &Told<'_>) -> ControlFlow<(), Option<Clues>> {
+pub fn find_evidence(
+    members: &MemberDevices,
+    limit: u64,
+    progress: &ScanProgress<'_>,
+) -> ControlFlow<(), Option<Evidence>> {
     let (mut volumes, mut tables) = (Volumes::default(), Tables::default());
-    let half = |done: u64, total: u64| told(done / 2, total);
+    let half = |done: u64, total: u64| progress(done / 2, total);
     scan(members, limit, &half, &mut |member, at, bytes| {
-        volumes.see(bytes);
+        volumes.visit(bytes);
         if let Some(device) = &members[member] {
-            tables.see(member, device, at, bytes);
+            tables.visit(member, device, at, bytes);
         }
     })?;
     let Some(volume) = volumes.best() else { return ControlFlow::Continue(None) };
-    let mut found = Witnesses::default();
-    let half = |done: u64, total: u64| told(done / 2 + total / 2, total);
+    let mut found = FoundBlocks::default();
+    let half = |done: u64, total: u64| progress(done / 2 + total / 2, total);
     scan(members, limit, &half, &mut |member, at, bytes| {
-        if let Some(home) = volume.home(bytes).map(Home::Volume) {
-            found.push(Witness { home, member, at });
+        if let Some(address) = volume.address(bytes).map(Address::Volume) {
+            found.push(FoundBlock { address, member, at });
         }
     })?;
     let placements = tables.placements();
     let mut found = found.into_kept();
     found.extend(tables.headers.into_kept());
-    ControlFlow::Continue(Some(Clues { volume, found, placements }))
+    ControlFlow::Continue(Some(Evidence { volume, found, placements }))
 }
 
 impl Tables {
-    fn see(&mut self, member: usize, device: &Arc<dyn BlockDevice>, at: Daddr, bytes: &[u8]) {
+    fn visit(&mut self, member: usize, device: &Arc<dyn BlockDevice>, at: Daddr, bytes: &[u8]) {
         if bytes.starts_with(b"EFI PART") {
             if let Some((sector, partitions)) = gpt(device, at, bytes) {
-                self.headers.push(Witness { home: Home::Array(sector), member, at });
+                self.headers.push(FoundBlock { address: Address::Array(sector), member, at });
                 self.add(&partitions);
             }
         } else if bytes.ends_with(&[0x55, 0xaa]) {

@@ -14,11 +14,13 @@ use std::sync::Arc;
 
 use xfskit_block::{BlockDevice, MemDevice};
 use xfskit_md::array::{Array, MemberState};
-use xfskit_md::assemble::{Assembly, Judged, Member, Standing, assemble, assemble_by_force};
-use xfskit_md::create::{NewMember, Recipe, WantBitmap, erase};
+use xfskit_md::assemble::{
+    AssembledMember, Assembly, Freshness, Member, assemble, assemble_by_force,
+};
+use xfskit_md::create::{BitmapOption, CreateOptions, NewMember, erase};
 use xfskit_md::superblock::{self, Version};
 use xfskit_md::{Layout, Level, Raid5Layout, Raid6Layout};
-use xfskit_test_arrays::{Crash, NOW, Random, Story, Tape, content, is_consistent};
+use xfskit_test_arrays::{Crash, NOW, Random, Recording, WriteHistory, content, is_consistent};
 use xfskit_units::{ByteLen, ByteOffset, Sectors, index};
 
 /// Sectors before the data of a member.
@@ -28,7 +30,7 @@ const DATA_OFFSET: u64 = 2048;
 const MORE: usize = 3;
 
 /// Deeds that are told.
-const TOLD: usize = 40;
+const LOGGED_MAX: usize = 40;
 
 /// What an array is like.
 #[derive(Clone, Copy, Debug)]
@@ -75,16 +77,20 @@ impl Shape {
         }
     }
 
-    fn recipe(self) -> Recipe {
-        Recipe {
+    fn create_options(self) -> CreateOptions {
+        CreateOptions {
             layout: self.layout,
             chunk: Sectors(self.chunk / 512),
             version: self.version,
-            name: "life".into(),
+            name: "scenario".into(),
             uuid: [0x1f; 16],
             size: Some(Sectors(self.size / 512)),
             data_offset: (self.version != Version::V1_0).then_some(Sectors(DATA_OFFSET)),
-            bitmap: if self.bitmap { WantBitmap::Internal(Some(64 << 10)) } else { WantBitmap::No },
+            bitmap: if self.bitmap {
+                BitmapOption::Internal(Some(64 << 10))
+            } else {
+                BitmapOption::No
+            },
             assume_clean: true,
             now: NOW,
         }
@@ -104,7 +110,7 @@ impl Shape {
 
 /// What may happen.
 #[derive(Clone, Copy, Debug)]
-enum Deed {
+enum Operation {
     Read,
     Write,
     Flush,
@@ -120,26 +126,26 @@ enum Deed {
 }
 
 /// How often, in a hundred.
-const DEEDS: [(Deed, u64); 12] = [
-    (Deed::Read, 22),
-    (Deed::Write, 33),
-    (Deed::Flush, 7),
-    (Deed::Fail, 6),
-    (Deed::Return, 5),
-    (Deed::Add, 4),
-    (Deed::Remove, 2),
-    (Deed::Replace, 2),
-    (Deed::Rebuild, 7),
-    (Deed::Scrub, 3),
-    (Deed::Reopen, 3),
-    (Deed::Crash, 6),
+const OPERATIONS: [(Operation, u64); 12] = [
+    (Operation::Read, 22),
+    (Operation::Write, 33),
+    (Operation::Flush, 7),
+    (Operation::Fail, 6),
+    (Operation::Return, 5),
+    (Operation::Add, 4),
+    (Operation::Remove, 2),
+    (Operation::Replace, 2),
+    (Operation::Rebuild, 7),
+    (Operation::Scrub, 3),
+    (Operation::Reopen, 3),
+    (Operation::Crash, 6),
 ];
 
-fn deed(random: &mut Random) -> Deed {
+fn operation(random: &mut Random) -> Operation {
     let mut at = random.below(100);
-    for (deed, often) in DEEDS {
+    for (operation, often) in OPERATIONS {
         if at < often {
-            return deed;
+            return operation;
         }
         at -= often;
     }
@@ -147,17 +153,17 @@ fn deed(random: &mut Random) -> Deed {
 }
 
 /// An array, its devices, and what it ought to hold.
-struct Life {
+struct Scenario {
     shape: Shape,
     random: Random,
-    tape: Arc<Tape>,
+    recording: Arc<Recording>,
     /// The devices on the tape.
     devices: Vec<Arc<dyn BlockDevice>>,
     /// Those that have a superblock of the array.
     named: Vec<bool>,
     array: Option<Array>,
     content: Vec<u8>,
-    story: Story,
+    history: WriteHistory,
     /// Devices that were made so far.
     made: u8,
     /// What is done, and what was done before, for whoever has to find out.
@@ -165,7 +171,7 @@ struct Life {
     before: VecDeque<String>,
 }
 
-impl Life {
+impl Scenario {
     fn begin(seed: u64) -> Self {
         let mut random = Random(seed);
         let shape = Shape::of(seed, &mut random);
@@ -176,30 +182,30 @@ impl Life {
             uuid: [u8::try_from(i + 1).unwrap(); 16],
         };
         let roles: Vec<_> = (0..shape.members).map(|i| Some(member(i))).collect();
-        shape.recipe().create(&roles, &[]).unwrap();
+        shape.create_options().create(&roles, &[]).unwrap();
         let named = (0..before.len()).map(|i| i < shape.members).collect();
-        let tape = Tape::new(before);
-        let mut life = Self {
+        let recording = Recording::new(before);
+        let mut scenario = Self {
             shape,
             random,
-            devices: tape.devices(),
-            tape,
+            devices: recording.devices(),
+            recording,
             named,
             array: None,
             content: Vec::new(),
-            story: Story::new(Vec::new()),
+            history: WriteHistory::new(Vec::new()),
             made: 100,
             last: String::new(),
             before: VecDeque::new(),
         };
-        life.open();
-        life.content = content(life.array());
-        life.story = Story::new(life.content.clone());
-        life
+        scenario.open();
+        scenario.content = content(scenario.array());
+        scenario.history = WriteHistory::new(scenario.content.clone());
+        scenario
     }
 
     fn array(&self) -> &Array {
-        self.array.as_ref().expect("open between deeds")
+        self.array.as_ref().expect("open between operations")
     }
 
     fn members(&self) -> Vec<Member> {
@@ -228,7 +234,7 @@ impl Life {
 
     fn open(&mut self) {
         let assembly = self.assembly();
-        assert_eq!(assembly.refuses_writing(), None);
+        assert_eq!(assembly.write_refusal(), None);
         self.array = Some(assembly.open_writable(NOW).unwrap());
     }
 
@@ -243,9 +249,9 @@ impl Life {
 
     /// A new tape that begins with what these devices hold.
     fn rewind(&mut self, devices: Vec<Arc<dyn BlockDevice>>) {
-        self.tape = Tape::new(devices.iter().map(|device| copy(&**device)).collect());
-        self.devices = self.tape.devices();
-        self.story = Story::new(self.content.clone());
+        self.recording = Recording::new(devices.iter().map(|device| copy(&**device)).collect());
+        self.devices = self.recording.devices();
+        self.history = WriteHistory::new(self.content.clone());
     }
 
     fn range(&mut self) -> (usize, usize) {
@@ -267,8 +273,8 @@ impl Life {
         self.random.fill(&mut data);
         self.content[start..start + len].copy_from_slice(&data);
         self.last = format!("write {start} + {len}");
-        let array = self.array.as_ref().expect("open between deeds");
-        self.story.write(&self.tape, array, start, data);
+        let array = self.array.as_ref().expect("open between operations");
+        self.history.write(&self.recording, array, start, data);
     }
 
     fn fail(&mut self) {
@@ -283,15 +289,15 @@ impl Life {
     /// A member that was away comes back, where the bitmap knows what it missed.
     fn comes_back(&mut self) {
         let assembly = self.assembly();
-        let returning = assembly.members.iter().find_map(|m| assembly.returning(&m.name));
-        let Some(returning) = returning else { return };
-        self.last = format!("{} returns", returning.spare.name);
+        let candidate = assembly.members.iter().find_map(|m| assembly.re_add_candidate(&m.name));
+        let Some(candidate) = candidate else { return };
+        self.last = format!("{} returns", candidate.spare.name);
         // It is open: what the superblocks say of the role may be behind what it knows.
         if matches!(
-            self.array().states()[returning.role],
+            self.array().states()[candidate.role],
             MemberState::Faulty | MemberState::Missing
         ) {
-            self.array().readmit(&returning).unwrap();
+            self.array().re_add(&candidate).unwrap();
         }
     }
 
@@ -302,18 +308,19 @@ impl Life {
         let idle = |i: &usize| {
             let name = format!("m{i}");
             let member = assembly.members.iter().find(|member| member.name == name);
-            member.is_none_or(|m| matches!(m.standing, Standing::Stale { .. } | Standing::Expelled))
+            member
+                .is_none_or(|m| matches!(m.freshness, Freshness::Stale { .. } | Freshness::Faulty))
         };
         let found = (0..self.devices.len()).rev().find(idle);
         if let Some(i) = found {
             self.last = format!("add m{i}");
             self.made = self.made.wrapping_add(1);
             let (device, uuid) = (Arc::clone(&self.devices[i]), [self.made; 16]);
-            assembly.admit(&NewMember { name: format!("m{i}"), device, uuid }, NOW).unwrap();
+            assembly.add(&NewMember { name: format!("m{i}"), device, uuid }, NOW).unwrap();
             self.named[i] = true;
         }
         self.open();
-        self.array().take_spares().unwrap();
+        self.array().activate_spares().unwrap();
     }
 
     /// What the array does without is forgotten.
@@ -321,14 +328,17 @@ impl Life {
         self.close();
         let assembly = self.assembly();
         let gone = assembly.members.iter().find(|member| {
-            matches!(member.standing, Standing::Stale { .. } | Standing::Expelled | Standing::Spare)
+            matches!(
+                member.freshness,
+                Freshness::Stale { .. } | Freshness::Faulty | Freshness::Spare
+            )
         });
         self.open();
         let Some(member) = gone else { return };
         self.last = format!("remove {}", member.name);
         let i: usize = member.name[1..].parse().unwrap();
-        if member.standing != Standing::Spare {
-            self.array().forget(member.superblock.dev_number()).unwrap();
+        if member.freshness != Freshness::Spare {
+            self.array().remove(member.superblock.dev_number()).unwrap();
         }
         self.close();
         erase(&self.devices[i], None).unwrap();
@@ -363,11 +373,11 @@ impl Life {
     }
 
     fn crash(&mut self) {
-        let cut = index(self.random.below(self.tape.len() as u64 + 1));
+        let cut = index(self.random.below(self.recording.len() as u64 + 1));
         let power = self.random.below(2) == 0;
-        self.last = format!("crash behind {cut} of {}, power {power}", self.tape.len());
+        self.last = format!("crash behind {cut} of {}, power {power}", self.recording.len());
         let crash = if power { Crash::Power(&mut self.random) } else { Crash::Process };
-        let after = self.tape.crash(cut, crash);
+        let after = self.recording.crash(cut, crash);
         // Whoever was running is gone, and what he does at his end reaches nobody.
         self.array = None;
         self.devices = after;
@@ -375,19 +385,20 @@ impl Life {
             |device: &Arc<_>| superblock::read(device).is_ok_and(|found| found.is_some());
         self.named = self.devices.iter().map(has_superblock).collect();
         let (assembly, doubtful) = match self.assembly() {
-            sound if !sound.is_doubtful() => (sound, false),
+            sound if !sound.is_parity_untrusted() => (sound, false),
             doubtful => {
-                assert!(doubtful.refuses_writing().is_some(), "parity is not to be trusted");
+                assert!(doubtful.write_refusal().is_some(), "parity is not to be trusted");
                 (assemble_by_force(self.members()).unwrap(), true)
             }
         };
-        let standing = |member: &Judged| format!("{} {:?}", member.name, member.standing);
-        let all: Vec<_> = assembly.members.iter().map(standing).collect();
+        let freshness =
+            |member: &AssembledMember| format!("{} {:?}", member.name, member.freshness);
+        let all: Vec<_> = assembly.members.iter().map(freshness).collect();
         write!(self.last, ", leaves {all:?}, doubtful {doubtful}").unwrap();
         let found = content(&assembly.open_array().unwrap());
         let rows = doubtful.then_some(self.shape.chunk * u64::from(assembly.geometry.data_disks()));
-        let judged = self.story.judge_rows(cut, power, &found, rows);
-        assert_eq!(judged, Ok(()), "what was durable is there");
+        let checked = self.history.check_stripes(cut, power, &found, rows);
+        assert_eq!(checked, Ok(()), "what was durable is there");
         self.content = found;
         self.rewind(self.devices.clone());
         let assembly =
@@ -396,7 +407,7 @@ impl Life {
         if doubtful {
             // What is there counts from now on, and the first write says so.
             array.write_at(ByteOffset(0), &self.content[..512]).unwrap();
-            (0..array.scrub_rows()).for_each(|row| assert!(array.resync_row(row).is_ok()));
+            (0..array.scrub_stripes()).for_each(|row| assert!(array.resync_stripe(row).is_ok()));
         } else {
             assert!(array.resync(|_, _| true).unwrap());
         }
@@ -405,28 +416,28 @@ impl Life {
     }
 
     fn step(&mut self) {
-        let deed = deed(&mut self.random);
-        let before = std::mem::replace(&mut self.last, format!("{deed:?}"));
+        let operation = operation(&mut self.random);
+        let before = std::mem::replace(&mut self.last, format!("{operation:?}"));
         self.before.push_back(before);
-        if self.before.len() > TOLD {
+        if self.before.len() > LOGGED_MAX {
             self.before.pop_front();
         }
-        match deed {
-            Deed::Read => self.read(),
-            Deed::Write => self.write(),
-            Deed::Flush => {
-                let array = self.array.as_ref().expect("open between deeds");
-                self.story.flush(&self.tape, array);
+        match operation {
+            Operation::Read => self.read(),
+            Operation::Write => self.write(),
+            Operation::Flush => {
+                let array = self.array.as_ref().expect("open between operations");
+                self.history.flush(&self.recording, array);
             }
-            Deed::Fail => self.fail(),
-            Deed::Return => self.comes_back(),
-            Deed::Add => self.add(),
-            Deed::Remove => self.remove(),
-            Deed::Replace => self.replace(),
-            Deed::Rebuild => self.rebuild(),
-            Deed::Scrub => self.scrub(),
-            Deed::Reopen => self.reopen(),
-            Deed::Crash => self.crash(),
+            Operation::Fail => self.fail(),
+            Operation::Return => self.comes_back(),
+            Operation::Add => self.add(),
+            Operation::Remove => self.remove(),
+            Operation::Replace => self.replace(),
+            Operation::Rebuild => self.rebuild(),
+            Operation::Scrub => self.scrub(),
+            Operation::Reopen => self.reopen(),
+            Operation::Crash => self.crash(),
         }
     }
 
@@ -457,10 +468,10 @@ impl Life {
     }
 }
 
-impl fmt::Display for Life {
+impl fmt::Display for Scenario {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{:?}", self.shape)?;
-        self.before.iter().try_for_each(|deed| writeln!(f, "  {deed}"))?;
+        self.before.iter().try_for_each(|operation| writeln!(f, "  {operation}"))?;
         write!(f, "  {}", self.last)
     }
 }
@@ -476,13 +487,13 @@ fn copy(device: &dyn BlockDevice) -> Arc<dyn BlockDevice> {
     Arc::new(copy)
 }
 
-fn live(seed: u64, steps: usize) {
-    let mut life = Life::begin(seed);
+fn run_scenario(seed: u64, steps: usize) {
+    let mut scenario = Scenario::begin(seed);
     for step in 0..=steps {
-        let one = || if step < steps { life.step() } else { life.end() };
+        let one = || if step < steps { scenario.step() } else { scenario.end() };
         if let Err(panic) = catch_unwind(AssertUnwindSafe(one)) {
-            eprintln!("XFSKIT_SEED={seed} step {step} of {steps}: {life}");
-            std::mem::forget(life.array.take()); // it would close, and fail once more
+            eprintln!("XFSKIT_SEED={seed} step {step} of {steps}: {scenario}");
+            std::mem::forget(scenario.array.take()); // it would close, and fail once more
             resume_unwind(panic);
         }
     }
@@ -491,9 +502,9 @@ fn live(seed: u64, steps: usize) {
 #[test]
 fn an_array_is_an_array_of_bytes_through_failures_rebuilds_and_crashes() {
     if let Some(seed) = std::env::var("XFSKIT_SEED").ok().and_then(|seed| seed.parse().ok()) {
-        return live(seed, 120);
+        return run_scenario(seed, 120);
     }
     let long = std::env::var_os("XFSKIT_LONG").is_some_and(|value| value == "1");
     let lives = layouts().len() as u64 * if long { 20 } else { 1 };
-    (0..lives).for_each(|seed| live(seed, if long { 120 } else { 40 }));
+    (0..lives).for_each(|seed| run_scenario(seed, if long { 120 } else { 40 }));
 }

@@ -13,14 +13,14 @@ use xfskit_units::{ByteOffset, index};
 use super::Array;
 use super::io::WriteJob;
 use super::mirror::PAGE;
-use super::rows::Span;
+use super::stripes::Span;
 use super::write::{New, add};
 use crate::ppl::{self, HEADER_BYTES, PplEntry, PplHeader};
-use crate::superblock::Place;
+use crate::superblock::MemberRange;
 
 /// The log of one member.
 #[derive(Debug)]
-pub(crate) struct Log {
+pub(crate) struct PplLog {
     /// Where it begins, in bytes of the device.
     pub(crate) at: u64,
     /// How much room it has, in bytes.
@@ -29,9 +29,13 @@ pub(crate) struct Log {
     pub(crate) generation: u64,
 }
 
-impl Log {
+impl PplLog {
     /// The log that lies there, emptied.
-    pub(crate) fn open(device: &dyn BlockDevice, place: Place, set_uuid: [u8; 16]) -> Result<Self> {
+    pub(crate) fn open(
+        device: &dyn BlockDevice,
+        place: MemberRange,
+        set_uuid: [u8; 16],
+    ) -> Result<Self> {
         let generation = ppl::clear(device, place, set_uuid)?;
         Ok(Self { at: place.at.byte_offset().0, room: place.len.byte_len().0, generation })
     }
@@ -44,60 +48,61 @@ impl Log {
 
 /// What the logs of an array's members have in common. Each member has its own.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Logs {
+pub(crate) struct PplLogs {
     /// The array's identity.
     pub(crate) set_uuid: [u8; 16],
     /// The most columns, in bytes, that one entry may announce.
     pub(super) columns_max: u64,
 }
 
-fn locked(log: &Mutex<Log>) -> MutexGuard<'_, Log> {
+fn locked(log: &Mutex<PplLog>) -> MutexGuard<'_, PplLog> {
     log.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Array {
     /// The array, whose writes are announced in its members' logs, in role order.
-    pub(crate) fn announced_in(mut self, set_uuid: [u8; 16], logs: Vec<Option<Log>>) -> Self {
-        let columns_max = logs.iter().flatten().map(Log::columns_max).min().unwrap_or(PAGE);
+    pub(crate) fn with_ppl(mut self, set_uuid: [u8; 16], logs: Vec<Option<PplLog>>) -> Self {
+        let columns_max = logs.iter().flatten().map(PplLog::columns_max).min().unwrap_or(PAGE);
         for (member, log) in self.members.iter().zip(logs) {
             member.set_log(log);
         }
-        self.logs = Some(Logs { set_uuid, columns_max });
+        self.logs = Some(PplLogs { set_uuid, columns_max });
         self
     }
 
     /// The log of a new member, emptied; none where the array has no such logs.
-    pub(super) fn log_of(
+    pub(super) fn open_ppl(
         &self,
         device: &dyn BlockDevice,
-        place: Option<Place>,
-    ) -> Result<Option<Log>> {
-        let open = |(logs, place): (&Logs, Place)| Log::open(device, place, logs.set_uuid);
+        place: Option<MemberRange>,
+    ) -> Result<Option<PplLog>> {
+        let open =
+            |(logs, place): (&PplLogs, MemberRange)| PplLog::open(device, place, logs.set_uuid);
         self.logs.as_ref().zip(place).map(open).transpose()
     }
 
     /// Writes data and parity of a span, announced in the log of the parity's member.
-    pub(super) fn store_announced(
+    pub(super) fn store_with_ppl(
         &self,
-        logs: &Logs,
+        logs: &PplLogs,
         span: &Span,
         new: &[New<'_>],
         p: &[u8],
         jobs: &[WriteJob<'_>],
     ) -> Result<()> {
-        let role = span.row.p;
+        let role = span.layout.p;
         loop {
-            let member = self.members[role].serving();
+            let member = self.members[role].current();
             let (Some(device), Some(log)) = (member.device(), member.log()) else {
                 return self.store(jobs);
             };
             let mut log = locked(log);
             // Who waited may find that a replacement has taken over meanwhile.
-            if !std::ptr::eq(member, self.members[role].serving()) {
+            if !std::ptr::eq(member, self.members[role].current()) {
                 continue;
             }
             log.generation = log.generation.wrapping_add(1);
-            let bytes = self.announcement(logs.set_uuid, log.generation, span, new, p);
+            let bytes = self.ppl_entry(logs.set_uuid, log.generation, span, new, p);
             if let Err(error) = device.write_fua(ByteOffset(log.at), &bytes) {
                 self.fail_member(role, error)?;
             }
@@ -112,13 +117,13 @@ impl Array {
     }
 
     /// Does something while nothing is announced in the log of this role's member.
-    pub(super) fn while_unannounced<T>(&self, role: usize, work: impl FnOnce() -> T) -> T {
-        let _alone = self.members[role].serving().log().map(locked);
+    pub(super) fn with_idle_ppl<T>(&self, role: usize, work: impl FnOnce() -> T) -> T {
+        let _alone = self.members[role].current().log().map(locked);
         work()
     }
 
     /// The log that says what is about to be written.
-    fn announcement(
+    fn ppl_entry(
         &self,
         set_uuid: [u8; 16],
         generation: u64,
@@ -126,7 +131,7 @@ impl Array {
         new: &[New<'_>],
         p: &[u8],
     ) -> Vec<u8> {
-        let disks = span.row.data_disks();
+        let disks = span.layout.data_disks();
         let first = new.first().map_or(0, |new| new.d);
         let mut partial = Vec::new();
         if new.len() < disks {
@@ -142,7 +147,7 @@ impl Array {
             data_sector: (at / 512).into(),
             pp_size: size(partial.len()).into(),
             data_size: size(new.len() * index(span.len())).into(),
-            parity_disk: size(span.row.p).into(),
+            parity_disk: size(span.layout.p).into(),
             checksum: xfskit_crc::crc32c(&partial).into(),
         };
         let mut bytes = PplHeader::new(set_uuid, generation, &[entry]).encode();
@@ -165,7 +170,7 @@ impl Array {
         for page in [first, last - PAGE] {
             let span = self.span(stripe, page % chunk..page % chunk + PAGE);
             let out = &mut pages[index(page - first)..][..index(PAGE)];
-            self.read_hole(&span, index(page / chunk), out, &[])?;
+            self.read_chunk(&span, index(page / chunk), out, &[])?;
         }
         pages[index(start - first)..][..content.len()].copy_from_slice(content);
         Ok((first, pages))
