@@ -16,7 +16,7 @@ use std::iter::Sum;
 use std::ops::{AddAssign, Deref, DerefMut};
 use std::time::Instant;
 
-use xfskit_lock::Choice;
+use xfskit_lock::LockConfig;
 
 use crate::sync::{Chosen, ChosenGuard, chosen};
 
@@ -108,7 +108,7 @@ pub struct LockStats {
     pub waits: u64,
     /// What they waited in all, in nanoseconds.
     pub wait_nanos: u64,
-    /// How long it was held in all, in nanoseconds; 0 unless it was made to be [timed](Choice::timed).
+    /// How long it was held in all, in nanoseconds; 0 unless it was made to be [timed](LockConfig::timed).
     pub held_nanos: u64,
     /// Mutexes that these figures are of; 0 of locks that are none.
     pub mutexes: u64,
@@ -148,7 +148,7 @@ impl Sum for LockStats {
 }
 
 /// A mutex that knows its place in the lock order, and counts: under the lock itself, so that it costs an
-/// addition where nobody waits. It is of the kind that is [chosen](xfskit_lock::making) where it is made.
+/// addition where nobody waits. It is of the kind that is [chosen](xfskit_lock::with_config) where it is made.
 #[derive(Debug)]
 pub struct RankedMutex<T> {
     rank: LockRank,
@@ -182,7 +182,7 @@ impl<T> RankedMutex<T> {
     /// A mutex of this rank around `value`.
     pub fn new(rank: LockRank, value: T) -> Self {
         let stats = LockStats { mutexes: 1, ..LockStats::default() };
-        let timed = Choice::now().timed.then(|| Box::new(Instant::now()));
+        let timed = LockConfig::current().timed.then(|| Box::new(Instant::now()));
         Self { rank, inner: chosen(Counted { stats, timed, value }) }
     }
 
@@ -300,8 +300,8 @@ mod tests {
     #[test]
     fn a_timed_lock_counts_how_long_it_is_held() {
         let made = |timed| {
-            let choice = Choice { timed, ..Choice::default() };
-            xfskit_lock::making(choice, || RankedMutex::new(LockRank::Leaf, ()))
+            let choice = LockConfig { timed, ..LockConfig::default() };
+            xfskit_lock::with_config(choice, || RankedMutex::new(LockRank::Leaf, ()))
         };
         let held = |lock: RankedMutex<()>| {
             let guard = lock.lock();
