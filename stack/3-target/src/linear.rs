@@ -24,7 +24,7 @@ pub(crate) struct LinearDevice {
 }
 
 impl LinearDevice {
-    /// The pieces given as (where on `base`, how long), in bytes, one after another.
+    /// Returns the pieces given as (where on `base`, how long), in bytes, one after another.
     pub(crate) fn new(
         base: Arc<dyn BlockDevice>,
         pieces: impl IntoIterator<Item = (ByteOffset, ByteLen)>,
@@ -56,7 +56,7 @@ impl LinearDevice {
         })
     }
 
-    /// Where a range lies below, if all of it lies in one piece.
+    /// Returns where a range lies below, if all of it lies in one piece.
     fn below(&self, offset: ByteOffset, len: u64) -> Option<ByteOffset> {
         check_range("read", self.size, offset, index(len)).ok()?;
         self.split(offset, len).next().filter(|(_, n)| *n == len).map(|(below, _)| below)
@@ -89,7 +89,7 @@ impl BlockDevice for LinearDevice {
     fn topology(&self) -> Topology {
         let below = self.base.topology();
         let pieces = self.pieces.iter();
-        let each = pieces.map(|piece| below.from(piece.below).back(piece.start));
+        let each = pieces.map(|piece| below.for_part(piece.below).for_whole(piece.start));
         each.max_by_key(|piece| piece.alignment_offset).unwrap_or_default()
     }
     fn is_read_only(&self) -> bool {
@@ -147,7 +147,7 @@ impl BlockDevice for LinearDevice {
             Ok(())
         });
     }
-    /// What lies in one piece has the ways that the device below has.
+    /// Returns what lies in one piece has the ways that the device below has.
     fn alternatives(&self, offset: ByteOffset, len: ByteLen) -> usize {
         match self.below(offset, len.0) {
             Some(below) => self.base.alternatives(below, len),

@@ -1,4 +1,4 @@
-//! The first pages of an overlay: which devices it was made on.
+//! The first pages of an overlay: the devices that it belongs to.
 //!
 //! ```text
 //! page 0          magic; how many devices; the size of each, in bytes; CRC32c of page 0 (its own four bytes as zero)
@@ -17,31 +17,32 @@ use xfskit_units::{ByteLen, ByteOffset};
 pub(super) const PAGE: u64 = 4096;
 const MAGIC_V1: &[u8; 16] = b"xfskit overlay 1";
 const MAGIC: &[u8; 16] = b"xfskit overlay 2";
-/// Devices that one file may hold the changes of: what the first page has room for.
+/// Most devices whose changes one file can hold: as many sizes as fit into the first page.
 const DEVICES_MAX: usize = 500;
 const CRC_AT: usize = 4092;
-/// Bytes of an identity or a state.
+/// Size of an identity or a state, in bytes.
 const TEXT: usize = 256;
 
-/// What an overlay records of a device that it was made on. Each text has at most 256 bytes; the rest is cut off.
+/// An overlay's record of one of its devices. Each text has at most 256 bytes; longer ones are
+/// truncated.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fingerprint {
-    /// What the device is, whatever is written to it; empty where nothing tells.
+    /// Identity of the device, independent of its content; empty if unknown.
     pub identity: String,
-    /// What changes with every change of its content.
+    /// A text that changes with every change of the device's content.
     pub state: String,
 }
 
-/// The head of an overlay.
-pub(super) struct Head {
+/// The header of an overlay.
+pub(super) struct Header {
     /// Bytes of each device.
     sizes: Vec<u64>,
     /// One for each device; none in version 1.
     recorded: Vec<Fingerprint>,
 }
 
-impl Head {
-    /// The head of a new overlay.
+impl Header {
+    /// Makes the header of a new overlay.
     pub(super) fn new(sizes: Vec<u64>, recorded: &[Fingerprint]) -> Result<Self> {
         if sizes.len() > DEVICES_MAX || sizes.len() != recorded.len() {
             return Err(refused("an overlay holds the changes of 500 devices at most".into()));
@@ -49,10 +50,10 @@ impl Head {
         Ok(Self { sizes, recorded: recorded.to_vec() })
     }
 
-    /// Reads the head of an overlay.
+    /// Reads the header of an overlay.
     ///
     /// # Errors
-    /// Where the file is no overlay, or its head is damaged.
+    /// If the file is no overlay, or its header is damaged.
     pub(super) fn read(file: &dyn BlockDevice) -> Result<Self> {
         let mut page = vec![0; index(PAGE)];
         if file.size().0 < PAGE {
@@ -68,7 +69,7 @@ impl Head {
         };
         let count = usize::try_from(number(16)).unwrap_or(usize::MAX);
         if count > DEVICES_MAX {
-            return Err(refused("the overlay's head is damaged".into()));
+            return Err(refused("the overlay's header is damaged".into()));
         }
         let sizes = (0..count).map(|i| number(24 + i * 8)).collect();
         if !recorded {
@@ -79,7 +80,7 @@ impl Head {
         let stored = page.split_off(CRC_AT);
         page.resize(index(PAGE), 0);
         if checksum(&page, &records).to_le_bytes() != *stored {
-            return Err(refused("the overlay's head is damaged".into()));
+            return Err(refused("the overlay's header is damaged".into()));
         }
         let texts: Vec<String> = records.chunks(TEXT).map(text).collect();
         let print = |i: usize| Fingerprint {
@@ -89,7 +90,7 @@ impl Head {
         Ok(Self { sizes, recorded: (0..count).map(print).collect() })
     }
 
-    /// Writes the head, durably.
+    /// Writes the header, durably.
     pub(super) fn write(&self, file: &dyn BlockDevice) -> Result<()> {
         let mut page = MAGIC.to_vec();
         for number in std::iter::once(self.sizes.len() as u64).chain(self.sizes.iter().copied()) {
@@ -111,31 +112,32 @@ impl Head {
         file.write_fua(ByteOffset(0), &page)
     }
 
-    /// Where the bits of the first device begin, in bytes.
+    /// Returns where the bits of the first device begin, in bytes.
     pub(super) fn len(&self) -> u64 {
         if self.recorded.is_empty() { PAGE } else { PAGE + records_len(self.sizes.len()) }
     }
 
-    /// True for the overlay of devices of these sizes.
+    /// Returns true if the overlay belongs to devices of these sizes.
     pub(super) fn fits(&self, sizes: &[u64]) -> bool {
         self.sizes == sizes
     }
 
-    /// What was recorded of the devices; nothing in version 1.
+    /// Returns the records of the devices; none in version 1.
     pub(super) fn recorded(&self) -> &[Fingerprint] {
         &self.recorded
     }
 }
 
-/// Compares what an overlay recorded of its devices with what they are now: one line for each that has changed since.
+/// Compares the recorded devices with the present ones. Returns one line for each that has changed
+/// since.
 ///
 /// # Errors
-/// Where a device is another one than that which the overlay was made on.
+/// If a device is not the one that the overlay was made on.
 pub(super) fn compare(recorded: &[Fingerprint], now: &[Fingerprint]) -> Result<Vec<String>> {
     let mut changed = Vec::new();
     for (was, is) in recorded.iter().zip(now) {
         let was = (text(was.identity.as_bytes()), text(was.state.as_bytes()));
-        let is = (cut(&is.identity), cut(&is.state));
+        let is = (truncate(&is.identity), truncate(&is.state));
         if was.0 != is.0 && !was.0.is_empty() {
             let is = if is.0.is_empty() { "something else" } else { &is.0 };
             return Err(refused(format!("the overlay was made on {}; this is {is}", was.0)));
@@ -152,12 +154,12 @@ pub(super) fn compare(recorded: &[Fingerprint], now: &[Fingerprint]) -> Result<V
     Ok(changed)
 }
 
-/// A text as a record keeps it.
-fn cut(text: &str) -> String {
+/// Truncates a text to the length of a record.
+fn truncate(text: &str) -> String {
     self::text(&text.as_bytes()[..text.len().min(TEXT)])
 }
 
-/// The text in front of the zeroes.
+/// Returns the text before the padding of zeroes.
 fn text(bytes: &[u8]) -> String {
     let len = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
     String::from_utf8_lossy(&bytes[..len]).into_owned()
