@@ -1,9 +1,9 @@
 //! The bad-block log: ranges of one member that must not be read.
 //!
-//! A block comes onto the list when it could not be written, or when a rebuild could not compute it;
-//! it is had from the other members, and leaves the list when it is written again. On disk a list of
-//! 64-bit numbers, `start << 10 | length`, in units of `1 << bblog_shift` sectors from the member's
-//! data offset; a number of all ones ends it.
+//! A block is listed when it could not be written, or when a rebuild could not compute it. It is
+//! then read from the other members, and leaves the list when it is written again. On disk the log
+//! is a list of 64-bit numbers, `start << 10 | length`, in units of `1 << bblog_shift` sectors from
+//! the member's data offset. A number of all ones ends the list.
 
 use std::ops::Range;
 
@@ -17,7 +17,7 @@ const END: u64 = u64::MAX;
 /// The longest range of one entry, in units.
 const LONGEST: u64 = 512;
 
-/// The ranges in `bytes`, sorted, those that meet joined.
+/// Decodes the ranges in `bytes`, sorted, with touching ranges merged.
 pub fn decode(bytes: &[u8], shift: u8) -> Vec<Range<MemberSector>> {
     let (entries, _) = bytes.as_chunks::<8>();
     let entries = entries.iter().map(|entry| u64::from_le_bytes(*entry));
@@ -38,8 +38,8 @@ pub fn decode(bytes: &[u8], shift: u8) -> Vec<Range<MemberSector>> {
     joined
 }
 
-/// `ranges` as they go to a log of `len` bytes; `None` where they do not fit. A range that begins or
-/// ends within a unit takes all of it.
+/// Encodes `ranges` for a log of `len` bytes. Returns `None` if they do not fit. A range that
+/// begins or ends within a unit takes the whole unit.
 pub fn encode(ranges: &[Range<MemberSector>], shift: u8, len: usize) -> Option<Vec<u8>> {
     let unit = 1u64.checked_shl(u32::from(shift))?;
     let mut bytes = Vec::with_capacity(len);
@@ -59,10 +59,10 @@ pub fn encode(ranges: &[Range<MemberSector>], shift: u8, len: usize) -> Option<V
     Some(bytes)
 }
 
-/// The bad blocks of the member with this superblock.
+/// Reads the bad blocks of the member with this superblock.
 ///
 /// # Errors
-/// Where the member cannot be read.
+/// Returns an error if the member cannot be read.
 pub fn read(
     device: &dyn BlockDevice,
     superblock: &Superblock,

@@ -1,11 +1,11 @@
-//! Places of a member that must not be read: what its bad-block log lists.
+//! Ranges of a member that must not be read: the ranges of its bad-block log, in memory.
 
 use std::ops::Range;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
 use xfskit_units::MemberSector;
 
-/// Ranges in bytes from the data offset, sorted, apart from each other. Empty for nearly every member ever made.
+/// Ranges in bytes from the data offset, sorted and disjoint. Empty for almost all members.
 #[derive(Debug, Default)]
 pub(super) struct BadBlockList(RwLock<Vec<Range<u64>>>);
 
@@ -20,13 +20,13 @@ impl BadBlockList {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// True where something of the range is listed.
+    /// Returns true if any part of the range is listed.
     pub(super) fn overlaps(&self, at: u64, len: u64) -> bool {
         let end = at.saturating_add(len);
         self.ranges().iter().any(|bad| bad.start < end && at < bad.end)
     }
 
-    /// The range was written: what is listed within it is good again. True where anything was.
+    /// Removes a range that was written. Returns true if any part of it was listed.
     pub(super) fn clear(&self, at: u64, len: u64) -> bool {
         let end = at + len;
         if !self.overlaps(at, len) {
@@ -38,7 +38,8 @@ impl BadBlockList {
         true
     }
 
-    /// The range, in whole sectors, is not to be read. With those that it meets it is one: a log has few entries.
+    /// Adds a range, rounded to whole sectors. Merges it with the ranges that it touches, because a
+    /// log has few entries.
     pub(super) fn add(&self, at: u64, len: u64) {
         let mut new = at / 512 * 512..(at + len).next_multiple_of(512);
         let mut bad = self.0.write().unwrap_or_else(PoisonError::into_inner);
@@ -53,7 +54,7 @@ impl BadBlockList {
         bad.sort_unstable_by_key(|range| range.start);
     }
 
-    /// All that is listed.
+    /// Returns all listed ranges.
     pub(super) fn sectors(&self) -> Vec<Range<MemberSector>> {
         let sector = |byte: u64| MemberSector(byte.div_ceil(512));
         let ranges = self.ranges();

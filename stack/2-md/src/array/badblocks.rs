@@ -1,8 +1,8 @@
-//! Places of a member that cannot be written: they go onto its bad-block log, and are had from the
-//! others, until they can.
+//! Bad blocks of a member. A range that cannot be written is recorded in the member's bad-block log
+//! and read from the other members until a write to it succeeds.
 //!
-//! md does the same: a member with a few bad sectors is worth more than none. Only where the
-//! log has no room, or what stood there would be lost without this member, the member fails as a whole.
+//! md does the same: a member with a few bad sectors is worth more than none. The whole member
+//! fails only if the log is full, or if the data there would be lost without this member.
 
 use std::sync::atomic::Ordering;
 
@@ -11,8 +11,10 @@ use xfskit_block::{Error, Result};
 use super::{Array, Map};
 
 impl Array {
-    /// A write to a member failed: its place is noted as bad, or the member taken out of use. Answers the
-    /// error where neither is borne.
+    /// Handles a failed write to a member: records the range as bad, or fails the member.
+    ///
+    /// # Errors
+    /// Returns `error` if the array can afford neither.
     pub(super) fn write_failed(&self, role: usize, at: u64, len: u64, error: Error) -> Result<()> {
         if !self.can_record_badblock(role, at, len) || !self.record_badblock(role, false, at, len) {
             return self.fail_member(role, error);
@@ -20,7 +22,7 @@ impl Array {
         Ok(())
     }
 
-    /// A place of a member was written: it is no longer bad.
+    /// Removes a range that was written from the member's bad blocks.
     pub(super) fn clear_badblocks(&self, role: usize, at: u64, len: u64) -> Result<()> {
         let member = &self.members[role];
         if !member.bad().clear(at, len) {
@@ -32,8 +34,8 @@ impl Array {
         })
     }
 
-    /// A place of a member that is filled, or of what is to replace it, cannot be had from anybody. False where
-    /// there is no log for that, or it has no room.
+    /// Records a range of a member (or of its replacement) as bad. Returns false if there is no
+    /// bad-block log, or it is full.
     pub(super) fn record_badblock(
         &self,
         role: usize,
@@ -52,7 +54,7 @@ impl Array {
         noted.is_some_and(|failures| failures.is_empty())
     }
 
-    /// A place of what is to replace a member was written: it is no longer bad.
+    /// Removes a range that was written from the replacement's bad blocks.
     pub(super) fn clear_replacement_badblocks(&self, role: usize, at: u64, len: u64) -> Result<()> {
         let Some(replacement) = self.members[role].replacement() else { return Ok(()) };
         if !replacement.bad().clear(at, len) {
@@ -64,8 +66,8 @@ impl Array {
         })
     }
 
-    /// True where a place is had without this member. Of RAID10 the place does not tell who has the
-    /// copies: there a member that fails, fails.
+    /// Returns true if the range can be read without this member. Always false on RAID10, where the
+    /// member's range does not tell which roles hold the other copies.
     fn can_record_badblock(&self, role: usize, at: u64, len: u64) -> bool {
         let others = (0..self.members.len()).filter(|other| *other != role);
         let unreadable = others.filter(|other| !self.members[*other].is_readable(at, len)).count();

@@ -1,4 +1,4 @@
-//! Linear and RAID0: every byte lies on one member.
+//! Linear and RAID0: each byte lies on exactly one member.
 
 use xfskit_block::{Error, Result};
 use xfskit_units::index;
@@ -22,10 +22,11 @@ impl Array {
         match self.fetch(&mut jobs).first() {
             None => Ok(()),
             Some(&i) => {
-                // Once more, for the member's own words.
+                // Reads once more to obtain the member's own error.
                 let ReadJob { role, at, buf } = &mut jobs[i];
                 let member = &self.members[*role];
-                let why = format!("member {} (role {role}) cannot be read there", member.name());
+                let why =
+                    format!("member {} (role {role}) cannot be read at this offset", member.name());
                 member.read(*at, buf).unwrap_or(Ok(()))?;
                 if member.is_readable(*at, buf.len() as u64) {
                     return Ok(());
@@ -48,7 +49,7 @@ impl Array {
         self.store(&jobs)
     }
 
-    /// The parts of a range by the members that have them.
+    /// Returns the parts of a range, each on one member.
     fn parts(map: &Concat, offset: u64, len: u64) -> impl Iterator<Item = MemberExtent> + use<'_> {
         let (mut at, end) = (offset, offset.saturating_add(len));
         std::iter::from_fn(move || {
@@ -59,14 +60,15 @@ impl Array {
         })
     }
 
-    /// A member may itself have several ways to give bytes: an array of arrays.
+    /// Returns the largest number of alternatives of any part: a member may itself be an array.
     pub(super) fn concat_alternatives(&self, map: &Concat, offset: u64, len: u64) -> usize {
         let len = len.min(self.size_bytes().saturating_sub(offset));
-        let ways = |part: MemberExtent| self.member_alternatives(part.role, part.at, part.len);
-        Self::parts(map, offset, len).map(ways).fold(1, usize::max)
+        let alternatives =
+            |part: MemberExtent| self.member_alternatives(part.role, part.at, part.len);
+        Self::parts(map, offset, len).map(alternatives).fold(1, usize::max)
     }
 
-    /// The range in way `k`; a part whose member has fewer is had in its last.
+    /// Reads the range by alternative `k`. A part with fewer alternatives is read by its last one.
     pub(super) fn read_concat_alternative(
         &self,
         map: &Concat,
@@ -89,7 +91,8 @@ impl Array {
         })
     }
 
-    /// A member that is an array may have been lied to by one of its own.
+    /// Passes healing down to members that are arrays. Returns true if any of them rewrote
+    /// something.
     pub(super) fn heal_concat(
         &self,
         map: &Concat,

@@ -1,8 +1,10 @@
-//! Writing with a journal device: data and parity of a row are in the journal, on its disk, before members change.
+//! Writing with a journal device: the data and parity of a stripe are durable in the journal before
+//! members change.
 //!
-//! What a crash leaves half done is done again from there, whole: there is no write hole, with members missing
-//! neither, and nothing to be resynced. One write is under way at a time, for only what all members have may leave
-//! the journal. It is emptied when it is full, and when the array becomes clean.
+//! After a crash, incomplete writes are replayed from the journal. There is no write hole, even
+//! with members missing, and nothing to resync. Only one write is in flight at a time, because an
+//! entry may leave the journal only when all members have it. The journal is emptied when it is
+//! full and when the array becomes clean.
 
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -18,18 +20,18 @@ use super::write::New;
 use crate::journal::{JournalWriter, StripePage};
 
 impl Array {
-    /// The array, whose writes go to this journal first.
+    /// Sets the journal that all writes go to first.
     pub(crate) fn with_journal(mut self, writer: JournalWriter) -> Self {
         self.journal = Some(Mutex::new(writer));
         self
     }
 
-    /// True where what is written goes somewhere else before: by whole pages then.
+    /// Returns true if writes go to a log first. They are then made in whole pages.
     pub(super) fn is_logged(&self) -> bool {
         self.logs.is_some() || self.journal.is_some()
     }
 
-    /// Writes data and parity of a span, in whole pages, by way of the journal.
+    /// Writes the data and parity of a span, in whole pages, through the journal.
     pub(super) fn store_with_journal(
         &self,
         journal: &Mutex<JournalWriter>,
@@ -48,7 +50,7 @@ impl Array {
                 self.reclaim_journal(&mut writer)?;
             }
             if !writer.append(&columns)? {
-                let why = "the journal has no room for one page of each member".into();
+                let why = "the journal has no space for one page of each member".into();
                 return Err(io_error("write", 0, 0, why));
             }
             let at = self.member_at(&part);
@@ -60,7 +62,8 @@ impl Array {
         Ok(())
     }
 
-    /// The pages of a span as the journal has them: those at one place of all members together.
+    /// Returns the pages of a span as the journal stores them: the pages at one offset of all
+    /// members together.
     fn columns<'a>(
         &self,
         span: &Span,
@@ -82,7 +85,7 @@ impl Array {
         (0..).zip(bytes.clone().step_by(index(PAGE))).map(column).collect()
     }
 
-    /// Takes everything off the journal: all members have it, on their disks.
+    /// Flushes all members, then empties the journal.
     fn reclaim_journal(&self, writer: &mut JournalWriter) -> Result<()> {
         for (role, member) in self.members.iter().enumerate() {
             if let Some(Err(error)) = member.device().map(BlockDevice::flush) {
@@ -95,7 +98,7 @@ impl Array {
         Ok(())
     }
 
-    /// Empties the journal, where there is one that holds something.
+    /// Empties the journal if there is one with entries.
     pub(super) fn flush_journal(&self) -> Result<()> {
         match self.journal.as_ref().map(lock) {
             Some(mut writer) if writer.has_entries() => self.reclaim_journal(&mut writer),
@@ -103,8 +106,8 @@ impl Array {
         }
     }
 
-    /// P and Q of a page of a row `at` bytes from where the members' data begin, of which these data chunks are to
-    /// be written.
+    /// Returns P and Q of a page of a stripe, `at` bytes from the start of the members' data, as
+    /// they will be when `data` has been written to its data chunks.
     pub(crate) fn parity_with(&self, at: u64, data: &[(usize, &[u8])]) -> Result<Vec<Vec<u8>>> {
         let chunk = self.geometry.chunk_bytes().0;
         let span = self.span(at / chunk, at % chunk..at % chunk + PAGE);

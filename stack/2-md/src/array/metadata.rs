@@ -1,4 +1,5 @@
-//! What an array that is written keeps of itself on its members, so that md and mdadm take it back.
+//! Metadata of an array that is open for writing, kept on its members so that md and mdadm can take
+//! the array back.
 //!
 //! ```text
 //!            first write                  idle, close
@@ -6,17 +7,21 @@
 //!  (events)             (events + 1)        (events, or + 1 where a member is missing)
 //! ```
 //!
-//! Superblocks say *active* on the disk before the first byte of data changes; a crash from there on
-//! asks for a resync. With a write-intent bitmap the resync is limited to regions whose bit is set: the
-//! bit is on the disk before its region is written, and is cleared some flushes after the last write to
-//! it. Where a member fails, the others' tables say so and events rise by two, so that it is stale
-//! wherever the array is put together again; from then on no bit is cleared, for the member may come
-//! back and want to know what it missed.
+//! Superblocks say *active* on disk before the first byte of data changes. A crash from then on
+//! asks for a resync. With a write-intent bitmap the resync is limited to regions whose bit is set.
+//! A bit is on disk before its region is written, and is cleared some flushes after the last write
+//! to it.
 //!
-//! An array that was not shut down cleanly stays so until it is resynced, whatever is written meanwhile:
-//! where the resync has to go on stands in the superblocks, and bits that were found set stay set.
+//! If a member fails, the role tables of the others say so and events rise by two. The failed
+//! member is then stale wherever the array is assembled again. From then on no bit is cleared,
+//! because the member may come back and needs to know what it missed.
 //!
-//! The state on the disk is only ever behind in the safe direction: set before, cleared after.
+//! An array that was not shut down cleanly stays dirty until it is resynced, whatever is written
+//! meanwhile. Superblocks record where the resync has to continue, and bits that were set when the
+//! array was opened stay set.
+//!
+//! The state on disk is only ever behind in the safe direction: bits are set before a write and
+//! cleared after it.
 
 pub(crate) mod roles;
 
@@ -31,13 +36,14 @@ use crate::bad_blocks;
 use crate::bitmap::{Bitmap, HEAD_BYTES};
 use crate::superblock::{MemberRange, Superblock};
 
-/// An idle region's bit is cleared at this flush after its last write (md: two rounds of its daemon).
+/// An idle region's bit is cleared at this flush after its last write (md: two rounds of its
+/// daemon).
 const IDLE_FLUSHES: u32 = 2;
 
-/// In place of a role: the journal device.
+/// The `role` of the journal device.
 pub const JOURNAL: usize = usize::MAX;
 
-/// A member whose superblock is member.
+/// A member and its superblock.
 #[derive(Debug)]
 pub struct MemberMetadata {
     /// Its role; [`JOURNAL`] for the journal.
@@ -51,31 +57,31 @@ pub struct MemberMetadata {
 /// The metadata of an array that is open for writing.
 #[derive(Debug)]
 pub struct ArrayMetadata {
-    /// Leaf lock. MemberPage while metadata is written: who comes meanwhile must wait for it anyway.
+    /// Leaf lock. Held while metadata is written, because other writers must wait for that anyway.
     state: Mutex<State>,
 }
 
 #[derive(Debug)]
 struct State {
     members: Vec<MemberMetadata>,
-    /// Devices that are to replace members: they hear everything, too.
+    /// Replacements that are being filled. They receive all metadata updates, too.
     replacements: Vec<MemberMetadata>,
     events: u64,
     active: bool,
-    /// Writes so far, how many there were when somebody asked last, and how many are under way.
+    /// Writes so far, writes at the last idle check, and writes in flight.
     writes: u64,
     writes_seen: u64,
     writes_pending: u64,
-    /// Events were raised by becoming active, and by nothing else since.
+    /// Events were raised only by becoming active, so they may be lowered again.
     may_rewind_events: bool,
     degraded: bool,
-    /// Where the resync of an array that was not shut down cleanly has to go on, in sectors of the
-    /// members.
+    /// Where the resync of an array that was not shut down cleanly continues, in member sectors.
     resync_offset: Option<Sectors>,
     bitmap: Option<Bitmap>,
-    /// Regions whose bit this metadata set.
+    /// Regions whose bit was set since the array was opened.
     regions: HashMap<u64, Region>,
-    /// What is under way stands in a journal: superblocks need not say that all of the array is in doubt.
+    /// Writes in flight are in a journal, so superblocks need not mark the whole array as out of
+    /// sync.
     journaled: bool,
 }
 
@@ -87,12 +93,13 @@ struct Region {
     idle: u32,
 }
 
-/// SpanData whose metadata could not be written.
+/// Members whose metadata could not be written.
 pub(super) type Failures = Vec<(usize, Error)>;
 
 impl ArrayMetadata {
-    /// The metadata of an array. `degraded`: a role is missing. `resync_offset`: where a resync has to go
-    /// on, `None` for a clean array. `utime`: what superblocks will say about when they were written.
+    /// Creates the metadata of an array. `degraded`: a role is missing. `resync_offset`: where a
+    /// resync continues, `None` for a clean array. `utime`: the update time that superblocks will
+    /// carry.
     pub fn new(
         mut members: Vec<MemberMetadata>,
         bitmap: Option<Bitmap>,
@@ -122,13 +129,14 @@ impl ArrayMetadata {
         Self { state: Mutex::new(state) }
     }
 
-    /// The metadata of an array that is written by way of a journal.
+    /// Marks the array as written through a journal.
     pub fn journaled(self) -> Self {
         self.state().journaled = true;
         self
     }
 
-    /// The journal begins at this sector of its data area. Its own superblock says so, on the disk.
+    /// Sets the journal's tail, in sectors of its data area, and writes the journal's own
+    /// superblock.
     pub(super) fn set_journal_tail(&self, tail: u64) -> Failures {
         let state = &mut *self.state();
         let write = |member: &mut MemberMetadata| {
@@ -146,15 +154,16 @@ impl ArrayMetadata {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Brings members to the same count of events: where a crash came between the updates of two
-    /// superblocks, another one must not leave the older of them two behind.
+    /// Gives all members the same event count. A crash between two superblock updates leaves one
+    /// member an event behind, and a second crash must not leave it two behind.
     pub(super) fn equalize_events(&self) -> Failures {
         let state = &mut *self.state();
         let torn = state.members.iter().any(|member| member.superblock.events() != state.events);
         if torn { state.write_superblocks() } else { Vec::new() }
     }
 
-    /// Sectors of the sync space are about to be written.
+    /// Prepares a write of sectors of the sync space: marks the array active and sets the bits,
+    /// durably.
     pub(super) fn begin_write(&self, sectors: Range<u64>) -> Failures {
         let state = &mut *self.state();
         let mut failures = Vec::new();
@@ -185,7 +194,7 @@ impl ArrayMetadata {
         failures
     }
 
-    /// They were written.
+    /// Ends a write that [`begin_write`](Self::begin_write) prepared.
     pub(super) fn end_write(&self, sectors: Range<u64>) {
         let mut state = self.state();
         state.writes_pending = state.writes_pending.saturating_sub(1);
@@ -196,7 +205,8 @@ impl ArrayMetadata {
         }
     }
 
-    /// The members were note_flush: regions that have been idle for long are in sync for sure.
+    /// Called after the members were flushed. Clears the bits of regions that have been idle for
+    /// several flushes.
     pub(super) fn note_flush(&self) -> Failures {
         let state = &mut *self.state();
         if state.degraded {
@@ -220,7 +230,7 @@ impl ArrayMetadata {
         failures
     }
 
-    /// The member of `role` is out of use: the others shall know.
+    /// Records on the other members that the member of `role` failed.
     pub(super) fn fail(&self, role: usize) -> Failures {
         let mut state = self.state();
         let number = |member: &MemberMetadata| member.superblock.dev_number();
@@ -235,7 +245,8 @@ impl ArrayMetadata {
         }
         state.degraded = true;
         state.may_rewind_events = false;
-        // Two steps, not one of two: whoever a crash lets miss the last of them is not stale.
+        // Two steps instead of one by two: a member that misses only the last update in a crash is
+        // not stale.
         let mut failures = Failures::new();
         for _ in 0..2 {
             state.events += 1;
@@ -244,8 +255,9 @@ impl ArrayMetadata {
         failures
     }
 
-    /// A member's list of bad places has changed. What was written to those that left it is on the disk
-    /// first. `None` where the member (or what is to replace it) has no room for such a list.
+    /// Writes a member's bad-block log. Flushes the member first, because ranges that left the list
+    /// must be durable. Returns `None` if the member (or the replacement) has no log, or the log is
+    /// full.
     pub(super) fn write_bad_blocks(
         &self,
         role: usize,
@@ -267,7 +279,8 @@ impl ArrayMetadata {
         Some(work().err().map(|error| (role, error)).into_iter().collect())
     }
 
-    /// How many writes there were, where the array is active and there were none since this was asked before.
+    /// Returns the number of writes so far if the array is active and there was no write since the
+    /// last call; otherwise `None`. Remembers the number for the next call.
     pub(super) fn take_idle_writes(&self) -> Option<u64> {
         let state = &mut *self.state();
         let idle = state.active && state.writes_pending == 0 && state.writes == state.writes_seen;
@@ -275,8 +288,8 @@ impl ArrayMetadata {
         idle.then_some(state.writes)
     }
 
-    /// The members were note_flush behind the last of so many writes: unless there were more since, the array is
-    /// clean. Bits go when they have been idle for longer.
+    /// Marks the array clean unless there was another write after the first `writes`. The caller
+    /// has flushed the members. Bits are cleared later.
     pub(super) fn mark_clean_if_idle(&self, writes: u64) -> Failures {
         let state = &mut *self.state();
         if state.active && state.writes_pending == 0 && state.writes == writes {
@@ -286,7 +299,7 @@ impl ArrayMetadata {
         }
     }
 
-    /// All writes are done and note_flush: the array is clean again.
+    /// Marks the array clean and clears its bits. All writes are done and flushed.
     pub(super) fn close(&self) -> Failures {
         let state = &mut *self.state();
         if !state.active && state.regions.is_empty() {
@@ -309,8 +322,8 @@ impl ArrayMetadata {
         failures
     }
 
-    /// The regions that need a resync: sectors of the sync space. Those that the bitmap names, or where
-    /// it does not say all from the resync's offset on. None where the array is in sync.
+    /// Returns the regions that need a resync, in sectors of the sync space: those with a set bit,
+    /// or without a bitmap all from the resync's offset on. Empty if the array is in sync.
     pub(super) fn out_of_sync(&self, end: u64) -> Vec<Range<u64>> {
         let state = self.state();
         match (state.resync_offset, &state.bitmap) {
@@ -320,19 +333,19 @@ impl ArrayMetadata {
         }
     }
 
-    /// All sectors of the sync space before this one agree, and are on the disk.
+    /// Records that all sectors of the sync space before `sector` agree and are durable.
     pub(super) fn set_synced_to(&self, sector: u64) -> Failures {
         let state = &mut *self.state();
         let mut failures = Vec::new();
         if let Some(at) = state.resync_offset.as_mut().filter(|at| at.0 < sector) {
             at.0 = sector;
-            // While the array is active, superblocks say that all of it is in doubt.
+            // While the array is active, superblocks mark all of it as out of sync.
             if !state.active && sector != u64::MAX {
                 failures = state.write_superblocks();
             }
         }
         if state.degraded {
-            return failures; // who is missing wants to know the bits
+            return failures; // missing members need the bits when they are re-added
         }
         let State { bitmap: Some(bitmap), regions, .. } = &mut *state else { return failures };
         let done = bitmap.set_bits().take_while(|bit| bitmap.covers(*bit).end <= sector);
@@ -346,7 +359,7 @@ impl ArrayMetadata {
         failures
     }
 
-    /// The whole array agrees: the resync is done.
+    /// Records that the resync is done and the whole array agrees.
     pub(super) fn finish_resync(&self) -> Failures {
         let mut failures = self.set_synced_to(u64::MAX);
         let state = &mut *self.state();
@@ -359,11 +372,11 @@ impl ArrayMetadata {
 }
 
 impl State {
-    /// Superblocks say that the array is clean.
+    /// Writes superblocks that say the array is clean.
     fn mark_clean(&mut self) -> Failures {
         self.active = false;
-        // Back to where it was, so that spares need no write at every turn; but never back over a
-        // change of members.
+        // Events return to their previous value, so that spares need no update at every change of
+        // state. They never return over a change of members.
         if self.may_rewind_events {
             self.events -= 1;
         } else {
@@ -372,7 +385,7 @@ impl State {
         self.write_superblocks()
     }
 
-    /// The bits of sectors of the sync space.
+    /// Returns the bits that cover sectors of the sync space.
     fn bits(&self, sectors: &Range<u64>) -> Range<u64> {
         match &self.bitmap {
             Some(bitmap) if !sectors.is_empty() => {
@@ -382,8 +395,9 @@ impl State {
         }
     }
 
-    /// Writes superblocks and the bitmap's head to all members, and flushes. A bitmap that is behind the
-    /// superblocks is not believed: where events rise it goes before them, where they fall behind.
+    /// Writes superblocks and the bitmap's head to all members, and flushes. A bitmap that is
+    /// behind the superblocks is not trusted. Its head is therefore written before them when events
+    /// rise, and after them when events fall.
     fn write_superblocks(&mut self) -> Failures {
         let mut failures = Vec::new();
         let mut falls = false;

@@ -1,4 +1,4 @@
-//! RAID1 and RAID10: any copy will do.
+//! RAID1 and RAID10: reads use any copy.
 
 use std::sync::atomic::Ordering;
 
@@ -11,7 +11,7 @@ use super::{Array, Map};
 /// RAID1 is read in pieces of this many bytes, so that one large read keeps all members busy.
 const PIECE: u64 = 1 << 20;
 
-/// What is tried on its own where a larger read fails, in bytes.
+/// The unit that is retried on its own when a larger read fails, in bytes.
 pub(super) const PAGE: u64 = 4096;
 
 /// One copy of a piece.
@@ -23,17 +23,17 @@ pub(super) struct Copy {
 }
 
 impl Array {
-    /// Bytes from `offset` to where the copies stop being neighbours.
+    /// Returns the bytes from `offset` to the end of its unit of copies.
     pub(super) fn mirror_piece(&self, offset: u64) -> u64 {
         self.mirror_unit() - offset % self.mirror_unit()
     }
 
-    /// Bytes that lie together on every copy, and share a lock.
+    /// Returns the bytes that lie together on every copy and share a lock.
     pub(super) fn mirror_unit(&self) -> u64 {
         if matches!(self.map, Map::Raid1) { PIECE } else { self.geometry.chunk_bytes().0 }
     }
 
-    /// All copies of the byte at `offset` of the array.
+    /// Returns all copies of the byte at `offset` of the array.
     pub(super) fn copies(&self, offset: u64) -> Vec<Copy> {
         match &self.map {
             Map::Raid10(map) => {
@@ -47,14 +47,14 @@ impl Array {
         }
     }
 
-    /// The copies of a piece that may be read, the one to read first.
+    /// Returns the readable copies of a piece, the preferred one first.
     pub(super) fn readable_copies(&self, offset: u64, len: u64) -> Vec<Copy> {
         let mut copies = self.copies(offset);
         copies.retain(|copy| self.members[copy.role].is_readable(copy.at, len));
         if self.first_copy_only.load(Ordering::Relaxed) || !self.is_synced(offset + len) {
-            return copies; // always the same one, or what was read once might change by itself
+            return copies; // always the same copy, or data read once might change by themselves
         }
-        // Pieces take turns, so that readers of one file meet on all members.
+        // Pieces are spread over the members, so that several readers of one file use all of them.
         let turn = index(offset / PIECE);
         let n = copies.len().max(1);
         copies.rotate_left(turn % n);
@@ -65,7 +65,8 @@ impl Array {
         copies
     }
 
-    /// The copies of a piece that may be read, by role: way `k` is the same one whoever asks.
+    /// Returns the readable copies of a piece by role, so that alternative `k` is the same for
+    /// every caller.
     pub(super) fn copies_in_order(&self, offset: u64, len: u64) -> Vec<Copy> {
         let mut copies = self.readable_copies(offset, len);
         copies.sort_by_key(|copy| copy.role);
@@ -100,8 +101,8 @@ impl Array {
         Ok(())
     }
 
-    /// Page by page, each from the first copy that gives it. SpanData that failed to give it and are
-    /// writable get it written.
+    /// Reads page by page, each from the first copy that succeeds. Rewrites the page on writable
+    /// members whose copy could not be read.
     fn read_copies_by_page(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
         let (mut at, mut rest) = (offset, buf);
         while !rest.is_empty() {
@@ -157,7 +158,7 @@ impl Array {
         most
     }
 
-    /// The range in way `k`; a piece that has fewer is had in its last.
+    /// Reads the range by alternative `k`. A piece with fewer alternatives is read by its last one.
     pub(super) fn read_mirror_copy(&self, offset: u64, buf: &mut [u8], k: usize) -> Result<()> {
         if k >= self.mirror_alternatives(offset, buf.len() as u64) {
             return Err(Error::NoAlternative(k));
@@ -166,10 +167,10 @@ impl Array {
         while !rest.is_empty() {
             let len = index(self.mirror_piece(at)).min(rest.len());
             let (piece, behind) = rest.split_at_mut(len);
-            // While the copies are written they need not agree.
+            // While copies are written they need not agree.
             let _shared = self.lock_stripe_shared(at / self.mirror_unit());
-            let ways = self.copy_alternatives(at, len as u64);
-            match ways.get(k).or(ways.last()) {
+            let alternatives = self.copy_alternatives(at, len as u64);
+            match alternatives.get(k).or(alternatives.last()) {
                 None => return Err(Error::NoAlternative(k)),
                 Some((Copy { role, at }, inner @ 1..)) => {
                     self.read_member_alternative(*role, *at, piece, *inner)?;

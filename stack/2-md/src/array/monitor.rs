@@ -1,11 +1,14 @@
-//! An array with somebody at its side: a thread that does what md's own threads do while it is in use.
+//! The monitor: a thread that does for an open array what md's own threads do.
 //!
-//! - Where nothing was written for a while the array is marked clean (md: `safe_mode_delay`); the next write makes
-//!   it active again. A crash of an idle array asks for no resync.
-//! - Where a spare has taken over from a member that failed, its content is brought to it at once, while the array is
-//!   read and written. Who lets go of the array stops that; it goes on with the next rebuild.
+//! - When nothing was written for a while, the monitor marks the array clean (md:
+//!   `safe_mode_delay`). The next write makes it active again. A crash of an idle array therefore
+//!   needs no resync.
+//! - When a spare has taken over from a failed member, the monitor rebuilds onto it at once, while
+//!   the array is read and written. Dropping the array stops the rebuild. The next rebuild
+//!   continues from the last mark.
 //!
-//! What waited for a rebuild when the array was opened is not begun: somebody put it off.
+//! A rebuild that was already due when the array was opened is not started: it was deferred on
+//! purpose.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -18,43 +21,42 @@ use xfskit_units::{ByteLen, ByteOffset};
 
 use super::Array;
 
-/// How long an array is left alone before it counts as idle; md's own measure.
+/// How long an array must be without writes to count as idle: md's own default.
 pub const SAFE_MODE_DELAY: Duration = Duration::from_millis(200);
 
-/// An array and its attendant, which ends with it.
+/// An array and its monitor thread. The thread ends when this is dropped.
 #[derive(Debug)]
 pub struct MonitoredArray {
     array: Arc<Array>,
-    attendant: Option<JoinHandle<()>>,
-    leaves: Arc<AtomicBool>,
+    monitor: Option<JoinHandle<()>>,
+    stop: Arc<AtomicBool>,
 }
 
 impl MonitoredArray {
-    /// The array, to be looked after; idle when nothing is written for so long.
+    /// Starts a monitor for the array. The array is idle after `idle` without a write.
     pub fn new(array: Array, idle: Duration) -> Self {
-        let (array, leaves) = (Arc::new(array), Arc::new(AtomicBool::new(false)));
-        let (its, told) = (Arc::clone(&array), Arc::clone(&leaves));
-        let attendant = thread::Builder::new().name("md".into());
-        // Without a thread it is an array like any other: active until it is closed.
-        let attendant = attendant.spawn(move || monitor(&its, idle, &told)).ok();
-        Self { array, attendant, leaves }
+        let (array, stop) = (Arc::new(array), Arc::new(AtomicBool::new(false)));
+        let (shared, stop_flag) = (Arc::clone(&array), Arc::clone(&stop));
+        let builder = thread::Builder::new().name("md".into());
+        // Without a thread the array stays active until it is closed.
+        let monitor = builder.spawn(move || monitor(&shared, idle, &stop_flag)).ok();
+        Self { array, monitor, stop }
     }
 
-    /// The array itself.
+    /// Returns the array.
     pub fn array(&self) -> &Array {
         &self.array
     }
 }
 
-fn monitor(array: &Array, idle: Duration, leaves: &AtomicBool) {
-    while !leaves.load(Ordering::Acquire) {
+fn monitor(array: &Array, idle: Duration, stop: &AtomicBool) {
+    while !stop.load(Ordering::Acquire) {
         thread::park_timeout(idle);
         if array.take_spare_activated() {
-            let leaves = || leaves.load(Ordering::Acquire);
-            let go_on =
-                |_| if leaves() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
-            // What fails here fails whoever uses the array, too, and is told there.
-            let _ = array.rebuild(go_on);
+            let stop = || stop.load(Ordering::Acquire);
+            let flow = |_| if stop() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
+            // An error here also reaches the next reader or writer, which reports it.
+            let _ = array.rebuild(flow);
         } else {
             let _ = array.mark_clean_if_idle();
         }
@@ -63,10 +65,10 @@ fn monitor(array: &Array, idle: Duration, leaves: &AtomicBool) {
 
 impl Drop for MonitoredArray {
     fn drop(&mut self) {
-        self.leaves.store(true, Ordering::Release);
-        if let Some(attendant) = self.attendant.take() {
-            attendant.thread().unpark();
-            let _ = attendant.join();
+        self.stop.store(true, Ordering::Release);
+        if let Some(monitor) = self.monitor.take() {
+            monitor.thread().unpark();
+            let _ = monitor.join();
         }
     }
 }

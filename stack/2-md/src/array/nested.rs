@@ -1,12 +1,15 @@
 //! Arrays of arrays.
 //!
-//! A member that is itself an array has ways of its own to give a range (`BlockDevice::alternatives`): one of *its*
-//! members may have lied. They come behind the array's own ways. What such a member holds wrong is put right in
-//! the way that gives the right content, so that its members agree afterwards; an ordinary write would carry their
-//! disagreement along, for it changes parity by the difference to what was there.
+//! A member that is itself an array has alternatives of its own for a range
+//! (`BlockDevice::alternatives`), because one of *its* members may be wrong. They follow the outer
+//! array's own alternatives.
 //!
-//! The other way round, whoever finds that the members of a member do not agree wants to know what of the whole array's
-//! content that is: [`Array::array_ranges`].
+//! A member's wrong data are repaired through the alternative that delivers the right data, so that
+//! its members agree afterwards. An ordinary write would keep their disagreement: it changes parity
+//! by the difference to the old data.
+//!
+//! In the other direction, [`Array::array_ranges`] tells which data of the outer array a mismatch
+//! inside a member concerns.
 
 use std::ops::Range;
 
@@ -20,20 +23,21 @@ use super::scrub::Mismatch;
 use super::stripes::Span;
 use super::{Array, Map};
 
-/// A copy of a piece, and in which of its member's ways it is read.
+/// A copy of a piece, and the alternative by which its member is read.
 pub(super) type CopyAlternative = (Copy, usize);
 
 impl Array {
-    /// In how many ways a member gives a range; 0 where it is not there.
+    /// Returns the number of alternatives that a member has for a range; 0 if the member is
+    /// missing.
     pub(super) fn member_alternatives(&self, role: usize, at: u64, len: u64) -> usize {
         let member = &self.members[role];
         member.device().map_or(0, |device| device.alternatives(member.position(at), ByteLen(len)))
     }
 
-    /// Reads a member in its way `k`.
+    /// Reads a member by its alternative `k`.
     ///
     /// # Errors
-    /// Where it is not there, has no such way, or fails.
+    /// Returns an error if the member is missing, has no such alternative, or fails.
     pub(super) fn read_member_alternative(
         &self,
         role: usize,
@@ -47,13 +51,14 @@ impl Array {
         device.read_alternative(member.position(at), buf, k)
     }
 
-    /// Hands healing down to a member: `good` is what its way `k` gave.
+    /// Passes healing down to a member: `good` is what its alternative `k` returned.
     pub(super) fn heal_member(&self, role: usize, at: u64, good: &[u8], k: usize) -> Result<bool> {
         let member = &self.members[role];
         member.device().map_or(Ok(false), |device| device.heal(member.position(at), good, k))
     }
 
-    /// The ways to obtain a piece of copies: each copy, then the other ways of those that are arrays.
+    /// Returns the alternatives for a piece of a mirror: each copy, then the other alternatives of
+    /// copies that are arrays.
     pub(super) fn copy_alternatives(&self, offset: u64, len: u64) -> Vec<CopyAlternative> {
         let copies = self.copies_in_order(offset, len);
         let others = copies.iter().flat_map(|copy| {
@@ -62,10 +67,11 @@ impl Array {
         copies.iter().map(|copy| (*copy, 0)).chain(others).collect()
     }
 
-    /// Gives a member what belongs there, in the way in which it has that already where it is an array.
+    /// Gives a member the right data. A member that is an array is healed through the alternative
+    /// that already has them.
     ///
     /// # Errors
-    /// As [`store`](Self::store).
+    /// See [`store`](Self::store).
     pub(super) fn repair_member(&self, job: &WriteJob<'_>) -> Result<()> {
         let WriteJob { role, at, buf } = *job;
         let mut found = vec![0; buf.len()];
@@ -79,9 +85,9 @@ impl Array {
         self.store(&[WriteJob { role, at, buf }])
     }
 
-    /// Of members that do not agree, the only one that would in another of its own ways, and what it should hold.
-    /// `given` are roles, places and contents; `agrees` says whether everybody would if the one with this index
-    /// held this.
+    /// Among members that disagree, finds the only one that would agree by another of its own
+    /// alternatives, and returns what it should hold. `given` has roles, offsets and data. `agrees`
+    /// tells whether all would agree if the member with this index held these data.
     pub(super) fn located_by_nested_members(
         &self,
         given: &[(usize, u64, &[u8])],
@@ -104,18 +110,19 @@ impl Array {
         named
     }
 
-    /// The name of the member that serves a role; `None` where there is no such role.
+    /// Returns the name of the member that serves a role; `None` if there is no such role.
     pub fn member_name(&self, role: usize) -> Option<&str> {
         self.members.get(role).map(Member::name)
     }
 
-    /// The role that a member of this name serves.
+    /// Returns the role that the member of this name serves.
     pub fn role_of(&self, name: &str) -> Option<usize> {
         self.members.iter().position(|member| member.name() == name)
     }
 
-    /// The content of the array that lies in a range of this role's device, in bytes from the device's start;
-    /// nothing for parity, and beyond the array's end. `None` where the range is not all in the data area.
+    /// Returns the ranges of the array that lie in a range of this role's device, in bytes from the
+    /// start of the device. Parity and space beyond the array's end give no range. Returns `None`
+    /// if the range is not all in the data area.
     pub fn array_ranges(
         &self,
         role: usize,
@@ -127,7 +134,8 @@ impl Array {
         while at < data.end {
             let (content, len) = self.array_offset_at(role, at);
             let len = len.min(data.end - at);
-            // RAID0 whose chunk is no power of two leaves the last bytes of its members unused.
+            // A RAID0 whose chunk is not a power of two leaves the last bytes of its members
+            // unused.
             let end = |start: u64| ByteOffset((start + len).min(self.size_bytes()));
             let part = content.map(|start| ByteOffset(start)..end(start));
             found.extend(part.filter(|part| part.start < part.end));
@@ -136,14 +144,15 @@ impl Array {
         Some(found)
     }
 
-    /// A range of a role's device as one of its data area, in bytes.
+    /// Converts a range of a role's device to one of its data area, in bytes.
     fn data_area_range(&self, role: usize, range: &Range<ByteOffset>) -> Option<Range<u64>> {
         let start = self.members.get(role)?.position(0).0;
         let data = range.start.0.checked_sub(start)?..range.end.0.checked_sub(start)?;
         (data.end <= self.geometry.member_size(role).byte_len().0).then_some(data)
     }
 
-    /// What of the array a byte of a member is, and how many bytes from there on go on like that.
+    /// Returns which byte of the array a byte of a member is, and for how many bytes this
+    /// continues. The first value is `None` for parity and unused space.
     fn array_offset_at(&self, role: usize, at: u64) -> (Option<u64>, u64) {
         let chunk = self.geometry.chunk_bytes().0;
         let within = |start: u64| start + at % chunk;
@@ -165,7 +174,7 @@ impl Array {
         }
     }
 
-    /// True where a page that does not agree meets this range of a role's device.
+    /// Returns true if a mismatching page overlaps this range of a role's device.
     pub fn mismatch_overlaps(
         &self,
         mismatch: &Mismatch,

@@ -1,9 +1,10 @@
-//! Writing with a partial parity log: the write hole of RAID5, closed.
+//! Writing with a partial parity log (PPL), which closes the write hole of RAID5.
 //!
-//! Before data and parity of a row change, the xor of what the write leaves alone is on the disk, on the member
-//! that holds the row's parity. From there parity can be computed whichever part of the write
-//! arrives. A log holds one write: the next that uses it waits until the one before is on the disk, for
-//! only then may its entry go.
+//! Before data and parity of a stripe change, the xor of the data that the write leaves alone is
+//! made durable on the member that holds the stripe's parity. Parity can be computed from it after
+//! a crash, whichever part of the write arrived. A log holds one write. The next write that needs
+//! the same log waits until the previous one is durable, because only then may its entry be
+//! overwritten.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -21,37 +22,37 @@ use crate::superblock::MemberRange;
 /// The log of one member.
 #[derive(Debug)]
 pub(crate) struct PplLog {
-    /// Where it begins, in bytes of the device.
+    /// Offset on the device, in bytes.
     pub(crate) at: u64,
-    /// How much room it has, in bytes.
-    pub(crate) room: u64,
-    /// The newest there is.
+    /// Size, in bytes.
+    pub(crate) len: u64,
+    /// The newest generation written.
     pub(crate) generation: u64,
 }
 
 impl PplLog {
-    /// The log that lies there, emptied.
+    /// Opens the log at `place` and empties it.
     pub(crate) fn open(
         device: &dyn BlockDevice,
         place: MemberRange,
         set_uuid: [u8; 16],
     ) -> Result<Self> {
         let generation = ppl::clear(device, place, set_uuid)?;
-        Ok(Self { at: place.at.byte_offset().0, room: place.len.byte_len().0, generation })
+        Ok(Self { at: place.at.byte_offset().0, len: place.len.byte_len().0, generation })
     }
 
-    /// The most columns, in bytes, that one entry may announce.
+    /// Returns the most columns, in bytes, that one entry may cover.
     fn columns_max(&self) -> u64 {
-        (self.room.saturating_sub(HEADER_BYTES as u64) / PAGE * PAGE).max(PAGE)
+        (self.len.saturating_sub(HEADER_BYTES as u64) / PAGE * PAGE).max(PAGE)
     }
 }
 
-/// What the logs of an array's members have in common. Each member has its own.
+/// What the logs of an array's members have in common.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PplLogs {
-    /// The array's identity.
+    /// The array's UUID.
     pub(crate) set_uuid: [u8; 16],
-    /// The most columns, in bytes, that one entry may announce.
+    /// The most columns, in bytes, that one entry may cover.
     pub(super) columns_max: u64,
 }
 
@@ -60,7 +61,7 @@ fn locked(log: &Mutex<PplLog>) -> MutexGuard<'_, PplLog> {
 }
 
 impl Array {
-    /// The array, whose writes are announced in its members' logs, in role order.
+    /// Sets the members' partial parity logs, in role order.
     pub(crate) fn with_ppl(mut self, set_uuid: [u8; 16], logs: Vec<Option<PplLog>>) -> Self {
         let columns_max = logs.iter().flatten().map(PplLog::columns_max).min().unwrap_or(PAGE);
         for (member, log) in self.members.iter().zip(logs) {
@@ -70,7 +71,7 @@ impl Array {
         self
     }
 
-    /// The log of a new member, emptied; none where the array has no such logs.
+    /// Opens and empties the log of a new member. Returns `None` if the array has no such logs.
     pub(super) fn open_ppl(
         &self,
         device: &dyn BlockDevice,
@@ -81,7 +82,7 @@ impl Array {
         self.logs.as_ref().zip(place).map(open).transpose()
     }
 
-    /// Writes data and parity of a span, announced in the log of the parity's member.
+    /// Writes data and parity of a span, logged first in the log of the parity's member.
     pub(super) fn store_with_ppl(
         &self,
         logs: &PplLogs,
@@ -97,7 +98,7 @@ impl Array {
                 return self.store(jobs);
             };
             let mut log = locked(log);
-            // Who waited may find that a replacement has taken over meanwhile.
+            // While this thread waited for the lock, a replacement may have taken over.
             if !std::ptr::eq(member, self.members[role].current()) {
                 continue;
             }
@@ -116,13 +117,13 @@ impl Array {
         }
     }
 
-    /// Does something while nothing is announced in the log of this role's member.
+    /// Runs `work` while the log of this role's member is not in use.
     pub(super) fn with_idle_ppl<T>(&self, role: usize, work: impl FnOnce() -> T) -> T {
         let _alone = self.members[role].current().log().map(locked);
         work()
     }
 
-    /// The log that says what is about to be written.
+    /// Returns the bytes of a log with an entry for this write.
     fn ppl_entry(
         &self,
         set_uuid: [u8; 16],
@@ -155,8 +156,8 @@ impl Array {
         bytes
     }
 
-    /// A part of a row, made to begin and end with a page by what stands there: what a log announces is
-    /// whole pages. The row's lock is held.
+    /// Extends a part of a stripe to whole pages with the data that are there, because a log covers
+    /// whole pages. The stripe's lock is held.
     pub(super) fn whole_pages(
         &self,
         stripe: u64,

@@ -1,4 +1,4 @@
-//! What a log holds is brought to the members.
+//! Replaying a log's entries onto the members.
 
 use xfskit_block::Result;
 use xfskit_units::index;
@@ -7,22 +7,23 @@ use super::Array;
 use super::io::{ReadJob, WriteJob};
 use super::write::add;
 
-/// A write that a partial parity log announced.
+/// A write that a partial parity log recorded.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PplWrite<'a> {
     /// Where it began, in bytes of the array.
     pub(crate) at: u64,
-    /// Its length in bytes, of all data chunks together.
+    /// Its length in bytes, summed over all data chunks.
     pub(crate) len: u64,
-    /// The role that holds the row's parity.
+    /// The role that holds the stripe's parity.
     pub(crate) parity: usize,
-    /// The xor of what it left alone; `None` where it wrote all chunks of the row.
+    /// The xor of the data that it left alone; `None` if it wrote all chunks of the stripe.
     pub(crate) partial: Option<&'a [u8]>,
 }
 
 impl Array {
-    /// Makes parity right where this write may have come to its end or not. False where nothing was done:
-    /// the entry makes no sense, or what was written cannot be read (then nothing can be computed).
+    /// Recomputes parity where this write may or may not have completed. Returns false if nothing
+    /// was done: the entry is not valid, or the written data cannot be read, so that nothing can be
+    /// computed.
     pub(crate) fn replay_ppl_write(&self, write: &PplWrite<'_>) -> Result<bool> {
         let (chunk, stripe_bytes) = (self.geometry.chunk_bytes().0, self.stripe_bytes());
         if write.at >= self.size_bytes() {
@@ -54,15 +55,15 @@ impl Array {
         Ok(true)
     }
 
-    /// Where byte `offset` of the array stands: the byte of every member of its row, and which data
-    /// chunk it is.
+    /// Returns where byte `offset` of the array lies: the byte on every member of its stripe, and
+    /// the number of its data chunk.
     pub(crate) fn stripe_position(&self, offset: u64) -> (u64, usize) {
         let (chunk, stripe_bytes) = (self.geometry.chunk_bytes().0, self.stripe_bytes());
         (offset / stripe_bytes * chunk + offset % chunk, index(offset % stripe_bytes / chunk))
     }
 
-    /// Writes data chunks, by number, and parity of one row as a journal has them, `at` bytes from where
-    /// the members' data begin.
+    /// Writes data chunks, by number, and parity of one stripe as a journal has them, `at` bytes
+    /// from the start of the members' data.
     pub(crate) fn replay_stripe(
         &self,
         at: u64,

@@ -1,8 +1,9 @@
-//! After a crash: members are made to agree again.
+//! Resync: members are made to agree after a crash.
 //!
-//! Data are the truth on levels with parity, and the first copy on mirrors, as md has it: either may be
-//! old or new where a write was under way, and both are right then. Until a region is resynced the first
-//! copy is the one that is read, and writes compute parity anew instead of changing what may be wrong.
+//! As in md, data are right on levels with parity, and the first copy is right on mirrors. Where a
+//! write was in flight, either may be old or new, and both are valid. Until a region is resynced,
+//! only the first copy is read, and writes compute parity from all data instead of updating parity
+//! that may be wrong.
 
 use std::ops::{ControlFlow, Range};
 use std::sync::atomic::Ordering;
@@ -18,28 +19,30 @@ use super::sync_action::{Completion, SyncJob};
 use super::write::New;
 use super::{Array, Map};
 
-/// Bytes of the sync space after which what was done is noted.
+/// Bytes of the sync space after which progress is recorded.
 const MARK: u64 = 64 << 20;
 
 impl Array {
-    /// The array, of which a resync is due from this sector of its members on (of the array, on RAID10).
+    /// Marks the array as due for a resync from this sector of its members (of the array, on
+    /// RAID10).
     pub fn with_resync_from(self, from: Sectors) -> Self {
         self.synced_to.store(from.0, Ordering::Release);
         self
     }
 
-    /// True where everything before byte `end` of the sync space agrees for sure.
+    /// Returns true if everything before byte `end` of the sync space is known to agree.
     pub(super) fn is_synced(&self, end: u64) -> bool {
         end.div_ceil(512) <= self.synced_to.load(Ordering::Acquire)
     }
 
-    /// Makes everything agree that a crash may have left otherwise: the regions that the bitmap names, or
-    /// all from where the last resync ended. `progress` hears of bytes of the sync space done, and of all
-    /// between the first and the last that are to be done, and answers whether to go on; stopped, or killed,
-    /// it goes on from there another time. True where the array is in sync then.
+    /// Makes everything agree that a crash may have left different: the regions that the bitmap
+    /// names, or without a bitmap all from where the last resync ended. `progress` receives the
+    /// bytes of the sync space done and the bytes between the first and the last region, and
+    /// returns whether to continue. A resync that was stopped or killed continues from there the
+    /// next time. Returns true if the array is in sync then.
     ///
     /// # Errors
-    /// Where members cannot be read or written.
+    /// Returns an error if members cannot be read or written.
     pub fn resync(&self, mut progress: impl FnMut(u64, u64) -> bool) -> Result<bool> {
         let Some(metadata) = &self.metadata else { return Ok(true) };
         let unit = self.sectors_per_stripe();
@@ -79,7 +82,7 @@ impl Array {
         Ok(true)
     }
 
-    /// Sectors of the sync space in a row.
+    /// Returns the sectors of the sync space in a stripe.
     fn sectors_per_stripe(&self) -> u64 {
         match self.map {
             Map::Parity => self.geometry.chunk().0,
@@ -87,7 +90,7 @@ impl Array {
         }
     }
 
-    /// The rows that touch these sectors of the sync space.
+    /// Returns the stripes that touch these sectors of the sync space.
     fn stripes_of(&self, sectors: &Range<u64>) -> Range<u64> {
         let unit = self.sectors_per_stripe();
         let end = sectors.end.div_ceil(unit).min(self.scrub_stripes());
@@ -99,10 +102,10 @@ impl Array {
         self.update_metadata(|metadata| metadata.set_synced_to(sector))
     }
 
-    /// Makes the members of one row agree. True where something was written.
+    /// Makes the members of one stripe agree. Returns true if something was written.
     ///
     /// # Errors
-    /// Where its data cannot be read, or a member not be written.
+    /// Returns an error if its data cannot be read or a member cannot be written.
     pub fn resync_stripe(&self, stripe: u64) -> Result<bool> {
         let _alone = self.lock_stripe(stripe);
         match self.map {
@@ -139,7 +142,7 @@ impl Array {
         self.resync_copies_of(start, self.mirror_piece(start).min(self.size_bytes() - start))
     }
 
-    /// Makes all copies of a piece what the first that can be read is.
+    /// Makes all copies of a piece equal to the first one that can be read.
     pub(super) fn resync_copies_of(&self, start: u64, len: u64) -> Result<bool> {
         let mut first = vec![0; index(len)];
         let source = self.copies(start).into_iter().find(|Copy { role, at }| {
@@ -159,7 +162,7 @@ impl Array {
         Ok(!jobs.is_empty())
     }
 
-    /// True where the member is missing, or holds this already.
+    /// Returns true if the member is missing, or holds these data already.
     pub(super) fn holds(&self, role: usize, at: u64, content: &[u8]) -> bool {
         let mut found = vec![0; content.len()];
         self.members[role].device().is_none()

@@ -1,15 +1,15 @@
-//! Scrubbing: do members agree with each other, and if not, who is wrong?
+//! Scrubbing: comparing the members of a stripe, and locating the member that is wrong.
 //!
-//! A row is compared page by page (4 KiB), as md counts. With P and Q the errors of both tell which
-//! single member is wrong, if only one is: md itself does not ask, it trusts data and rewrites parity,
-//! which makes a silent error permanent. Here only what was located is repaired.
+//! A stripe is compared page by page (4 KiB), the unit in which md counts. With P and Q, the errors
+//! of both locate a single wrong member. md does not use this: it trusts the data and rewrites
+//! parity, which makes a silent error permanent. Here, only a located error is repaired.
 //!
-//! A member that is an array itself may be named by its own members: it agrees with the others in another of its ways,
-//! and nobody else does.
+//! A member that is an array itself can be located by its own members: it agrees with the others by
+//! another of its alternatives, and no other member does.
 //!
-//! Where a member is missing, or cannot give a page, what is left is compared: RAID6 without one member still has
-//! one parity more than it takes, and three copies without one are two. That tells that something is wrong, and not
-//! what.
+//! If a member is missing, or cannot deliver a page, the remaining redundancy is compared. A RAID6
+//! without one member has one parity more than it needs; three copies without one are still two.
+//! This detects an error but does not locate it.
 
 use std::ops::Range;
 
@@ -29,52 +29,54 @@ const COMPARED: usize = 64 << 10;
 /// A page whose copies or parity do not agree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mismatch {
-    /// The row, as [`Array::scrub_stripes`] counts them.
+    /// The stripe, as counted by [`Array::scrub_stripes`].
     pub stripe: u64,
-    /// Which sectors of every member of the row; of the first copy on RAID1 and RAID10.
+    /// The page's sectors, on every member of the stripe; on RAID1 and RAID10 those of the first
+    /// copy.
     pub sectors: Range<MemberSector>,
-    /// The role that is wrong, where that can be told.
+    /// The role that is wrong, if it was located.
     pub role: Option<usize>,
-    /// Its content was made right.
+    /// The wrong role was rewritten.
     pub repaired: bool,
-    /// What md's `mismatch_cnt` grows by: the sectors of the page on levels with parity; on mirrors those
-    /// of the 64 KiB that it compares at a time, for every copy that differs, at the first such page.
+    /// What md's `mismatch_cnt` grows by. On levels with parity these are the sectors of the page.
+    /// On mirrors they are those of the 64 KiB that md compares at a time, for every copy that
+    /// differs, counted at the first such page.
     pub counted: u64,
 }
 
-/// What came of the comparison of a row.
+/// The result of comparing one stripe.
 #[derive(Debug, Default)]
 pub struct Comparison {
-    /// What does not agree.
+    /// Pages that do not agree.
     pub mismatches: Vec<Mismatch>,
-    /// Sectors that are there, and that there is nothing to compare with.
+    /// Sectors that could be read but had nothing to be compared with.
     pub unchecked: u64,
 }
 
-/// A role, a place of its member in bytes from the data offset, and the page that it holds there.
+/// A role, an offset in bytes from its data offset, and the page that its member holds there.
 pub(super) type MemberPage<'a> = (usize, u64, &'a [u8]);
 
-/// What the members of a row hold of a span.
+/// The data that the members of a stripe hold in a span.
 pub(super) struct SpanData {
-    /// The span's part of every role, in order; zeroes for the holes.
+    /// The span's part of every role, in order; zeroes for missing roles.
     pub(super) memory: Vec<u8>,
-    /// Roles that are missing, or did not give it.
+    /// Roles that are missing or could not be read.
     pub(super) missing: Vec<usize>,
-    /// A member that is there did not give it.
+    /// A member that is present could not be read.
     pub(super) failed: bool,
 }
 
 /// A page of a span that does not agree.
 pub(super) struct PageMismatch {
-    /// Where in the span, in bytes.
+    /// The page's bytes within the span.
     pub(super) page: Range<usize>,
-    /// The role that is wrong and what it should hold, where that can be told.
+    /// The role that is wrong and what it should hold, if it was located.
     pub(super) wrong: Option<(usize, Vec<u8>)>,
 }
 
 impl Array {
-    /// True where something can be compared although this much is missing: more is left than what is needed to
-    /// have all content.
+    /// Returns true if members can be compared although some are missing: more is left than is
+    /// needed to read all data.
     pub fn can_be_scrubbed(&self) -> bool {
         let size = |role| self.geometry.member_size(role).byte_len().0;
         let lacks = |role: &usize| {
@@ -85,8 +87,8 @@ impl Array {
         missing < self.geometry.tolerates() as usize
     }
 
-    /// How many rows there are to scrub: rows of RAID4, 5 and 6, units of copies of RAID1 and RAID10;
-    /// none without redundancy.
+    /// Returns the number of stripes to scrub: stripes of RAID4, 5 and 6, units of copies of RAID1
+    /// and RAID10, none without redundancy.
     pub fn scrub_stripes(&self) -> u64 {
         match self.map {
             Map::Concat(_) => 0,
@@ -95,11 +97,12 @@ impl Array {
         }
     }
 
-    /// Compares what the members hold of one row. With `repair` a member that is located as the only
-    /// wrong one is given the right content.
+    /// Compares the members of one stripe. With `repair`, a member that is located as the only
+    /// wrong one is rewritten.
     ///
     /// # Errors
-    /// Where there is nothing to compare with somewhere: members are missing, or cannot be read.
+    /// Returns an error if something cannot be compared because members are missing or cannot be
+    /// read.
     pub fn scrub_stripe(&self, stripe: u64, repair: bool) -> Result<Vec<Mismatch>> {
         let Comparison { mismatches, unchecked } = self.compare_stripe(stripe, repair)?;
         if unchecked > 0 {
@@ -109,10 +112,10 @@ impl Array {
         Ok(mismatches)
     }
 
-    /// The same, as far as it goes: what cannot be compared is counted.
+    /// Compares the members of one stripe as far as possible, and counts what cannot be compared.
     ///
     /// # Errors
-    /// Where a member cannot be written.
+    /// Returns an error if a member cannot be written.
     pub fn compare_stripe(&self, stripe: u64, repair: bool) -> Result<Comparison> {
         if stripe >= self.scrub_stripes() {
             return Ok(Comparison::default());
@@ -170,8 +173,8 @@ impl Array {
         Ok(compared)
     }
 
-    /// The only copy of a page that is wrong, and what it should hold: the one that differs where all others (two and
-    /// more) are the same, or the one that its own members name.
+    /// Returns the only wrong copy of a page and what it should hold: the copy that differs where
+    /// all others (at least two) are equal, or the one that its own members locate.
     pub(super) fn differing_copy(&self, held: &[MemberPage<'_>]) -> Option<(usize, Vec<u8>)> {
         let others = |i: usize| held.iter().enumerate().filter(move |(j, _)| *j != i);
         let same = |i: usize| {
@@ -187,7 +190,7 @@ impl Array {
         })
     }
 
-    /// Gives the member that is wrong what it should hold. `held` is who holds what, and where.
+    /// Rewrites the wrong member. `held` lists the members' pages.
     fn repair(&self, held: &[MemberPage<'_>], wrong: usize, right: &[u8]) -> Result<bool> {
         let Some((role, at, _)) = held.iter().find(|(role, _, _)| *role == wrong) else {
             return Ok(false);
@@ -196,8 +199,8 @@ impl Array {
         Ok(true)
     }
 
-    /// Reads these copies, page by page where not all of one can be read. Answers the pages that each gave, by
-    /// where they begin.
+    /// Reads these copies, page by page if one cannot be read whole. Returns, for each copy, the
+    /// starts of the pages read.
     pub(super) fn read_copies(
         &self,
         copies: &[Copy],
@@ -236,8 +239,8 @@ impl Array {
         Ok(compared)
     }
 
-    /// Compares a span with the parity that is left when its holes are filled; page by page where a member that is
-    /// there cannot give all of it.
+    /// Compares a span with the parity that is left after missing chunks were computed. Works page
+    /// by page if a member that is present cannot deliver the whole span.
     fn scrub_span(&self, span: &Span, repair: bool, compared: &mut Comparison) -> Result<()> {
         let (at, len) = (self.member_at(span), index(span.len()));
         let SpanData { mut memory, missing, failed } = self.read_span(span);
@@ -262,8 +265,8 @@ impl Array {
         Ok(())
     }
 
-    /// Reads a span of every member. Where a member that is there cannot give all of it, a caller with more than a
-    /// page may set_successor page by page.
+    /// Reads a span of every member. If a member that is present fails, the caller may retry page
+    /// by page.
     pub(super) fn read_span(&self, span: &Span) -> SpanData {
         let (at, len) = (self.member_at(span), index(span.len()));
         let mut memory = vec![0; self.members.len() * len];
@@ -278,8 +281,8 @@ impl Array {
         SpanData { memory, missing, failed: !failed.is_empty() }
     }
 
-    /// The pages of a span that do not agree with the parity that is left. One missing data chunk is computed first,
-    /// in its place in `memory`. `None` where there is nothing to compare with.
+    /// Returns the pages of a span that do not agree with the available parity. A missing data
+    /// chunk is first computed into `memory`. Returns `None` if no parity is left to compare with.
     pub(super) fn page_mismatches(
         &self,
         span: &Span,
@@ -316,7 +319,8 @@ impl Array {
         Some(found)
     }
 
-    /// True where a page of a span would agree with its parity if one of those who hold it held this instead.
+    /// Returns true if a page of a span would agree with its parity if one member held `content`
+    /// instead.
     fn would_match(
         &self,
         span: &Span,
@@ -337,9 +341,9 @@ impl Array {
         errors.is_some_and(|(p, q)| p.iter().chain(&q).all(|byte| *byte == 0))
     }
 
-    /// By how much P and Q of a span are off; what is not there to be compared is not off. One missing chunk is
-    /// computed first, in its place in `memory`, which has the span's part of every role. `None` where no parity
-    /// is left to compare with.
+    /// Returns the errors of P and Q of a span; the error of a missing parity is zero. A missing
+    /// data chunk is first computed into `memory`, which holds the span's part of every role.
+    /// Returns `None` if no parity is left to compare with.
     pub(super) fn parity_errors(
         &self,
         span: &Span,
@@ -387,7 +391,7 @@ impl Array {
     }
 }
 
-/// The only member whose being wrong explains the errors of a page.
+/// Returns the only member whose error explains the errors of a page.
 fn bad_role(layout: StripeLayout, p_error: &[u8], q_error: &[u8]) -> Option<usize> {
     match xfskit_parity::locate(p_error, q_error) {
         Located::P => Some(layout.p),
@@ -399,7 +403,8 @@ fn bad_role(layout: StripeLayout, p_error: &[u8], q_error: &[u8]) -> Option<usiz
     }
 }
 
-/// What of a page each copy that gave it holds; `there` lists the pages that each gave, by where they begin.
+/// Returns the page of each copy that could be read; `there` lists the starts of those pages for
+/// each copy.
 pub(super) fn held<'m>(
     copies: &[Copy],
     memory: &'m [u8],
@@ -416,7 +421,7 @@ pub(super) fn held<'m>(
         .collect()
 }
 
-/// The pages of so many bytes.
+/// Returns the pages of `len` bytes.
 pub(super) fn pages(len: usize) -> impl Iterator<Item = Range<usize>> {
     let page = index(PAGE);
     (0..len).step_by(page).map(move |start| start..(start + page).min(len))

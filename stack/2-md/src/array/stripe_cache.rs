@@ -1,12 +1,14 @@
-//! Whole rows of a degraded array, kept for the readers that will want the rest of them.
+//! The stripe cache: whole stripes of a degraded array, kept for readers that will want the rest of
+//! them.
 //!
-//! A sequential reader with requests smaller than a row meets the missing chunk once per row. To
-//! compute it takes all other chunks, which the same reader wanted just before or will want next. So
-//! the row is read once, whole, and kept in the order of the array until it was handed out.
+//! A sequential reader with requests smaller than a stripe meets the missing chunk once per stripe.
+//! Computing it needs all other chunks, which the same reader wanted just before or will want next.
+//! The stripe is therefore read once, whole, and kept in array order until all of it was handed
+//! out.
 //!
-//! The budget is strict: where all rows are in use, the answer is `None` and the caller reads what it
-//! needs without the cache. A row that is still being read out is not pushed out by another: with more
-//! readers than rows that would make every request read a whole row.
+//! The budget is strict. If all stripes are in use, [`StripeCache::read`] returns `None` and the
+//! caller reads what it needs without the cache. A stripe that is still being read out is not
+//! evicted: with more readers than stripes, every request would otherwise read a whole stripe.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,16 +17,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use xfskit_block::Result;
 use xfskit_units::index;
 
-/// Shards of the table of rows.
+/// Shards of the table of stripes.
 const SHARDS: usize = 64;
 
-/// Remembered ends of requests.
+/// Number of ends of requests that are remembered.
 const STREAMS: usize = 4096;
 
-/// Memory of rows that are gone: its pages are there already.
+/// Memory of evicted stripes. It is reused because its pages are already mapped.
 type Spare = Arc<Mutex<Vec<Vec<u8>>>>;
 
-/// Memory for one row, which goes back where it came from.
+/// The memory of one stripe. Dropping it returns the memory to the pool.
 #[derive(Debug)]
 struct Memory {
     bytes: Vec<u8>,
@@ -37,24 +39,25 @@ impl Drop for Memory {
     }
 }
 
-/// One row; `None` while it is read, or where it could not be read.
+/// One cached stripe. Its content is `None` while it is read, or if it could not be read.
 #[derive(Debug)]
 struct Entry {
     content: RwLock<Option<Memory>>,
-    /// Bytes that were handed out, or lie before where its first reader began: nobody waits for them.
+    /// Bytes that were handed out, or that lie before the start of the first request and will not
+    /// be asked for.
     delivered: AtomicU64,
-    /// When it was last asked for, in lookups.
+    /// The number of the last lookup that asked for it.
     used_at: AtomicU64,
 }
 
-/// Rows by number, and the ends of recent requests.
+/// Cached stripes by number, and the ends of recent requests.
 #[derive(Debug)]
 pub struct StripeCache {
     stripe_bytes: u64,
     stripes_max: u64,
     stripes: AtomicU64,
     shards: Vec<Mutex<HashMap<u64, Arc<Entry>>>>,
-    /// Rows in the order in which they came. Taken once per row that is read.
+    /// Stripes in the order in which they were added. Locked once per stripe that is read.
     order: Mutex<VecDeque<u64>>,
     spare: Spare,
     lookups: AtomicU64,
@@ -66,7 +69,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl StripeCache {
-    /// A cache of at most `budget` bytes for rows of `stripe_bytes`.
+    /// Creates a cache of at most `budget` bytes for stripes of `stripe_bytes`.
     pub fn new(budget: u64, stripe_bytes: u64) -> Self {
         Self {
             stripe_bytes,
@@ -80,7 +83,8 @@ impl StripeCache {
         }
     }
 
-    /// VerifyLog a request from `start` to `end`, in bytes. True where an earlier one ended at `start`.
+    /// Records a request from `start` to `end`, in bytes. Returns true if an earlier request ended
+    /// at `start`.
     pub fn continues(&self, start: u64, end: u64) -> bool {
         let slot = |at: u64| {
             let hash = at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
@@ -94,8 +98,9 @@ impl StripeCache {
         lock(&self.shards[index(stripe % SHARDS as u64)])
     }
 
-    /// Copies the bytes of `row` from `start` on to `buf`. Where the row is not here it is read with
-    /// `fill`, if `may_fill`. `None`: not here, and no room or no leave to read it.
+    /// Copies the bytes of `stripe` from `start` on to `buf`. If the stripe is not cached and
+    /// `may_fill` is set, reads it with `fill`. Returns `None` if the stripe is not cached and
+    /// cannot be read into the cache.
     pub fn read(
         &self,
         stripe: u64,
@@ -124,7 +129,7 @@ impl StripeCache {
         Some(())
     }
 
-    /// The row, read by us or, meanwhile, by somebody else.
+    /// Returns the stripe, read by this thread or by another one in the meantime.
     fn filled(
         &self,
         stripe: u64,
@@ -147,8 +152,8 @@ impl StripeCache {
             shard.insert(stripe, Arc::clone(&entry));
         }
         lock(&self.order).push_back(stripe);
-        let answer = fill(&mut memory.bytes);
-        if answer.is_err() {
+        let result = fill(&mut memory.bytes);
+        if result.is_err() {
             self.remove(stripe, &entry);
             return None;
         }
@@ -157,7 +162,8 @@ impl StripeCache {
         Some(entry)
     }
 
-    /// Memory for one row: spare, new, or of the oldest row if nobody asked for it lately.
+    /// Returns memory for one stripe: from the pool, newly allocated, or taken from the oldest
+    /// stripe if it was not used lately.
     fn room(&self, now: u64) -> Option<Memory> {
         let memory = |bytes| Memory { bytes, home: Arc::clone(&self.spare) };
         if let Some(bytes) = lock(&self.spare).pop() {
@@ -188,7 +194,7 @@ impl StripeCache {
         lock(&self.order).retain(|other| *other != stripe);
     }
 
-    /// Forgets `row`, which is about to change. Waits for nobody.
+    /// Removes `stripe`, which is about to change. Does not wait.
     pub fn forget(&self, stripe: u64) {
         let found = self.shard(stripe).get(&stripe).map(Arc::clone);
         if let Some(entry) = found {

@@ -1,4 +1,4 @@
-//! RAID4, 5 and 6: requests, cut into rows.
+//! RAID4, 5 and 6: requests, cut into stripes.
 
 use xfskit_block::{Error, Result};
 use xfskit_units::index;
@@ -8,13 +8,13 @@ use super::stripes::Span;
 use super::{Array, Map};
 use std::sync::atomic::Ordering;
 
-/// Rows of one request that are read at once.
+/// Stripes of one request that are read at once.
 const STRIPES_AT_ONCE: usize = 16;
 
-/// What a request wants of one row.
+/// The part of a request that lies in one stripe.
 pub(super) struct StripePart<'a> {
     pub(super) stripe: u64,
-    /// First byte, counted in the row's content: data chunk by data chunk.
+    /// First byte, counted in the stripe's data: chunk by chunk.
     pub(super) start: u64,
     pub(super) buf: &'a mut [u8],
 }
@@ -28,14 +28,14 @@ pub(super) struct Piece<'a> {
 
 /// A way to obtain a piece of a data chunk.
 pub(super) enum Alternative {
-    /// Without asking these roles.
+    /// Without reading these roles.
     Without(Vec<usize>),
-    /// From its own member, in this one of the member's ways.
+    /// From the chunk's own member, by this alternative of the member.
     Member(usize),
 }
 
 impl Array {
-    /// Bytes of content of one row.
+    /// Returns the bytes of data in one stripe.
     pub(super) fn stripe_bytes(&self) -> u64 {
         self.geometry.chunk_bytes().0 * u64::from(self.geometry.data_disks())
     }
@@ -131,7 +131,7 @@ impl Array {
         self.read_full_stripes(whole)
     }
 
-    /// The last data chunk of the row that its member does not have, if any.
+    /// Returns the last data chunk of the stripe that its member cannot deliver, if any.
     fn last_missing_chunk(&self, stripe: u64) -> Option<usize> {
         if self.is_optimal.load(Ordering::Acquire) {
             return None;
@@ -141,8 +141,9 @@ impl Array {
         chunks.find(|d| !self.is_role_readable(&span, span.layout.data_role(*d)))
     }
 
-    /// Takes the part out of the row cache. A row that is not there is read whole where it pays: for
-    /// one who wants most of it, and for a sequential reader who has the hole still before him.
+    /// Reads the part from the stripe cache. A stripe that is not cached is read whole if that
+    /// pays: for a request that covers most of it, and for a sequential reader that has not reached
+    /// the missing chunk yet.
     fn read_cached(
         &self,
         part: &mut StripePart<'_>,
@@ -174,7 +175,7 @@ impl Array {
         self.read_stripe(span, &mut data, &[])
     }
 
-    /// Rows without a neighbour in time are shared among threads; many readers are threads enough.
+    /// Reads whole stripes, divided among threads if few other requests are computing.
     fn read_full_stripes(&self, mut stripes: Vec<(Span, &mut [u8])>) -> Result<()> {
         if stripes.is_empty() {
             return Ok(());
@@ -184,7 +185,7 @@ impl Array {
         let read = |stripes: &mut [(Span, &mut [u8])]| {
             stripes.iter_mut().try_for_each(|(span, buf)| self.read_full_stripe(span, buf))
         };
-        let answer = if threads == 1 {
+        let result = if threads == 1 {
             read(&mut stripes)
         } else {
             let share = stripes.len().div_ceil(threads);
@@ -194,13 +195,13 @@ impl Array {
                     .map(|stripes| scope.spawn(|| read(stripes)))
                     .collect();
                 workers.into_iter().try_for_each(|worker| match worker.join() {
-                    Ok(answer) => answer,
+                    Ok(result) => result,
                     Err(panic) => std::panic::resume_unwind(panic),
                 })
             })
         };
         self.computing.fetch_sub(1, Ordering::Relaxed);
-        answer
+        result
     }
 
     /// Announces a range of the array.
@@ -237,36 +238,38 @@ impl Array {
         }
     }
 
-    /// The ways to obtain a piece of data chunk `d`; the first is what an ordinary read does.
+    /// Returns the alternatives for a piece of data chunk `d`. The first one is what an ordinary
+    /// read does.
     ///
-    /// Without its own member; then, where one more may be left out, without each of the others in
-    /// turn, P first: any of them may be the one that lied. Last the other ways of its own member, if that is an
-    /// array.
+    /// The next one does without the chunk's own member. If one more member may be left out, the
+    /// following ones also do without each of the others in turn, P first, because any of them may
+    /// be wrong. Last come the other alternatives of the chunk's own member, if that is an array.
     pub(super) fn chunk_alternatives(&self, span: &Span, d: usize) -> Vec<Alternative> {
         let own = span.layout.data_role(d);
         let readable = |role: usize| self.is_role_readable(span, role);
         let missing =
             (0..self.members.len()).filter(|role| !readable(*role) && *role != own).count();
         let bears = self.geometry.tolerates() as usize;
-        let mut ways = Vec::new();
+        let mut alternatives = Vec::new();
         if readable(own) {
-            ways.push(Alternative::Without(Vec::new()));
+            alternatives.push(Alternative::Without(Vec::new()));
         }
         if missing < bears {
-            ways.push(Alternative::Without(vec![own]));
+            alternatives.push(Alternative::Without(vec![own]));
         }
         if missing + 1 < bears {
             let mut others: Vec<usize> = (0..self.members.len())
                 .filter(|role| *role != own && Some(*role) != span.layout.q && readable(*role))
                 .collect();
             others.sort_by_key(|role| *role != span.layout.p);
-            ways.extend(others.into_iter().map(|role| Alternative::Without(vec![own, role])));
+            alternatives
+                .extend(others.into_iter().map(|role| Alternative::Without(vec![own, role])));
         }
         if readable(own) {
             let inner = self.member_alternatives(own, self.member_at(span), span.len());
-            ways.extend((1..inner).map(Alternative::Member));
+            alternatives.extend((1..inner).map(Alternative::Member));
         }
-        ways
+        alternatives
     }
 
     pub(super) fn striped_alternatives(&self, offset: u64, len: u64) -> usize {
@@ -285,7 +288,7 @@ impl Array {
         most
     }
 
-    /// The range in way `k`; a piece that has fewer ways is had in its last.
+    /// Reads the range by alternative `k`. A piece with fewer alternatives is read by its last one.
     pub(super) fn read_striped_alternative(
         &self,
         offset: u64,
@@ -297,9 +300,9 @@ impl Array {
         }
         for part in self.stripe_parts(offset, buf) {
             for Piece { span, d, buf } in self.pieces(part) {
-                let ways = self.chunk_alternatives(&span, d);
+                let alternatives = self.chunk_alternatives(&span, d);
                 let _shared = self.lock_stripe_shared(span.stripe);
-                match ways.get(k).or(ways.last()) {
+                match alternatives.get(k).or(alternatives.last()) {
                     None => return Err(Error::NoAlternative(k)),
                     Some(Alternative::Without(roles)) => self.read_chunk(&span, d, buf, roles)?,
                     Some(Alternative::Member(inner)) => {

@@ -1,7 +1,8 @@
-//! A row of RAID4, 5 or 6 with holes, and what fills them.
+//! A stripe of RAID4, 5 or 6 with missing chunks, and their reconstruction.
 //!
-//! Everything here is linear byte by byte, so a row can be read and solved in slices: one small enough
-//! that what was just read is still in the processor's cache when its parity is computed.
+//! Reconstruction works on each byte column independently, so a stripe is read and solved in
+//! slices. A slice is small enough that the data just read are still in the processor's cache when
+//! their parity is computed.
 
 use std::ops::Range;
 use std::sync::{PoisonError, RwLockReadGuard, RwLockWriteGuard};
@@ -14,10 +15,10 @@ use super::mirror::PAGE;
 use super::{Array, STRIPE_LOCKS};
 use crate::layout::parity::StripeLayout;
 
-/// What the slices of all members of a row may take together, in bytes: most of a core's own cache.
+/// Bytes that the slices of all members of a stripe may take together: most of a core's own cache.
 const SLICES: u64 = 768 << 10;
 
-/// A range of columns of one row. A column is a byte's position within its chunk.
+/// A range of columns of one stripe. A column is the position of a byte within its chunk.
 #[derive(Clone, Debug)]
 pub(super) struct Span {
     pub(super) stripe: u64,
@@ -30,7 +31,7 @@ impl Span {
         self.columns.end - self.columns.start
     }
 
-    /// The span cut into pieces that end at multiples of `unit`.
+    /// Cuts the span into pieces that end at multiples of `unit`.
     pub(super) fn cut(&self, unit: u64) -> impl Iterator<Item = Self> + use<> {
         let Self { stripe, layout, columns } = self.clone();
         let mut start = columns.start;
@@ -44,25 +45,25 @@ impl Span {
 }
 
 impl Array {
-    /// Who holds what in row `stripe`. Only arrays with parity have rows.
+    /// Returns the span of stripe `stripe`. Only arrays with parity have stripes of this kind.
     pub(super) fn span(&self, stripe: u64, columns: Range<u64>) -> Span {
         let layout = StripeLayout::new(self.geometry.layout(), self.members.len(), stripe)
             .expect("a level with parity");
         Span { stripe, layout, columns }
     }
 
-    /// Where the span begins on every member, in bytes from the data offset.
+    /// Returns where the span begins on every member, in bytes from the data offset.
     pub(super) fn member_at(&self, span: &Span) -> u64 {
         span.stripe * self.geometry.chunk_bytes().0 + span.columns.start
     }
 
-    /// The lock of a row, shared: who computes from the row holds it.
+    /// Locks a stripe shared, to compute from it.
     pub(super) fn lock_stripe_shared(&self, stripe: u64) -> RwLockReadGuard<'_, ()> {
         let lock = &self.stripe_locks[index(stripe % STRIPE_LOCKS as u64)];
         lock.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The lock of a row, alone: who writes the row holds it.
+    /// Locks a stripe exclusively, to write it.
     pub(super) fn lock_stripe(&self, stripe: u64) -> RwLockWriteGuard<'_, ()> {
         let lock = &self.stripe_locks[index(stripe % STRIPE_LOCKS as u64)];
         lock.write().unwrap_or_else(PoisonError::into_inner)
@@ -72,7 +73,7 @@ impl Array {
         self.members[role].is_readable(self.member_at(span), span.len())
     }
 
-    /// Bytes of one member's slice.
+    /// Returns the bytes of one member's slice.
     pub(super) fn slice_bytes(&self) -> u64 {
         (SLICES / self.members.len() as u64 / PAGE * PAGE).max(PAGE)
     }
@@ -90,8 +91,8 @@ impl Array {
         }
     }
 
-    /// Fills `data`, the span's part of every data chunk of the row, in order. `without` are roles that
-    /// shall not be asked. The row's lock is held.
+    /// Fills `data`, the span's part of every data chunk of the stripe, in order. Roles in
+    /// `without` are not read. The stripe's lock is held.
     pub(super) fn read_stripe(
         &self,
         span: &Span,
@@ -104,7 +105,7 @@ impl Array {
             if self.read_slice(&slice, &mut parts, without, &mut parity).is_ok() {
                 continue;
             }
-            // Too many failures for a slice may be bearable page by page.
+            // A slice with too many failures may be readable page by page.
             for page in slice.cut(PAGE) {
                 let mut parts = part_of(data, span, &page);
                 self.read_slice(&page, &mut parts, without, &mut parity)?;
@@ -113,8 +114,8 @@ impl Array {
         Ok(())
     }
 
-    /// Fills `out`, the span's part of data chunk `d`, without wanting the rest of the row. The row's
-    /// lock is held.
+    /// Fills `out`, the span's part of data chunk `d`, without returning the rest of the stripe.
+    /// The stripe's lock is held.
     pub(super) fn read_chunk(
         &self,
         span: &Span,
@@ -185,7 +186,7 @@ impl Array {
             let roles: Vec<usize> = missing.iter().map(|d| layout.data_role(*d)).collect();
             let chunk = self.geometry.chunk_bytes().0;
             let offset = (span.stripe * data.len() as u64 + missing[0] as u64) * chunk;
-            let why = format!("what roles {roles:?} lack cannot be computed from the others");
+            let why = format!("the data of roles {roles:?} cannot be computed from the others");
             return Err(io_error("read", offset + span.columns.start, index(span.len()), why));
         }
         let sources =
@@ -197,12 +198,12 @@ impl Array {
         Ok(())
     }
 
-    /// Gives a member that failed to read a place the right content to keep there.
+    /// Rewrites data that a member failed to read.
     pub(super) fn rewrite(&self, role: usize, at: u64, content: &[u8]) {
         if self.read_only {
             return;
         }
-        // Where neither is borne it stays as bad as it is.
+        // If the level cannot afford a failure here, the sector stays bad.
         let _ = self.store(&[WriteJob { role, at, buf: content }]);
     }
 }
@@ -214,7 +215,7 @@ struct Parity {
     q: Vec<u8>,
 }
 
-/// The parts of `data`, which covers `span`, that `part` covers.
+/// Returns the parts of `data`, which covers `span`, that `part` covers.
 pub(super) fn part_of<'a>(
     data: &'a mut [&mut [u8]],
     span: &Span,
@@ -225,8 +226,8 @@ pub(super) fn part_of<'a>(
     data.iter_mut().map(|buf| &mut buf[start..end]).collect()
 }
 
-/// Computes the chunks at `holes`, ascending, from the others and what parity there is. False where
-/// that is too little.
+/// Computes the chunks at `missing`, ascending, from the others and the available parity. Returns
+/// false if that is not enough.
 fn solve(
     layout: StripeLayout,
     data: &mut [&mut [u8]],
@@ -262,7 +263,7 @@ fn solve(
     solved
 }
 
-/// The data by exponent, the holes left out.
+/// Returns the data by exponent, without the missing chunks.
 pub(super) fn places<'a>(
     layout: StripeLayout,
     data: &'a [impl AsRef<[u8]>],

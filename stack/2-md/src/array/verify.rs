@@ -1,14 +1,15 @@
-//! Reads with the redundancy checked: for content that has no checksums of its own.
+//! Verified reads: reads that check the redundancy, for data without checksums of their own.
 //!
-//! An ordinary read of a healthy row trusts each member. Here all members of a row are read, and compared as
-//! [`scrub`] compares them, before anything is delivered. Where exactly one member explains the
-//! disagreement, the right content is delivered in its place; members are not rewritten. Otherwise the data are
-//! delivered as the members hold them, and the page is noted as undecided.
+//! An ordinary read of a healthy stripe trusts each member. A verified read reads all members of a
+//! stripe and compares them, as [`scrub`] does, before it delivers anything. If exactly one member
+//! explains the disagreement, the right data are delivered in its place; members are not rewritten.
+//! Otherwise the data are delivered as the members hold them, and the page is recorded as
+//! undecided.
 //!
-//! Where a resync is due, disagreement is no evidence against a member (old and new are both right there): pages are
-//! noted, and nothing is corrected.
+//! Where a resync is due, disagreement is no evidence against a member, because old and new data
+//! are both valid. Pages are recorded there, and nothing is corrected.
 //!
-//! A member that is an array checks its own redundancy if it was told so too.
+//! A member that is an array checks its own redundancy if it was opened that way.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -22,27 +23,27 @@ use super::striped::StripePart;
 use super::stripes::{Span, part_of};
 use super::{Array, Map};
 
-/// Pages that are noted one by one; more are counted.
+/// Pages that are recorded one by one; further pages are only counted.
 const NOTED_MAX: usize = 100_000;
 
-/// What verified reads of an array came upon.
+/// The findings of an array's verified reads.
 #[derive(Clone, Debug, Default)]
 pub struct VerifyReport {
-    /// Pages that did not agree, each once. Those with a `role` were corrected in what was delivered.
+    /// Pages that did not agree, each once. Those with a `role` were delivered corrected.
     pub pages: Vec<Mismatch>,
-    /// Pages beyond the limit of those that are noted; a page that was read twice counts twice here.
+    /// Pages beyond the limit. A page that was read twice counts twice here.
     pub more: u64,
-    /// True where something was delivered that has nothing left to be compared with.
+    /// Something was delivered that had nothing to be compared with.
     pub unchecked: bool,
 }
 
-/// Where verified reads note what they come upon. A leaf lock.
+/// Records the findings of verified reads. A leaf lock.
 #[derive(Debug, Default)]
 pub(super) struct Verifier(Mutex<VerifyLog>);
 
 #[derive(Debug, Default)]
 struct VerifyLog {
-    /// By row and first sector.
+    /// By stripe and first sector.
     pages: BTreeMap<(u64, u64), Mismatch>,
     more: u64,
     unchecked: bool,
@@ -69,12 +70,12 @@ impl Verifier {
 }
 
 impl Array {
-    /// From now on every read compares what it delivers with the redundancy that there is.
+    /// From now on, every read compares what it delivers with the available redundancy.
     pub fn verify_reads(&self) {
         let _ = self.verifier.set(Verifier::default());
     }
 
-    /// What verified reads came upon so far.
+    /// Returns the findings of verified reads so far.
     pub fn verify_report(&self) -> VerifyReport {
         let Some(verifier) = self.verifier.get() else { return VerifyReport::default() };
         let notes = verifier.lock();
@@ -95,12 +96,14 @@ impl Array {
         }
     }
 
-    /// True where the members are known to agree about a range of the array unless one lies.
+    /// Returns true if the members are known to agree about a range of the array unless one is
+    /// wrong.
     fn is_range_synced(&self, offset: u64, len: u64) -> bool {
         self.is_synced(self.sync_sectors(offset, len).end.saturating_mul(512))
     }
 
-    /// A sequential reader has its rows checked once, whole, and kept in the row cache.
+    /// Reads whole stripes through the stripe cache for a sequential reader, so that each is
+    /// checked once.
     fn read_verified_stripes(
         &self,
         verifier: &Verifier,
@@ -124,7 +127,8 @@ impl Array {
         Ok(())
     }
 
-    /// Without the cache: of every member just the pages that hold a part of what is wanted.
+    /// Reads without the cache: of every member only the pages that hold a part of what is
+    /// requested.
     fn read_part_verified(&self, verifier: &Verifier, part: StripePart<'_>) -> Result<()> {
         let (chunk, stripe) = (self.geometry.chunk_bytes().0, part.stripe);
         for piece in self.pieces(part) {
@@ -141,7 +145,7 @@ impl Array {
         Ok(())
     }
 
-    /// Fills `data`, the span's part of every data chunk of the row, in order.
+    /// Fills `data`, the span's part of every data chunk of the stripe, in order.
     fn read_stripe_verified(
         &self,
         verifier: &Verifier,
@@ -164,7 +168,8 @@ impl Array {
         Ok(())
     }
 
-    /// Compares what the members gave, and delivers the data with what was located corrected. The row's lock is held.
+    /// Compares the members' data and delivers them, with located errors corrected. The stripe's
+    /// lock is held.
     fn deliver(
         &self,
         verifier: &Verifier,
@@ -197,7 +202,7 @@ impl Array {
             });
         }
         if corrected && !missing.is_empty() {
-            // What was missing was computed from what was wrong.
+            // The missing chunk was computed from wrong data.
             let _ = self.parity_errors(span, &mut memory, &missing);
         }
         for (d, buf) in data.iter_mut().enumerate() {
@@ -217,7 +222,7 @@ impl Array {
         Ok(())
     }
 
-    /// A piece within one unit of copies, compared by the pages of the unit.
+    /// Reads a piece within one unit of copies, compared by the pages of the unit.
     fn read_piece_of_copies(&self, verifier: &Verifier, at: u64, buf: &mut [u8]) -> Result<()> {
         let unit = self.mirror_unit();
         let stripe = at / unit;

@@ -1,16 +1,16 @@
 //! Writing RAID4, 5 and 6.
 //!
-//! A whole row needs no reads: its parity is computed from what is written. Of a row that is written
-//! in part, the parity comes from what is cheaper to read (md decides the same way):
+//! A full-stripe write needs no reads: parity is computed from the new data. For a partial write,
+//! parity comes from what is cheaper to read (md decides in the same way):
 //!
 //! | | read | then |
 //! | --- | --- | --- |
-//! | read-modify-write | old content of what is written, old parity | parity changes by the difference |
-//! | reconstruct-write | the data that is not written | parity computed anew |
+//! | read-modify-write | old data of what is written, old parity | parity changes by the difference |
+//! | reconstruct-write | the data that are not written | parity is computed from all data |
 //!
-//! The first needs everything it reads to be readable, and parity to be right before: not so where a
-//! resync is due. The second also works where members are missing: what they would have held is computed
-//! first.
+//! Read-modify-write needs everything it reads to be readable, and parity to be right before, which
+//! is not so where a resync is due. Reconstruct-write also works with members missing: what they
+//! would have held is computed first.
 
 use std::ops::Range;
 
@@ -22,17 +22,17 @@ use super::io::{ReadJob, WriteJob};
 use super::mirror::PAGE;
 use super::stripes::{Span, places};
 
-/// What all members' slices of a partial write may take together, in bytes.
+/// Bytes that all members' slices of a partial write may take together.
 const SLICES: u64 = 4 << 20;
 
-/// New content for a part of data chunk `d`.
+/// New data for a part of data chunk `d`.
 struct Piece<'a> {
     d: usize,
     columns: Range<u64>,
     buf: &'a [u8],
 }
 
-/// New content for the columns of a span.
+/// New data for the columns of a span.
 pub(super) struct New<'a> {
     pub(super) d: usize,
     pub(super) buf: &'a [u8],
@@ -66,8 +66,8 @@ impl Array {
         Ok(())
     }
 
-    /// Writes a part of a row. Where the columns of its first and last chunk differ, ranges of columns
-    /// with the same chunks are written one after the other.
+    /// Writes a part of a stripe. If the columns of its first and last chunk differ, ranges of
+    /// columns with the same chunks are written one after the other.
     fn write_part(&self, stripe: u64, start: u64, content: &[u8]) -> Result<()> {
         let chunk = self.geometry.chunk_bytes().0;
         let mut pieces = Vec::new();
@@ -104,7 +104,7 @@ impl Array {
         Ok(())
     }
 
-    /// Writes some data chunks' part of a span, by the cheaper way.
+    /// Writes some data chunks' part of a span by the cheaper method.
     fn write_span(&self, span: &Span, new: &[New<'_>]) -> Result<()> {
         let layout = span.layout;
         let parities: Vec<usize> = [Some(layout.p), layout.q]
@@ -117,7 +117,8 @@ impl Array {
         let modify = reads < layout.data_disks() - new.len()
             && self.is_synced(self.member_at(span) + span.len())
             && old.into_iter().all(|role| self.is_role_readable(span, role));
-        // Without parity there is nothing to protect; but what the journal has of the row must not come back.
+        // Without parity there is nothing to protect, but the journal's older data of the stripe
+        // must not come back.
         if parities.is_empty() && self.journal.is_none() {
             return self.store(&self.data_jobs(span, new));
         }
@@ -127,7 +128,7 @@ impl Array {
         self.reconstruct_span(span, new)
     }
 
-    /// Read-modify-write. False, and nothing is written, where something could not be read.
+    /// Does a read-modify-write. Returns false, and writes nothing, if something could not be read.
     fn modify_span(&self, span: &Span, new: &[New<'_>], parities: &[usize]) -> Result<bool> {
         let (layout, at, len) = (span.layout, self.member_at(span), index(span.len()));
         let mut memory = vec![0; (new.len() + 2) * len];
@@ -159,7 +160,7 @@ impl Array {
         Ok(true)
     }
 
-    /// Reconstruct-write.
+    /// Does a reconstruct-write.
     fn reconstruct_span(&self, span: &Span, new: &[New<'_>]) -> Result<()> {
         let (layout, at, len) = (span.layout, self.member_at(span), index(span.len()));
         let mut memory = vec![0; layout.data_disks() * len];
@@ -184,13 +185,13 @@ impl Array {
         self.store_with_parity(span, new, &p, &q)
     }
 
-    /// Writes a whole row, of which `data` has every chunk.
+    /// Writes a full stripe, of which `data` has every chunk.
     fn write_full_stripe(&self, span: &Span, data: &[New<'_>]) -> Result<()> {
         let (p, q) = self.parity_of(span, data);
         self.store_with_parity(span, data, &p, &q)
     }
 
-    /// P and Q (empty without Q) of a row.
+    /// Returns P and Q (empty without Q) of a stripe.
     pub(super) fn parity_of(&self, span: &Span, data: &[New<'_>]) -> (Vec<u8>, Vec<u8>) {
         let mut p = vec![0; index(span.len())];
         let mut q = Vec::new();
@@ -226,7 +227,7 @@ impl Array {
     }
 }
 
-/// Adds `other` to `sum`, as the field has it.
+/// Adds `other` to `sum` in the field: an exclusive or.
 pub(super) fn add(sum: &mut [u8], other: &[u8]) {
     for (sum, other) in sum.iter_mut().zip(other) {
         *sum ^= other;

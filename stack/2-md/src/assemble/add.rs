@@ -1,4 +1,4 @@
-//! Devices that come to an array: new ones, and those that were away.
+//! Adding devices to an array: new ones, and members that were away.
 
 use std::sync::Arc;
 
@@ -19,12 +19,14 @@ use crate::superblock::{Role, Superblock};
 use xfskit_units::MemberSector;
 
 impl Assembly {
-    /// Makes a device a spare of the array: superblock, bitmap and bad-block log are written to it, and
-    /// nothing to the others. What it holds is gone; whoever calls has asked whether it may be.
+    /// Makes a device a spare of the array: writes superblock, bitmap and bad-block log to it, and
+    /// nothing to the others. The device's data are lost; the caller has checked that this is
+    /// wanted.
     ///
     /// # Errors
-    /// Where it is too small, the array's superblocks are of version 0.90, or their table is full, or
-    /// it has partial parity logs and superblocks at the end.
+    /// Returns an error if the device is too small, if the array's superblocks are of version 0.90
+    /// or their role table is full, or if the array has partial parity logs and superblocks at the
+    /// end.
     pub fn add(&self, new: &NewMember, now: u64) -> Result<(), create::Error> {
         let Superblock::V1(array) = self.superblock() else {
             return Err(create::Error::Version(self.version()));
@@ -49,7 +51,8 @@ impl Assembly {
         Ok(())
     }
 
-    /// Where things go on a new device: where the other members have them, if it is large enough.
+    /// Returns the layout of a new device: that of the other members, if the device is large
+    /// enough.
     fn layout_on(
         &self,
         new: &NewMember,
@@ -71,7 +74,7 @@ impl Assembly {
         }
     }
 
-    /// A number that no device has, or ever had as far as anybody knows.
+    /// Returns a device number that was never used, as far as the superblocks show.
     fn free_number(&self, array: &SuperblockV1) -> Result<u32, create::Error> {
         let used = self.members.iter().map(|member| member.superblock.dev_number());
         let listed = array.roles().iter().zip(0..).filter(|(role, _)| role.get() != ROLE_SPARE);
@@ -85,13 +88,14 @@ impl Assembly {
         }
     }
 
-    /// The devices that wait for a member to fail.
+    /// Returns the devices that wait for a member to fail.
     pub fn spares(&self) -> Vec<Spare> {
         let waits = |member: &&AssembledMember| member.freshness == Freshness::Spare;
         self.members.iter().filter(waits).map(spare).collect()
     }
 
-    /// A member that was away, if the bitmap knows all that it missed and nobody took its role.
+    /// Returns a member that was away, if the bitmap covers all that it missed and its role is
+    /// free.
     pub fn re_add_candidate(&self, name: &str) -> Option<ReAddCandidate> {
         let member = self.members.iter().find(|member| member.name == name)?;
         let (Freshness::Stale { .. }, Role::Active(role)) =
@@ -111,8 +115,8 @@ impl Assembly {
         (knows && free && gone).then(|| ReAddCandidate { spare: spare(member), role })
     }
 
-    /// What is to replace the member of `role`. After a crash it may lack what the member has, wherever
-    /// something was written: it is filled again from the start.
+    /// Returns the replacement of the member of `role`. After a crash it may lack what the member
+    /// has, wherever something was written, and is filled again from the start.
     pub(super) fn replacement(&self, role: usize) -> Result<Option<Replacement>, Error> {
         let Some((_, member)) = self.replacing().find(|kept| kept.0 == role) else {
             return Ok(None);
@@ -131,7 +135,7 @@ impl Assembly {
         }))
     }
 
-    /// The superblocks of what is to replace members.
+    /// Returns the superblocks of the replacements.
     pub(super) fn replacements(&self) -> Vec<MemberMetadata> {
         let kept = |(role, member): (usize, &AssembledMember)| {
             let mut kept = self.member_metadata(role, member);
@@ -153,8 +157,8 @@ impl Assembly {
     }
 }
 
-/// A device of an array with partial parity logs has everything where the others have it: there is layout for the
-/// log for sure. Not so at the end of a device of another size.
+/// Copies the layout of the other members, so that there is certainly space for the partial parity
+/// log. This is not possible with superblocks at the end of a device of another size.
 fn copy_member_layout(
     own: &mut SuperblockV1,
     array: &SuperblockV1,

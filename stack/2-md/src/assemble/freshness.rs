@@ -8,41 +8,41 @@ use crate::geometry::Geometry;
 use crate::layout::Layout;
 use crate::superblock::{Reshape, Role, Superblock};
 
-/// What a member is to the array.
+/// What a member is to the array, found mainly by its events count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Freshness {
-    /// It holds all of its role.
+    /// It is fresh and holds all of its role.
     InSync {
         /// The role.
         role: u32,
     },
-    /// It holds its role up to a point.
+    /// It is fresh and holds its role up to a point.
     Rebuilding {
         /// The role.
         role: u32,
         /// Sectors from the start of its data that are valid.
         until: Sectors,
     },
-    /// It is to replace the member of a role that is there.
+    /// It is to replace the member of a role.
     Replacement {
         /// The role.
         role: u32,
     },
-    /// It waits for another to fail.
+    /// It waits for another member to fail.
     Spare,
-    /// It holds the journal.
+    /// It is the journal device.
     Journal,
-    /// It missed changes of the array.
+    /// Its events count is behind: it missed changes of the array.
     Stale {
-        /// How far it came.
+        /// Its events.
         events: u64,
     },
-    /// It is as new as the others, but they say that it failed.
+    /// Its events are current, but the role table lists it as failed.
     Faulty,
 }
 
-/// Finds every member's freshness by what the one at `reference` says.
+/// Classifies every member by the superblock of the member at `reference`.
 pub(super) fn classify(
     mut members: Vec<AssembledMember>,
     reference: usize,
@@ -80,7 +80,8 @@ pub(super) fn classify(
             Some(bitmap)
         }
         Some(Ok(_)) => {
-            warnings.push("the write-intent bitmap is another array's and not used".into());
+            warnings
+                .push("the write-intent bitmap belongs to another array and is not used".into());
             None
         }
         Some(Err(why)) => {
@@ -107,7 +108,7 @@ pub(super) fn classify(
     }
 }
 
-/// What the member with superblock `own` is, by the table of `reference`.
+/// Returns what the member with superblock `own` is, by the role table of `reference`.
 fn freshness(own: &Superblock, reference: &Superblock) -> Freshness {
     let events = own.events();
     let fresh = events.saturating_add(1) >= reference.events();
@@ -119,14 +120,14 @@ fn freshness(own: &Superblock, reference: &Superblock) -> Freshness {
             }
         }
         (Role::Journal, Role::Journal) if fresh => Freshness::Journal,
-        // Spares need not hear of every change.
+        // Spares do not need every update.
         (Role::Spare, Role::Spare) => Freshness::Spare,
         _ if fresh => Freshness::Faulty,
         _ => Freshness::Stale { events },
     }
 }
 
-/// Fresh members say the same about the array.
+/// Checks that a fresh member describes the same array.
 fn check_consistent(member: &AssembledMember, reference: &AssembledMember) -> Result<(), Error> {
     let (own, sb) = (&member.superblock, &reference.superblock);
     let fields = [
@@ -169,13 +170,14 @@ fn check_split_brain(reference: &AssembledMember, faulty: &AssembledMember) -> R
     Ok(())
 }
 
-/// The member that serves each role: the one that is no replacement, where there are two.
+/// Returns the member that serves each role. If there are two, the one that is not a replacement
+/// serves.
 fn assign_roles(
     members: &mut [AssembledMember],
     raid_disks: u32,
 ) -> Result<Vec<Option<usize>>, Error> {
     let mut roles: Vec<Option<usize>> = (0..raid_disks).map(|_| None).collect();
-    // Replacements come last, and get what is left over.
+    // Replacements come last and take what is left.
     let mut order: Vec<usize> = (0..members.len()).collect();
     order.sort_by_key(|i| members[*i].superblock.is_replacement());
     for i in order {
@@ -211,7 +213,7 @@ impl From<crate::GeometryError> for Failed {
     }
 }
 
-/// The geometry of the array, or the old and the new one while it is reshaped.
+/// Returns the geometry of the array, or the old and the new one while it is reshaped.
 fn geometries(
     members: &[AssembledMember],
     sb: &Superblock,
@@ -233,7 +235,7 @@ fn geometries(
     Ok((geometry(sb, before, &sizes)?, Some(Reshaped { reshape, geometry: new })))
 }
 
-/// Roles before and after: the superblock has the larger number.
+/// Returns the number of roles before and after. The superblock has the larger number.
 fn disks(raid_disks: u32, reshape: &Reshape) -> (u32, u32) {
     let fewer = raid_disks.saturating_sub(reshape.delta_disks.unsigned_abs());
     if reshape.delta_disks > 0 { (fewer, raid_disks) } else { (raid_disks, fewer) }

@@ -1,4 +1,4 @@
-//! Arrays without superblocks: the user says what the superblocks would.
+//! Arrays without superblocks: the caller gives the geometry (mdadm: `--build`).
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::array::Array;
 use crate::geometry::{Geometry, GeometryError, Slot};
 use crate::layout::{Layout, Level};
 
-/// The numbers of an array whose members have no superblocks, or are to be read without them.
+/// The geometry of an array whose members have no superblocks, or are to be read without them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ManualGeometry {
     /// Level and layout.
@@ -18,23 +18,24 @@ pub struct ManualGeometry {
     pub chunk: Sectors,
     /// Where the data begin on every member.
     pub offset: Sectors,
-    /// Sectors used of each member; `None` for all that the smallest has.
+    /// Sectors used of each member; `None` for the size of the smallest.
     pub size: Option<Sectors>,
 }
 
 impl ManualGeometry {
-    /// The array of `members`, in role order, `None` for those that are missing.
+    /// Opens the array of `members`, in role order, `None` for missing ones.
     ///
     /// # Errors
-    /// Where the numbers make no array, or it cannot run.
+    /// Returns an error if the geometry is impossible, or the array cannot run.
     pub fn open(&self, members: &[Option<Member>]) -> Result<Array, Error> {
-        let room =
+        let data_size =
             |member: &Member| Sectors((member.device.size().0 / 512).saturating_sub(self.offset.0));
-        let rooms: Vec<Option<Sectors>> =
-            members.iter().map(|member| member.as_ref().map(room)).collect();
-        let smallest = rooms.iter().flatten().min().copied().ok_or(Error::Nothing)?;
+        let data_sizes: Vec<Option<Sectors>> =
+            members.iter().map(|member| member.as_ref().map(data_size)).collect();
+        let smallest = data_sizes.iter().flatten().min().copied().ok_or(Error::Nothing)?;
         let size = self.size.unwrap_or(smallest);
-        let all: Vec<Sectors> = rooms.iter().map(|room| room.unwrap_or(Sectors(0))).collect();
+        let all: Vec<Sectors> =
+            data_sizes.iter().map(|data_size| data_size.unwrap_or(Sectors(0))).collect();
         let sizes = match self.layout.level() {
             Level::Linear | Level::Raid0 => all.as_slice(),
             _ => &[],
@@ -42,10 +43,10 @@ impl ManualGeometry {
         let raid_disks = u32::try_from(members.len()).unwrap_or(u32::MAX);
         let geometry = Geometry::new(self.layout, self.chunk, raid_disks, size, sizes);
         let named = |source: GeometryError| Error::Geometry { name: "the target".into(), source };
-        let slot = |(member, room): (&Option<Member>, &Sectors)| match member {
+        let slot = |(member, data_size): (&Option<Member>, &Sectors)| match member {
             None => Slot::missing(),
             Some(Member { name, device }) => {
-                Slot::new(Arc::clone(device), name.as_str(), self.offset, *room)
+                Slot::new(Arc::clone(device), name.as_str(), self.offset, *data_size)
             }
         };
         let slots = members.iter().zip(&all).map(slot).collect();

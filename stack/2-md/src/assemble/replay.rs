@@ -1,8 +1,8 @@
-//! Logs are replayed before members are trusted.
+//! Replaying logs before members are trusted.
 //!
-//! A partial parity log counts where the array was not shut down cleanly; a journal where it holds
-//! anything. Members that are open for reading only are replayed onto a copy-on-write view in memory, and stay
-//! as they are.
+//! A partial parity log is replayed if the array was not shut down cleanly, a journal whenever it
+//! has entries. Read-only members are replayed onto a copy-on-write view in memory and stay
+//! unchanged.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -19,14 +19,14 @@ use crate::journal::{BLOCK_BYTES, Entry, JournalReader, JournalWriter, Kind, Str
 use crate::ppl::{self, HEADER_BYTES, Ppl};
 use crate::superblock::Superblock;
 
-/// Rows whose parity is put into the journal at once.
+/// Stripes whose parity is put into the journal at once.
 const STRIPES_AT_ONCE: usize = 64;
 
-/// Pages of one row that a journal holds, at one place of the members.
+/// Pages of one stripe that a journal holds, at one offset of the members.
 struct PendingStripe {
     /// The oldest entry with any of them.
     entry: usize,
-    /// By data chunk: where the page lies in the journal.
+    /// Where each page lies in the journal, by data chunk.
     data: BTreeMap<usize, u64>,
 }
 
@@ -37,17 +37,18 @@ impl PendingStripe {
 }
 
 impl Assembly {
-    /// True where parity can be trusted after a crash, for a log says what was being written.
+    /// Returns true if parity can be trusted after a crash, because a log records what was being
+    /// written.
     pub(super) fn has_partial_parity(&self) -> bool {
         self.superblock().ppl().is_some()
     }
 
-    /// The journal's place among the members.
+    /// Returns the journal's index among the members.
     pub(super) fn journal(&self) -> Option<usize> {
         self.members.iter().position(|member| member.freshness == Freshness::Journal)
     }
 
-    /// The same array, what its logs hold brought to its members.
+    /// Returns the array with its logs replayed onto the members.
     pub(super) fn replayed(&self) -> Result<Cow<'_, Self>, Error> {
         let failed = |name: &str, source| Error::Device { name: name.to_owned(), source };
         let entries = match self.journal_entries() {
@@ -103,7 +104,7 @@ impl Assembly {
         array.flush()
     }
 
-    /// The members' logs, emptied, for writes to be announced in.
+    /// Opens and empties the members' partial parity logs.
     pub(super) fn partial_parity_logs(&self) -> Io<Vec<Option<PplLog>>> {
         let log = |role: &Option<usize>| {
             let Some(member) = role.map(|i| &self.members[i]) else { return Ok(None) };
@@ -113,33 +114,37 @@ impl Assembly {
         self.roles.iter().map(log).collect()
     }
 
-    /// The journal's open end. `now` makes the numbers of a new one different from those of any before.
+    /// Opens the journal for appending. `now` makes the sequence numbers of a new journal different
+    /// from all earlier ones.
     pub(super) fn journal_writer(&self, now: u64) -> Io<Option<JournalWriter>> {
         let Some(member) = self.journal().map(|at| &self.members[at]) else { return Ok(None) };
         let Superblock::V1(sb) = &member.superblock else { return Ok(None) };
         JournalWriter::new(&member.device, sb, now)
     }
 
-    /// Brings to the members what the journal holds: rows with data and parity as they stand there. Data that
-    /// wait for their parity get it first, behind the rest of the journal, so that a crash meanwhile leaves rows that are
-    /// whole there; `in_memory` nothing can be lost by one. False, and nothing is written, where the journal has no room
-    /// for that and members are missing, whose content nobody could compute any more from a row half written.
+    /// Replays the journal onto the members: stripes with data and parity as they are. Data without
+    /// parity first get their parity, appended to the journal, so that a crash meanwhile leaves
+    /// complete stripes there. With `in_memory`, a crash can lose nothing.
+    ///
+    /// Returns false, and writes nothing, if the journal has no space for that parity and members
+    /// are missing: the data of a missing member could not be computed any more from a half-written
+    /// stripe.
     fn replay_journal(&mut self, array: &Array, entries: &[Entry], in_memory: bool) -> Io<bool> {
-        let needs_room = !in_memory && !self.is_forced && self.is_degraded();
+        let needs_space = !in_memory && !self.is_forced && self.is_degraded();
         let Some(at) = self.journal() else { return Ok(true) };
         let member = &mut self.members[at];
         let device = Arc::clone(&member.device);
         let Superblock::V1(sb) = &member.superblock else { return Ok(true) };
         let Some(journal) = JournalReader::new(&device, sb) else { return Ok(true) };
         let Some(mut writer) = JournalWriter::new(&device, sb, 0)? else { return Ok(true) };
-        if needs_room && !has_space_for_parity(array, &journal, writer.clone(), entries)? {
+        if needs_space && !has_space_for_parity(array, &journal, writer.clone(), entries)? {
             return Ok(false);
         }
         let waiting = rows(array, &journal, entries, true)?;
         array.flush()?;
         let mut waiting = in_order(&waiting);
         while let Some((_, oldest)) = waiting.first() {
-            // What stands before the oldest of them is on its members.
+            // Entries before the oldest of them are on the members already.
             let tail = entries[oldest.entry].position;
             if tail != writer.tail() {
                 publish_tail(member, tail)?;
@@ -154,7 +159,8 @@ impl Assembly {
             while count > 1 && !writer.has_space_for(&columns[..count]) {
                 count /= 2;
             }
-            // Without room for one, parity is computed again after a crash: no member is missing then.
+            // Without space for one page, parity is computed again after a crash; no member is
+            // missing then.
             writer.append(&columns[..count])?;
             some[..count].iter().try_for_each(|row| row.write(array))?;
             array.flush()?;
@@ -166,7 +172,7 @@ impl Assembly {
     }
 }
 
-/// The superblock of a journal names another tail.
+/// Writes the superblock of the journal with a new tail.
 fn publish_tail(member: &mut AssembledMember, tail: u64) -> Io<()> {
     let Superblock::V1(sb) = &mut member.superblock else { return Ok(()) };
     sb.recovery_offset.set(tail);
@@ -174,14 +180,15 @@ fn publish_tail(member: &mut AssembledMember, tail: u64) -> Io<()> {
     member.device.write_fua(at, &member.superblock.own_bytes())
 }
 
-/// Rows whose data wait for their parity, the oldest first.
+/// Returns the stripes whose data wait for their parity, the oldest first.
 fn in_order(rows: &BTreeMap<u64, PendingStripe>) -> Vec<(&u64, &PendingStripe)> {
     let mut rows: Vec<_> = rows.iter().collect();
     rows.sort_by_key(|(_, row)| row.entry);
     rows
 }
 
-/// True where the journal has room for the parity of all rows that wait for it, if each makes room when it is done.
+/// Returns true if the journal has space for the parity of all waiting stripes, provided that each
+/// frees its space when it is done.
 fn has_space_for_parity(
     array: &Array,
     journal: &JournalReader<'_>,
@@ -198,8 +205,8 @@ fn has_space_for_parity(
     }))
 }
 
-/// Brings rows that the journal has whole to their members, if that is to be. Answers those whose parity is not
-/// there yet, by the byte of the members.
+/// Collects the stripes of a journal. With `replay`, writes stripes that are complete in the
+/// journal to their members. Returns the stripes without parity, by the byte of the members.
 fn rows(
     array: &Array,
     journal: &JournalReader<'_>,
@@ -243,7 +250,7 @@ fn rows(
     Ok(pending)
 }
 
-/// Data of a row that came to the journal only, and the parity that belongs to them.
+/// Data of a stripe without parity in the journal, and the parity that belongs to them.
 struct WaitingStripe {
     at: u64,
     data: Vec<(usize, Vec<u8>)>,
@@ -263,7 +270,7 @@ impl WaitingStripe {
         self.data.iter().map(|(d, page)| (*d, page.as_slice())).collect()
     }
 
-    /// What makes the row whole, beside the data that the journal has.
+    /// Returns the parity that completes the stripe, beside the data in the journal.
     fn parity_column(&self) -> StripePage<'_> {
         StripePage {
             data: Vec::new(),
@@ -278,7 +285,8 @@ impl WaitingStripe {
     }
 }
 
-/// Replays one member's log. Of an entry whose partial parity is not whole the data were never written.
+/// Replays one member's log. If an entry's partial parity is incomplete, its data were never
+/// written.
 fn replay_ppl(array: &Array, device: &dyn BlockDevice, log: &Ppl) -> Io<()> {
     let mut at = log.at.byte_offset().0 + HEADER_BYTES as u64;
     for entry in log.header.entries() {

@@ -1,13 +1,13 @@
-//! Where things go on a new member: superblock, bitmap, bad-block log, data.
+//! The layout of a new member: superblock, bitmap, bad-block log, data.
 //!
 //! ```text
-//! 1.2   4 KiB  superblock  [bitmap, or room for one]  bad-block log   …headroom…   data
-//! 1.1          superblock  [bitmap, or room for one]  bad-block log   …headroom…   data
-//! 1.0   data   [room for a bitmap]  [bitmap]  bad-block log  superblock  end
+//! 1.2   4 KiB  superblock  [bitmap, or space for one]  bad-block log   …headroom…   data
+//! 1.1          superblock  [bitmap, or space for one]  bad-block log   …headroom…   data
+//! 1.0   data   [space for a bitmap]  [bitmap]  bad-block log  superblock  end
 //! ```
 //!
-//! The headroom before the data of 1.1 and 1.2 is what a later reshape moves them into. All numbers
-//! are mdadm's, found by having it make arrays of every size (docs/format/md.md).
+//! A later reshape moves the data of 1.1 and 1.2 into the headroom before them. All numbers are
+//! mdadm's. They were found by having mdadm create arrays of many sizes (docs/format/md.md).
 
 use xfskit_units::{ByteLen, Daddr, Sectors};
 
@@ -17,18 +17,18 @@ use crate::superblock::Version;
 
 /// Sectors of a superblock, and of an empty bad-block log.
 const UNIT: u64 = 8;
-/// Data of 1.1 and 1.2 begin at a multiple of this.
+/// The data of 1.1 and 1.2 begin at a multiple of this.
 const ALIGN: u64 = 2048;
-/// The most headroom there is: 128 MiB.
+/// The largest headroom: 128 MiB.
 const HEADROOM: u64 = 262_144;
-/// Levels without a chunk are reshaped, and their members rounded, in units of 64 KiB.
+/// Unit of reshapes and of rounding on levels without a chunk: 64 KiB.
 const NO_CHUNK: u64 = 128;
-/// A bit of the bitmap covers this much unless told otherwise.
+/// The default number of bytes that a bit of the bitmap covers.
 pub const BITMAP_CHUNK: u32 = 64 << 20;
-/// mdadm keeps a bitmap of its own accord where members give more than this: 100 GiB.
+/// mdadm creates a bitmap by default if members have more than this: 100 GiB.
 pub const BITMAP_FROM: Sectors = Sectors(100 << 21);
 
-/// The places on one member.
+/// The layout of one member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemberLayout {
     /// The superblock.
@@ -43,14 +43,14 @@ pub struct MemberLayout {
     pub data_size: Sectors,
 }
 
-/// What is kept free for a bitmap.
+/// The space reserved for a bitmap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BitmapSpace {
-    /// The level has no use for one.
+    /// The level cannot have a bitmap.
     Never,
-    /// There is none, but one may come.
+    /// There is no bitmap, but one may be added.
     Later,
-    /// It takes so many sectors.
+    /// The bitmap takes this many sectors.
     Now(u64),
 }
 
@@ -67,8 +67,8 @@ impl BitmapSpace {
 }
 
 impl MemberLayout {
-    /// The places on a member of `size` bytes. `chunk` is 0 for levels without one; `data_offset` is
-    /// where the data shall begin, for who wants it elsewhere than mdadm.
+    /// Computes the layout of a member of `size` bytes. `chunk` is 0 for levels without chunks;
+    /// `data_offset` overrides mdadm's default for the start of the data.
     pub fn new(
         name: &str,
         size: ByteLen,
@@ -119,7 +119,8 @@ impl MemberLayout {
     }
 }
 
-/// Sectors kept before the data: about a thousandth of the member, two chunks at least.
+/// Returns the sectors reserved before the data: about a thousandth of the member, at least two
+/// chunks.
 fn headroom(device: u64, chunk: Sectors) -> u64 {
     let chunk = if chunk.0 == 0 { NO_CHUNK } else { chunk.0 };
     let mut headroom = HEADROOM;
@@ -129,13 +130,13 @@ fn headroom(device: u64, chunk: Sectors) -> u64 {
     headroom
 }
 
-/// What each member of a set gives: whole chunks of the smallest.
+/// Returns the size that each member contributes: whole chunks of the smallest.
 pub fn rounded(size: Sectors, chunk: Sectors) -> Sectors {
     let unit = if chunk.0 == 0 { NO_CHUNK } else { chunk.0 };
     Sectors(size.0 / unit * unit)
 }
 
-/// Sectors of a bitmap of so many sectors with so many bytes to a bit: head and bits, in whole pages.
+/// Returns the sectors of a bitmap that covers so many sectors: head and bits, in whole pages.
 pub fn bitmap_sectors(covered: Sectors, chunk: u32) -> u64 {
     let bits = covered.byte_len().0.div_ceil(u64::from(chunk));
     (HEAD_BYTES as u64 + bits.div_ceil(8)).div_ceil(4096) * UNIT
@@ -149,9 +150,9 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     fn on(size: u64, version: Version, chunk: u64, bitmap: BitmapSpace) -> (u64, u64, i32, i32) {
-        let room =
+        let layout =
             MemberLayout::new("m", ByteLen(size), version, Sectors(chunk), bitmap, None).unwrap();
-        (room.data_offset.0, room.data_size.0, room.bitmap_offset, room.bblog_offset)
+        (layout.data_offset.0, layout.data_size.0, layout.bitmap_offset, layout.bblog_offset)
     }
 
     #[test]
@@ -192,12 +193,12 @@ mod tests {
             [(4096, Version::V1_2), (2 * MIB, Version::V1_2), (8192, Version::V1_0)]
         {
             let later = BitmapSpace::Later;
-            let room = MemberLayout::new("m", ByteLen(size), version, Sectors(1024), later, None);
-            assert!(matches!(room, Err(Error::Small { .. })), "{size}");
+            let layout = MemberLayout::new("m", ByteLen(size), version, Sectors(1024), later, None);
+            assert!(matches!(layout, Err(Error::Small { .. })), "{size}");
         }
         let at = Some(Sectors(20));
-        let room =
+        let layout =
             MemberLayout::new("m", ByteLen(MIB), Version::V1_2, Sectors(0), BitmapSpace::Later, at);
-        assert!(matches!(room, Err(Error::DataOffset { least: Sectors(32), .. })));
+        assert!(matches!(layout, Err(Error::DataOffset { least: Sectors(32), .. })));
     }
 }

@@ -1,8 +1,8 @@
-//! Proof: which order of the members that nothing testifies for is right.
+//! Proof: finding the order of members without evidence.
 //!
-//! On a RAID6 with a member to spare, members are taken away and computed again: in the right order what
-//! is computed is what stood there. Elsewhere the volume's headers have to come out whole, which on
-//! RAID5 does not depend on the order of members that no header lies on.
+//! On a RAID6 with a spare member, members are left out and computed again: with the right order
+//! the result equals what they hold. On other levels the volume's headers must be readable. On
+//! RAID5 this does not depend on the order of members without headers.
 
 use std::sync::Arc;
 
@@ -15,18 +15,18 @@ use crate::array::Array;
 use crate::assemble::Member;
 use crate::layout::parity::{Part, StripeLayout};
 
-/// Members that are tried in every order.
+/// At most this many members are tried in every order.
 const FREE_MAX: usize = 5;
-/// Rows that are computed again, and rows that are looked at to find some that hold something.
+/// Stripes that are computed again, and stripes that are searched for some that are not empty.
 const ROWS: usize = 16;
 const LOOK: u64 = 4096;
-/// Groups of the volume whose headers are looked at.
+/// Groups of the volume whose headers are checked.
 const GROUPS: u64 = 16;
 
 type Order = [Option<usize>];
 
-/// Settles the order of the members that the votes left open, where that can be done. Answers how many
-/// of the volume's landmarks are where they should be in the array that results.
+/// Finds the order of the members that the votes left open, if possible. Returns how many of the
+/// volume's landmarks are in place in the resulting array.
 pub(super) fn resolve_order(
     guess: &mut Guess,
     members: &MemberDevices,
@@ -52,7 +52,7 @@ pub(super) fn resolve_order(
         if score > best.0 {
             best = (score, Vec::new());
         }
-        // Two missing members look the same.
+        // Two missing members are interchangeable.
         if score == best.0 && score > 0 && !best.1.iter().any(|known| known == order) {
             best.1.push(order.to_vec());
         }
@@ -62,14 +62,14 @@ pub(super) fn resolve_order(
             guess.order.clone_from(only);
             guess.certain = true;
         }
-        // What was voted for does not compute.
+        // The order by votes contradicts parity.
         [] if !rows.is_empty() => return 0,
         _ => {}
     }
     landmarks(guess, &guess.order)
 }
 
-/// The array by `guess`, with its members in `order`, those in `without` left out.
+/// Opens the array of `guess` with its members in `order`, without the roles in `without`.
 fn array(
     guess: &Guess,
     order: &Order,
@@ -84,7 +84,7 @@ fn array(
     guess.manual.open(&slots).ok()
 }
 
-/// How many landmarks of the volume are where they should be.
+/// Returns how many landmarks of the volume are in place.
 fn landmarks(
     guess: &Guess,
     order: &Order,
@@ -102,7 +102,7 @@ fn landmarks(
     volume.landmarks(GROUPS).iter().filter(|at| is_there(at)).count()
 }
 
-/// True where every member that is there is computed from the others as it is.
+/// Returns true if every present member, computed from the others, equals what it holds.
 fn computes(guess: &Guess, order: &Order, members: &MemberDevices, rows: &[u64]) -> bool {
     let n = order.len();
     let missing = order.iter().filter(|member| member.is_none()).count();
@@ -125,7 +125,7 @@ fn computes(guess: &Guess, order: &Order, members: &MemberDevices, rows: &[u64])
     })
 }
 
-/// The first sector of a row on a member.
+/// Returns the first sector of a stripe on a member.
 fn first(guess: &Guess, device: &Arc<dyn BlockDevice>, stripe: u64) -> Option<[u8; 512]> {
     let at = guess.manual.offset.0.checked_add(stripe.checked_mul(guess.manual.chunk.0)?)?;
     let mut sector = [0; 512];
@@ -133,7 +133,7 @@ fn first(guess: &Guess, device: &Arc<dyn BlockDevice>, stripe: u64) -> Option<[u
     Some(sector)
 }
 
-/// Rows in which something stands, for a RAID6 with a member to spare.
+/// Returns stripes that are not empty, for a RAID6 with a spare member.
 fn rows(guess: &Guess, members: &MemberDevices) -> Vec<u64> {
     let n = members.len();
     let raid6 = StripeLayout::new(guess.manual.layout, n, 0).is_some_and(|map| map.q.is_some());
@@ -147,7 +147,7 @@ fn rows(guess: &Guess, members: &MemberDevices) -> Vec<u64> {
     (0..LOOK).filter(holds).take(ROWS).collect()
 }
 
-/// Shows every order of the members in `roles` to `see`.
+/// Calls `visit` with every order of the members in `roles`.
 fn permute(
     order: &mut [Option<usize>],
     roles: &[usize],

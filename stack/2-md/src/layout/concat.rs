@@ -4,7 +4,7 @@ use xfskit_units::Sectors;
 
 use crate::layout::Raid0Layout;
 
-/// A part of the array in which the same members take turns.
+/// A part of the array that is striped over the same members.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Zone {
     /// Where it starts in the array, in bytes.
@@ -15,13 +15,13 @@ struct Zone {
     roles: Vec<usize>,
 }
 
-/// Zones one behind the other.
+/// The zones of an array, in order.
 #[derive(Clone, Debug)]
 pub struct Concat {
     zones: Vec<Zone>,
-    /// Bytes dealt out in one turn; `u64::MAX` where each zone is one member.
+    /// Bytes per chunk; `u64::MAX` if each zone is one member.
     chunk: u64,
-    /// Turns are counted from the start of the array, not of the zone.
+    /// Chunks are counted from the start of the array, not of the zone.
     absolute: bool,
 }
 
@@ -32,12 +32,12 @@ pub struct MemberExtent {
     pub role: usize,
     /// Where on that member, in bytes from its data offset.
     pub at: u64,
-    /// How many bytes from there on are neighbours in the array too.
+    /// How many bytes from there on are contiguous in the array, too.
     pub len: u64,
 }
 
 impl Concat {
-    /// A linear array of members of these sizes.
+    /// Returns the map of a linear array with members of these sizes.
     pub fn linear(members: &[Sectors]) -> Self {
         let mut start = 0;
         let mut zones = Vec::with_capacity(members.len());
@@ -48,7 +48,8 @@ impl Concat {
         Self { zones, chunk: u64::MAX, absolute: false }
     }
 
-    /// A RAID0 of members of these sizes, each a multiple of `chunk`, which is not 0.
+    /// Returns the map of a RAID0 with members of these sizes, each a multiple of `chunk`, which is
+    /// not 0.
     pub fn raid0(layout: Raid0Layout, members: &[Sectors], chunk: Sectors) -> Self {
         let mut ends: Vec<u64> = members.iter().map(|size| size.byte_len().0).collect();
         ends.sort_unstable();
@@ -67,7 +68,7 @@ impl Concat {
         Self { zones, chunk: chunk.byte_len().0, absolute: layout == Raid0Layout::Original }
     }
 
-    /// Where byte `at` of the array lies. It must be within the array.
+    /// Returns where byte `at` of the array lies, which must be within the array.
     pub fn locate(&self, at: u64) -> MemberExtent {
         let next = self.zones.partition_point(|zone| zone.start <= at);
         let zone = &self.zones[next - 1];
@@ -86,8 +87,9 @@ impl Concat {
         }
     }
 
-    /// The byte of the array that member `role` has at `at`, in bytes from its data offset, and how many from there
-    /// on are neighbours in the array too; `None` where it has none.
+    /// Returns the byte of the array at `at` of member `role`, in bytes from its data offset, and
+    /// how many bytes from there on are contiguous in the array, too. Returns `None` if the member
+    /// has no data there.
     pub fn array_offset(&self, role: usize, at: u64) -> Option<(u64, u64)> {
         let reaches = |zone: &&Zone| zone.member_start <= at && zone.roles.contains(&role);
         let zone = self.zones.iter().rev().find(reaches)?;
@@ -95,7 +97,7 @@ impl Concat {
         let members = zone.roles.len() as u64;
         let x = at - zone.member_start;
         let (row, within) = (x / self.chunk, x % self.chunk);
-        // Turns that are counted from the start of the array need not begin with the zone's first member.
+        // Chunks counted from the start of the array need not begin with the zone's first member.
         let first = if self.absolute { zone.start / self.chunk % members } else { 0 };
         let turn = row * members + (position + members - first) % members;
         let content = zone.start + turn.saturating_mul(self.chunk).saturating_add(within);

@@ -11,7 +11,7 @@ pub struct Copy {
     pub chunk: u64,
 }
 
-/// RAID10's dealing out of chunks.
+/// The arrangement of chunks on a RAID10.
 #[derive(Clone, Copy, Debug)]
 pub struct Raid10 {
     layout: Raid10Layout,
@@ -23,7 +23,7 @@ pub struct Raid10 {
 }
 
 impl Raid10 {
-    /// The copies of an array of `array_chunks` chunks on `disks` members.
+    /// Returns the map of an array of `array_chunks` chunks on `disks` members.
     pub fn new(layout: Raid10Layout, disks: u32, array_chunks: u64) -> Self {
         let disks = u64::from(disks);
         let copies = u64::from(layout.copies());
@@ -32,7 +32,7 @@ impl Raid10 {
         Self { layout, disks, chunks: array_chunks, stride }
     }
 
-    /// The copies of array chunk `chunk`, the first first.
+    /// Returns the copies of array chunk `chunk`, in order.
     pub fn copies(&self, chunk: u64) -> impl Iterator<Item = Copy> + use<> {
         let this = *self;
         let (near, far) = (u64::from(this.layout.near()), u64::from(this.layout.far()));
@@ -50,7 +50,8 @@ impl Raid10 {
         })
     }
 
-    /// The array chunk of which `role` has a copy at member chunk `chunk`; `None` where it has none.
+    /// Returns the array chunk of which `role` has a copy at member chunk `chunk`; `None` if it has
+    /// none.
     pub fn chunk_at(&self, role: usize, chunk: u64) -> Option<u64> {
         let (near, far) = (u64::from(self.layout.near()), u64::from(self.layout.far()));
         let (row, copy) = if self.layout.offset() {
@@ -58,14 +59,14 @@ impl Raid10 {
         } else {
             (chunk.checked_rem(self.stride)?, chunk.checked_div(self.stride)?)
         };
-        // Whoever has this far copy is `copy` steps behind the member with the first.
+        // The role with this far copy is `copy` steps behind the role with the first one.
         let dev = (0..self.disks).find(|dev| self.far_role(*dev, copy * near) == role as u64)?;
         let found = (row * self.disks + dev) / near;
         let has = |place: Copy| place.role == role && place.chunk == chunk;
         (found < self.chunks && self.copies(found).any(has)).then_some(found)
     }
 
-    /// The role `step` members behind `dev`, going around within its far set.
+    /// Returns the role `step` members behind `dev`, wrapping within its far set.
     fn far_role(&self, dev: u64, step: u64) -> u64 {
         let size = match self.layout.far_sets() {
             0 => self.disks,
@@ -75,7 +76,7 @@ impl Raid10 {
         let sets = (self.disks / size.max(1)).max(1);
         let set = (dev / size.max(1)).min(sets - 1);
         let start = set * size;
-        // What is left over at the end belongs to the last set.
+        // The members left over at the end belong to the last set.
         let size = if set == sets - 1 { self.disks - start } else { size };
         start + (dev - start + step) % size
     }
@@ -90,7 +91,7 @@ mod tests {
         map.copies(chunk).map(|copy| (copy.role, copy.chunk)).collect()
     }
 
-    /// Chunks of an array whose members have twelve each.
+    /// Returns the chunks of an array whose members have twelve chunks each.
     fn chunks_of(layout: Raid10Layout, disks: u32) -> u64 {
         12 / u64::from(layout.far()) * u64::from(disks) / u64::from(layout.near())
     }

@@ -1,15 +1,15 @@
-//! RAID4, 5 and 6: which member holds what in one row.
+//! RAID4, 5 and 6: what each member holds in one stripe.
 //!
-//! A row (md: stripe) is one chunk at the same place of every member. It holds `data_disks` chunks of
-//! data, P, and on RAID6 Q. The layouts differ in where P and Q stand, how data goes around them, and
-//! with which power of the generator each data chunk takes part in Q.
+//! A stripe is one chunk at the same offset of every member. It holds `data_disks` chunks of data,
+//! P, and on RAID6 Q. The layouts differ in the roles of P and Q, the order of data around them,
+//! and the power of the generator with which each data chunk contributes to Q.
 
 use crate::layout::{Layout, Raid5Layout, Raid6Layout};
 
-/// What one member holds in one row.
+/// What one member holds in one stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// The row's data chunk of this number, counted in array order from 0.
+    /// The stripe's data chunk of this number, counted in array order from 0.
     Data(usize),
     /// The sum of the data.
     P,
@@ -17,16 +17,16 @@ pub enum Part {
     Q,
 }
 
-/// How data goes around the parity.
+/// The order of data around the parity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Order {
     /// Data `d` on role `(start + d) % modulus`.
     Wrap { start: usize, modulus: usize },
-    /// Data in role order, `width` roles skipped at `at`.
+    /// Data in role order, skipping `width` roles at `at`.
     Skip { at: usize, width: usize },
 }
 
-/// Who holds what in one row.
+/// The roles of one stripe: P, Q, and the data chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StripeLayout {
     disks: usize,
@@ -39,8 +39,8 @@ pub struct StripeLayout {
 }
 
 impl StripeLayout {
-    /// StripeLayout `stripe` (counted from 0) of an array of `disks` members; `None` where the layout has
-    /// no parity.
+    /// Returns the layout of stripe `stripe` (counted from 0) on `disks` members; `None` if the
+    /// layout has no parity.
     pub fn new(layout: Layout, disks: usize, stripe: u64) -> Option<Self> {
         match layout {
             Layout::Raid4 => Some(Self::raid5(Raid5Layout::ParityLast, disks, stripe)),
@@ -98,12 +98,12 @@ impl StripeLayout {
         Self { disks, p, q: Some(q), order, exponent_is_role }
     }
 
-    /// How many data chunks the row has.
+    /// Returns the number of data chunks in the stripe.
     pub fn data_disks(&self) -> usize {
         self.disks - 1 - usize::from(self.q.is_some())
     }
 
-    /// The role that holds data chunk `d`, which is less than [`data_disks`](Self::data_disks).
+    /// Returns the role of data chunk `d`, which is less than [`data_disks`](Self::data_disks).
     pub fn data_role(&self, d: usize) -> usize {
         match self.order {
             Order::Wrap { start, modulus } => (start + d) % modulus,
@@ -111,7 +111,7 @@ impl StripeLayout {
         }
     }
 
-    /// What `role`, less than the number of members, holds.
+    /// Returns what `role`, less than the number of members, holds.
     pub fn part(&self, role: usize) -> Part {
         if role == self.p {
             return Part::P;
@@ -127,8 +127,8 @@ impl StripeLayout {
         }
     }
 
-    /// With which power of the generator data chunk `d` takes part in Q. md counts data chunks from
-    /// behind Q upwards; DDF takes the role itself.
+    /// Returns the power of the generator with which data chunk `d` contributes to Q. md counts
+    /// data chunks upwards from behind Q; DDF uses the role itself.
     pub fn exponent(&self, d: usize) -> usize {
         let role = self.data_role(d);
         let Some(q) = self.q else { return d };
@@ -140,13 +140,13 @@ impl StripeLayout {
         position - usize::from(behind_q(self.p) < position)
     }
 
-    /// One more than the largest exponent there can be in a row.
+    /// Returns one more than the largest exponent in a stripe.
     pub fn exponents(&self) -> usize {
         if self.exponent_is_role { self.disks } else { self.data_disks() }
     }
 }
 
-/// The member at which a row's turn stands, counting up from the first and down from the last.
+/// Returns the role of a stripe's rotation, counted up from the first role and down from the last.
 #[allow(clippy::cast_possible_truncation)] // a remainder of a usize
 fn turns(stripe: u64, disks: usize) -> (usize, usize) {
     let up = (stripe % disks as u64) as usize;

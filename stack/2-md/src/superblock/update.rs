@@ -1,4 +1,4 @@
-//! What changes in the superblocks of an array that is written.
+//! The changes that writing an array makes to superblocks.
 
 use xfskit_units::{Sectors, index};
 use zerocopy::little_endian::U32;
@@ -7,7 +7,7 @@ use super::v1::{IN_SYNC, ROLE_FAULTY, feature};
 use super::{Superblock, v090};
 
 impl Superblock {
-    /// When the superblock is written, in seconds since 1970.
+    /// Sets the update time, in seconds since 1970.
     pub fn set_utime(&mut self, seconds: u64) {
         match self {
             Self::V1(sb) => sb.utime.set(seconds),
@@ -15,8 +15,8 @@ impl Superblock {
         }
     }
 
-    /// Changes so far, and where a resync would have to begin, in sectors of the members: 0 while
-    /// the array is active, `None` where it is clean.
+    /// Sets the event count, and where a resync would have to begin, in sectors of the members: 0
+    /// while the array is active, `None` if it is clean.
     pub fn set_state(&mut self, events: u64, resync_offset: Option<Sectors>) {
         match self {
             Self::V1(sb) => {
@@ -35,7 +35,7 @@ impl Superblock {
         }
     }
 
-    /// Device `dev_number` is out of use.
+    /// Marks device `dev_number` as failed.
     pub fn set_failed(&mut self, dev_number: u32) {
         let number = index(u64::from(dev_number));
         match self {
@@ -57,7 +57,7 @@ impl Superblock {
         }
     }
 
-    /// Says of all devices what `other`, of the same array, says: who has which role.
+    /// Copies the role table of `other`, a superblock of the same array.
     pub fn take_table(&mut self, other: &Self) {
         match (self, other) {
             (Self::V1(sb), Self::V1(other)) => {
@@ -75,7 +75,7 @@ impl Superblock {
         }
     }
 
-    /// Device `dev_number` serves this role, and is in sync.
+    /// Marks device `dev_number` as in sync with this role.
     pub fn set_active(&mut self, dev_number: u32, role: u32) {
         let number = index(u64::from(dev_number));
         match self {
@@ -94,7 +94,7 @@ impl Superblock {
         }
     }
 
-    /// Whether the bad-block log has entries. 0.90 has no such log.
+    /// Sets whether the bad-block log has entries. 0.90 has no such log.
     pub fn set_has_bad_blocks(&mut self, has: bool) {
         if let Self::V1(sb) = self {
             let rest = sb.feature_map.get() & !feature::BAD_BLOCKS;
@@ -102,8 +102,7 @@ impl Superblock {
         }
     }
 
-    /// The bytes that are its own, in whole sectors: what lies behind the table of roles is not
-    /// written.
+    /// Returns the bytes in use, in whole sectors: what lies behind the role table is not written.
     pub fn own_bytes(&self) -> Vec<u8> {
         let mut bytes = self.encode();
         if let Self::V1(sb) = self {

@@ -1,8 +1,10 @@
-//! Who is what to the array: members come, go, are set_recovery_offset, and are told of each other.
+//! Roles of the members: devices are added, removed, rebuilt and replaced, and all members record
+//! it.
 //!
-//! Superblocks of all members carry the same table; a change of it raises `events`, so that who does not
-//! hear of it is stale. Events never go back over such a change. Only superblocks of version 1 change
-//! so: in a table of 0.90 there is no place for a rebuild that has got somewhere.
+//! The superblocks of all members carry the same role table. A change of the table raises `events`,
+//! so that a member that misses the change is stale. Events never fall back over such a change.
+//! Only version 1 superblocks support these changes: the table of 0.90 has no field for the
+//! progress of a rebuild.
 
 use xfskit_units::{MemberSector, Sectors, index};
 use zerocopy::little_endian::U16;
@@ -12,14 +14,14 @@ use crate::bitmap::Bitmap;
 use crate::superblock::Superblock;
 use crate::superblock::v1::{ROLE_SPARE, SuperblockV1, feature};
 
-/// How a device comes to its role.
+/// How a device takes a role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::array) enum AddMode {
-    /// It holds nothing of it.
+    /// Its content must be rebuilt completely.
     Full,
-    /// It was away, and lacks what the bitmap names.
+    /// It was a member before (mdadm: re-add) and needs only the regions that the bitmap names.
     Bitmap,
-    /// It is to finish_replacement the member that serves.
+    /// It is to replace the member that serves the role.
     Replacement,
 }
 
@@ -34,11 +36,11 @@ impl AddMode {
     }
 }
 
-/// Features that a member in sync does not have.
+/// Feature bits that a member in sync does not have.
 const UNFINISHED: u32 = feature::RECOVERY_OFFSET | feature::RECOVERY_BITMAP | feature::REPLACEMENT;
 
 impl ArrayMetadata {
-    /// The same, with devices that are to finish_replacement members.
+    /// Adds replacements that are being filled.
     pub fn with_replacements(self, mut replacements: Vec<MemberMetadata>) -> Self {
         let mut state = self.state();
         if let Some(first) = state.members.first() {
@@ -52,7 +54,7 @@ impl ArrayMetadata {
         self
     }
 
-    /// A device gets a role. `None` where superblocks have no place for that.
+    /// Gives a device a role. Returns `None` if the superblocks cannot express that.
     pub(in crate::array) fn add_device(
         &self,
         device: MemberMetadata,
@@ -82,19 +84,19 @@ impl ArrayMetadata {
         Some(failures)
     }
 
-    /// The bitmap as it is now.
+    /// Returns a copy of the bitmap.
     pub(in crate::array) fn bitmap(&self) -> Option<Bitmap> {
         self.state().bitmap.clone()
     }
 
-    /// Device `dev_number` is no part of the array any more.
+    /// Removes device `dev_number` from the role table.
     pub(in crate::array) fn remove_device(&self, dev_number: u32) -> Failures {
         let state = &mut *self.state();
         state.update_role_tables(|roles| set_role(roles, dev_number, ROLE_SPARE));
         state.publish_change()
     }
 
-    /// The member of `role`, or what is to finish_replacement it, holds what it should up to here, on the disk.
+    /// Records that the member of `role`, or its replacement, is filled up to `until`, durably.
     pub(in crate::array) fn set_recovery_offset(
         &self,
         role: usize,
@@ -113,7 +115,7 @@ impl ArrayMetadata {
         if replacement { Vec::new() } else { failure(role, written) }
     }
 
-    /// The member of `role` holds all that it should.
+    /// Records that the member of `role` is fully rebuilt.
     pub(in crate::array) fn finish_recovery(&self, role: usize) -> Failures {
         let state = &mut *self.state();
         for member in state.members.iter_mut().filter(|member| member.role == role) {
@@ -122,7 +124,7 @@ impl ArrayMetadata {
         state.publish_recovered()
     }
 
-    /// What was to finish_replacement the member of `role` holds all: it serves, and the member is out of use.
+    /// Makes the replacement of `role` the member of that role. The old member is marked as failed.
     pub(in crate::array) fn finish_replacement(&self, role: usize) -> Failures {
         let state = &mut *self.state();
         let at = state.replacements.iter().position(|member| member.role == role);
@@ -149,7 +151,7 @@ impl State {
         if replacements { &mut self.replacements } else { &mut self.members }
     }
 
-    /// Changes the update_role_tables of all superblocks.
+    /// Changes the role tables of all superblocks.
     fn update_role_tables(&mut self, change: impl Fn(&mut [U16])) {
         for member in self.members.iter_mut().chain(&mut self.replacements) {
             if let Superblock::V1(superblock) = &mut member.superblock {
@@ -159,14 +161,15 @@ impl State {
         }
     }
 
-    /// The table publish_change: all members hear of it.
+    /// Raises events and writes the changed role table to all members.
     fn publish_change(&mut self) -> Failures {
         self.may_rewind_events = false;
         self.events += 1;
         self.write_superblocks()
     }
 
-    /// The same where a member may have become whole: when all are, no bit needs to be member.
+    /// Does the same after a member was completed. If no member is missing content any more, clears
+    /// the bits that were kept for it.
     fn publish_recovered(&mut self) -> Failures {
         let Some(first) = self.members.first() else { return Vec::new() };
         let mut roles = 0..index(u64::from(first.superblock.raid_disks()));
@@ -188,7 +191,7 @@ impl State {
         failures
     }
 
-    /// Writes all of the bitmap to one device.
+    /// Writes the whole bitmap to one device.
     fn write_bitmap(&self, member: &MemberMetadata) -> Failures {
         let (Some(bitmap), Some(at)) = (&self.bitmap, member.superblock.bitmap()) else {
             return Vec::new();
@@ -196,8 +199,8 @@ impl State {
         failure(member.role, member.device.write_at(at.byte_offset(), &bitmap.encode()))
     }
 
-    /// Tells those who are to finish_replacement members what the others hear. One that fails stays behind, and is
-    /// stale.
+    /// Writes the superblocks of replacements. A replacement that fails is dropped from the list
+    /// and becomes stale.
     pub(super) fn write_replacements(&mut self, resync_offset: Option<Sectors>) {
         let events = self.events;
         self.replacements.retain_mut(|member| {
@@ -229,7 +232,7 @@ fn clear_recovery(superblock: &mut Superblock) {
     }
 }
 
-/// What the array says, in the words of the device that `own` is of.
+/// Returns the array's superblock with the fields of the device that `own` belongs to.
 pub(crate) fn superblock_for(array: &SuperblockV1, own: &SuperblockV1) -> SuperblockV1 {
     let member_features = feature::BAD_BLOCKS | UNFINISHED;
     let mut superblock = array.clone();

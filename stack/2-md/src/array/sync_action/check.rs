@@ -1,4 +1,4 @@
-//! Scrubbing all of an array.
+//! Check and repair: scrubbing the whole array.
 
 use std::ops::{ControlFlow, Range};
 
@@ -8,23 +8,23 @@ use super::{Completion, Progress, SyncJob};
 use crate::array::scrub::{Comparison, Mismatch};
 use crate::array::{Array, Map};
 
-/// What a scrub hears of a window.
+/// What a scrub reports after each window.
 #[derive(Debug)]
 pub struct ScrubProgress {
     /// How far it is.
     pub progress: Progress,
-    /// The row that comes next: where to go on after a stop.
+    /// The next stripe: where to continue after a stop.
     pub next: u64,
-    /// What does not agree.
+    /// Pages that do not agree.
     pub mismatches: Vec<Mismatch>,
 }
 
 impl Array {
-    /// Compares what members hold in these rows of [`scrub_stripes`](Self::scrub_stripes), and mends what
-    /// can be named with `repair`. `watch` hears of every few megabytes.
+    /// Compares the members in these stripes of [`scrub_stripes`](Self::scrub_stripes). With
+    /// `repair`, rewrites members that are located as wrong. Calls `watch` every few megabytes.
     ///
     /// # Errors
-    /// Where members cannot be written.
+    /// Returns an error if members cannot be written.
     pub fn scrub(
         &self,
         stripes: Range<u64>,
@@ -51,7 +51,7 @@ impl Array {
         self.run_sync_action(&job, |stripe| self.compare_stripe(stripe, repair), after)
     }
 
-    /// Bytes of a member in a row of a scrub.
+    /// Returns the bytes of a member in a stripe of a scrub.
     pub(in crate::array) fn scrub_unit(&self) -> u64 {
         match self.map {
             Map::Concat(_) => 1,
@@ -60,7 +60,7 @@ impl Array {
         }
     }
 
-    /// Announces all that members hold of a row.
+    /// Announces everything that members hold of a stripe.
     pub(in crate::array) fn prefetch_scrub(&self, stripe: u64) {
         let unit = self.scrub_unit();
         if matches!(self.map, Map::Parity) {

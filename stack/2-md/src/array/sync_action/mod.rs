@@ -1,17 +1,18 @@
-//! Tending an array: jobs that go over all of it.
+//! Sync actions: work that goes over the whole array, like md's `resync`, `recover`, `check` and
+//! `repair`.
 //!
-//! A job goes over the array in units: rows of levels with parity, chunks or megabytes of mirrors. Units
-//! come in windows, a few megabytes of every member: while one window is worked on by all processors, the
-//! next is announced to all members, so that disks never wait for parity nor parity for disks. After
-//! each window the caller hears how far it is, and may stop it or slow it down; what it needs to go on from
-//! there stands in superblocks from time to time ([`MARK_MAX`]).
+//! An action goes over the array in units: stripes on levels with parity, chunks or megabytes of
+//! mirrors. Units are grouped into windows of a few megabytes of every member. While all processors
+//! work on one window, the next one is announced to all members, so that disks never wait for
+//! parity nor parity for disks. After each window the caller receives the progress and may stop or
+//! delay the action. Superblocks record from time to time where to continue ([`MARK_MAX`]).
 //!
-//! | module | job |
+//! | module | action |
 //! | --- | --- |
-//! | `rebuild` | members that lack their content get it; replacements are filled |
-//! | `spare` | who takes over when a member fails |
-//! | [`resync`](super::resync) | members made to agree after a crash |
-//! | `sweep` | members compared ([`scrub`](super::scrub)) over all of the array |
+//! | `rebuild` | md's `recover`: members that lack data, and replacements, are filled |
+//! | `spare` | spares that take over when a member fails, and members that are re-added |
+//! | [`resync`](super::resync) | members are made to agree after a crash |
+//! | `check` | md's `check` and `repair`: members are compared ([`scrub`](super::scrub)) |
 
 mod check;
 mod rebuild;
@@ -29,45 +30,47 @@ pub use spare::{ReAddCandidate, Spare};
 /// Bytes of every member in a window.
 const WINDOW: u64 = 4 << 20;
 
-/// The least bytes of a member after which what is done is noted in superblocks.
+/// The least bytes of a member after which progress is recorded in superblocks.
 const MARK_MIN: u64 = 16 << 20;
-/// The most bytes of a member that are done before it is noted in superblocks; otherwise a 64th of it.
+/// The most bytes of a member after which progress is recorded in superblocks; otherwise a 64th of
+/// the member.
 pub const MARK_MAX: u64 = 4 << 30;
 
-/// How a job ended.
+/// How a sync action ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Completion {
-    /// All is done.
+    /// Everything was done.
     Finished,
     /// The caller stopped it.
     Stopped,
 }
 
-/// How far a job is, in bytes of one member.
+/// The progress of a sync action, in bytes of one member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
     /// Done.
     pub done: u64,
     /// To be done in all.
     pub total: u64,
-    /// Sectors that nobody could give: bad blocks of what was rebuilt; what a scrub could not compare.
+    /// Sectors that no member could deliver: bad blocks of rebuilt members, or sectors that a scrub
+    /// could not compare.
     pub bad: u64,
 }
 
-/// What a job does with units.
+/// A sync action's units.
 pub(super) struct SyncJob<'a> {
     pub(super) units: Range<u64>,
     /// Bytes of a member in a unit.
     pub(super) unit_bytes: u64,
-    /// Units that there is something to do in.
+    /// Tells whether a unit needs work.
     pub(super) wanted: &'a dyn Fn(u64) -> bool,
     /// Announces what the work on a unit will read.
     pub(super) prefetch: &'a dyn Fn(u64),
 }
 
 impl Array {
-    /// Carries out a job: `work` on every unit, by several threads; after each window `after` with the
-    /// unit that comes next and what the work answered, in order.
+    /// Runs a sync action: calls `work` on every unit, in several threads. After each window calls
+    /// `after` with the next unit and the results of `work`, in order.
     pub(super) fn run_sync_action<T: Send>(
         &self,
         job: &SyncJob<'_>,
@@ -91,8 +94,8 @@ impl Array {
             for unit in &following {
                 (job.prefetch)(*unit);
             }
-            let answers = run_parallel(&units, threads, &work)?;
-            if after(next, answers)?.is_break() {
+            let results = run_parallel(&units, threads, &work)?;
+            if after(next, results)?.is_break() {
                 return Ok(Completion::Stopped);
             }
             (at, units) = (next, following);
@@ -101,7 +104,7 @@ impl Array {
     }
 }
 
-/// Works on all units, in as many threads; answers in order.
+/// Calls `work` on all units, in several threads. Returns the results in order.
 fn run_parallel<T: Send>(
     units: &[u64],
     threads: usize,
@@ -114,13 +117,13 @@ fn run_parallel<T: Send>(
     std::thread::scope(|scope| {
         let shares = units.chunks(units.len().div_ceil(threads));
         let workers: Vec<_> = shares.map(|units| scope.spawn(|| some(units))).collect();
-        let mut answers = Vec::with_capacity(units.len());
+        let mut results = Vec::with_capacity(units.len());
         for worker in workers {
             match worker.join() {
-                Ok(answer) => answers.extend(answer?),
+                Ok(result) => results.extend(result?),
                 Err(panic) => std::panic::resume_unwind(panic),
             }
         }
-        Ok(answers)
+        Ok(results)
     })
 }

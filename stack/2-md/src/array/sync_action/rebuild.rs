@@ -1,12 +1,13 @@
-//! Rebuilding: members that lack their content get it from the others, replacements from the member that
-//! they are to replace.
+//! Rebuild: members that lack data get them from the others, replacements from the member that they
+//! are to replace.
 //!
-//! All that lack something are filled in one pass. What is filled is read from then on; where a rebuild
-//! stops or is killed it goes on from the last mark in the superblock. A row that is rebuilt is locked, so
-//! the array may be written meanwhile: writes go to all members, filled or not.
+//! All devices that lack something are filled in one pass. The filled part is read from then on. A
+//! rebuild that was stopped or killed continues from the last mark in the superblock. The stripe
+//! that is being rebuilt is locked, so the array may be written meanwhile: writes go to all
+//! members, filled or not.
 //!
-//! A page that nobody can give, for another member lists it as bad, say, becomes a bad block of what is filled, and
-//! the rebuild goes on, as md's does.
+//! A page that no member can deliver, for example because another member lists it as bad, becomes a
+//! bad block of the rebuilt member, and the rebuild continues, as in md.
 
 use std::ops::{ControlFlow, Range};
 
@@ -23,7 +24,7 @@ use crate::bitmap::Bitmap;
 use crate::geometry::Replacement;
 use crate::layout::parity::Part;
 
-/// What is filled, by index among the targets, that cannot be had, and where: bytes of its unit.
+/// Ranges that no member can deliver, with the index of the target: bytes within the unit.
 type Lost = Vec<(usize, Range<u64>)>;
 
 /// A device that is filled.
@@ -34,21 +35,22 @@ struct Target {
     from: u64,
     /// It is to replace the member of the role.
     replacement: bool,
-    /// The regions that it lacks; all where `None`.
+    /// The regions that it lacks; all if `None`.
     lacks: Option<Bitmap>,
 }
 
 impl Array {
-    /// True where a member lacks content that it should have, or is to be replaced.
+    /// Returns true if a member lacks data that it should have, or is to be replaced.
     pub fn needs_rebuild(&self) -> bool {
         !self.targets().is_empty()
     }
 
-    /// Gives members that lack their content what they lack, and fills replacements. `watch` hears
-    /// after every few megabytes how far it is. Stopped, it goes on from there another time.
+    /// Fills members that lack data, and replacements. Calls `watch` every few megabytes with the
+    /// progress. A rebuild that is stopped continues from there the next time.
     ///
     /// # Errors
-    /// Where members cannot be written, or what nobody has cannot be listed as bad.
+    /// Returns an error if members cannot be written, or if data that no member has cannot be
+    /// listed as bad.
     pub fn rebuild(
         &self,
         mut watch: impl FnMut(Progress) -> ControlFlow<()>,
@@ -91,12 +93,13 @@ impl Array {
         Ok(ended)
     }
 
-    /// Bytes of every member that the array uses. There is nothing to rebuild without redundancy.
+    /// Returns the bytes of every member that the array uses. There is nothing to rebuild without
+    /// redundancy.
     fn component_bytes(&self) -> u64 {
         self.geometry.component_size().byte_len().0
     }
 
-    /// Bytes of a member that are rebuilt at once.
+    /// Returns the bytes of a member that are rebuilt at once.
     fn unit_bytes(&self) -> u64 {
         match self.map {
             Map::Concat(_) => 1,
@@ -114,7 +117,8 @@ impl Array {
         let mut targets = Vec::new();
         for (role, member) in self.members.iter().enumerate() {
             let from = member.readable_until();
-            // One that was stopped at its very end is not finished yet: what is finished is valid everywhere.
+            // A rebuild that was stopped at its very end is not finished. A finished member is
+            // valid everywhere.
             if member.device().is_some() && from < u64::MAX {
                 let lacks = bitmap.clone().filter(|_| member.by_bitmap());
                 targets.push(Target { role, from, replacement: false, lacks });
@@ -129,7 +133,7 @@ impl Array {
         targets
     }
 
-    /// True where the target lacks what it should hold in this unit.
+    /// Returns true if the target lacks data in this unit.
     fn lacks_in(&self, target: &Target, unit: u64) -> bool {
         let unit_bytes = self.unit_bytes();
         let end = (unit + 1) * unit_bytes;
@@ -150,7 +154,7 @@ impl Array {
         let (at, len) = self.place(unit);
         if matches!(self.map, Map::Parity) {
             let span = self.span(unit, 0..len);
-            // What is only copied needs its own member alone.
+            // A copy needs only the replaced member itself.
             match targets {
                 [Target { role, replacement: true, .. }]
                     if self.members[*role].is_readable(at, len) =>
@@ -172,13 +176,13 @@ impl Array {
         }
     }
 
-    /// Where a unit lies on a member, and how long it is, in bytes.
+    /// Returns where a unit lies on a member, and its length, in bytes.
     fn place(&self, unit: u64) -> (u64, u64) {
         let at = unit * self.unit_bytes();
         (at, self.unit_bytes().min(self.component_bytes().saturating_sub(at)))
     }
 
-    /// Where in the array lies what a member of a mirror has in this unit.
+    /// Returns where in the array the data of this unit of a mirror's member lie.
     fn mirrored(&self, role: usize, unit: u64) -> Option<u64> {
         match &self.map {
             Map::Raid10(map) => map.chunk_at(role, unit).map(|chunk| chunk * self.unit_bytes()),
@@ -186,7 +190,7 @@ impl Array {
         }
     }
 
-    /// Fills a unit of the targets. Answers how many bytes cannot be had from anybody.
+    /// Fills a unit of the targets. Returns how many bytes no member can deliver.
     fn rebuild_unit(&self, unit: u64, targets: &[Target]) -> Result<u64> {
         let targets: Vec<&Target> =
             targets.iter().filter(|target| self.lacks_in(target, unit)).collect();
@@ -209,7 +213,7 @@ impl Array {
     fn rebuild_stripe(&self, unit: u64, targets: &[&Target]) -> Result<u64> {
         let (at, len) = self.place(unit);
         let _alone = self.lock_stripe(unit);
-        // A member and what is to replace it get the same, computed once.
+        // A member and its replacement get the same data, computed once.
         let (once, again): (Vec<&Target>, Vec<&Target>) =
             targets.iter().partition(|t| !(t.replacement && is_filled_itself(targets, t.role)));
         let mut memory = vec![0; once.len() * index(len)];
@@ -225,7 +229,8 @@ impl Array {
         Ok(lost.iter().map(|(_, range)| range.end - range.start).sum())
     }
 
-    /// What the targets should hold of a row, each in its own buffer; page by page where not all can be had.
+    /// Computes what the targets should hold of a stripe, each in its own buffer. Works page by
+    /// page where the whole cannot be read.
     fn fill_stripe(&self, stripe: u64, targets: &[&Target], outs: &mut [&mut [u8]]) -> Lost {
         let whole = self.span(stripe, 0..self.geometry.chunk_bytes().0);
         let slice = index(self.slice_bytes().min(whole.len()));
@@ -243,7 +248,8 @@ impl Array {
         lost
     }
 
-    /// The same of one span. Answers the targets that cannot have it.
+    /// Computes what the targets should hold of one span. Returns the targets whose data cannot be
+    /// read.
     fn fill_span(
         &self,
         span: &Span,
@@ -274,7 +280,7 @@ impl Array {
         Vec::new()
     }
 
-    /// What each of these roles has in a span whose data are there.
+    /// Fills what each of these roles holds in a span whose data are given.
     fn fill_parts(&self, span: &Span, data: &[&mut [u8]], outs: Vec<(usize, &mut [u8])>) {
         let layout = span.layout;
         let mut spare = Vec::new();
@@ -304,8 +310,8 @@ impl Array {
         self.counters.count_memory(bytes, span.len());
     }
 
-    /// The content of a range of a mirror; page by page where no copy gives all of it. Its lock is held. Answers
-    /// what no copy gives.
+    /// Reads the data of a range of a mirror, page by page if no copy delivers all of it. The
+    /// unit's lock is held. Returns what no copy delivers.
     fn copy_of(&self, offset: u64, out: &mut [u8]) -> Vec<Range<u64>> {
         let from_any = |offset: u64, buf: &mut [u8]| {
             self.copies(offset).into_iter().any(|copy| {
@@ -328,15 +334,15 @@ impl Array {
         lost
     }
 
-    /// Writes what a target should hold from `at` on; what is lost of it becomes bad blocks.
+    /// Writes what a target should hold from `at` on. Records lost ranges as bad blocks.
     fn fill(&self, target: &Target, at: u64, content: &[u8], lost: &[Range<u64>]) -> Result<()> {
         let (member, role) = (&self.members[target.role], target.role);
         if target.replacement {
             member.replacement().map_or(Ok(()), |replacement| replacement.write(at, content))?;
             self.clear_replacement_badblocks(role, at, content.len() as u64)?;
         } else {
-            let answers = member.write_batch(std::iter::once((at, content)));
-            match answers.into_iter().flatten().find_map(Result::err) {
+            let results = member.write_batch(std::iter::once((at, content)));
+            match results.into_iter().flatten().find_map(Result::err) {
                 Some(error) => return self.fail_member(role, error),
                 None => self.clear_badblocks(role, at, content.len() as u64)?,
             }
@@ -345,14 +351,15 @@ impl Array {
             let (start, len) = (at + range.start, range.end - range.start);
             if !self.record_badblock(role, target.replacement, start, len) {
                 let name = member.name();
-                let why = format!("nobody has it, and {name} has no room to list it as bad");
+                let why =
+                    format!("no member has it, and the bad-block log of {name} is full or missing");
                 return Err(io_error("rebuild", start, index(len), why));
             }
         }
         Ok(())
     }
 
-    /// What the targets got so far is on the disk, and their superblocks say so.
+    /// Makes what the targets received so far durable, and records it in their superblocks.
     fn mark_filled(&self, targets: &[Target], done: u64) -> Result<()> {
         for target in targets {
             let member = &self.members[target.role];
@@ -373,7 +380,7 @@ impl Array {
         Ok(())
     }
 
-    /// The target has all.
+    /// Marks the target as complete.
     fn finish(&self, target: &Target) -> Result<()> {
         let member = &self.members[target.role];
         if target.replacement {
@@ -401,7 +408,7 @@ impl Array {
     }
 }
 
-/// Whether the member of this role is among the targets.
+/// Returns whether the member of this role is among the targets.
 fn is_filled_itself(targets: &[&Target], role: usize) -> bool {
     targets.iter().any(|target| !target.replacement && target.role == role)
 }

@@ -1,8 +1,8 @@
-//! Who takes over when a member fails.
+//! Spares and re-added members.
 //!
-//! A spare gets the role of the member that failed at once: the table of roles says so, and what is written
-//! goes to it as well. Its content comes with the next rebuild. A member that was away and comes back needs
-//! only what the write-intent bitmap names.
+//! A spare takes the role of a failed member at once: the role table records it, and writes go to
+//! the spare as well. Its data come with the next rebuild. A member that was away and is re-added
+//! needs only what the write-intent bitmap names.
 
 use std::sync::{Arc, MutexGuard, PoisonError};
 
@@ -16,10 +16,10 @@ use crate::array::{Array, survives};
 use crate::geometry::{Replacement, Slot};
 use crate::superblock::Superblock;
 
-/// A device that waits.
+/// A device that waits for a member to fail.
 #[derive(Clone, Debug)]
 pub struct Spare {
-    /// What messages call it.
+    /// Its name in messages.
     pub name: String,
     /// The device.
     pub device: Arc<dyn BlockDevice>,
@@ -27,12 +27,12 @@ pub struct Spare {
     pub superblock: Superblock,
 }
 
-/// A member that was away, and can be brought up to date by the bitmap.
+/// A member that was away and can be brought up to date by the bitmap (mdadm: `--re-add`).
 #[derive(Clone, Debug)]
 pub struct ReAddCandidate {
     /// The device.
     pub spare: Spare,
-    /// The role that it had, and that nobody serves.
+    /// The role that it had, and that no member serves.
     pub role: usize,
 }
 
@@ -50,7 +50,7 @@ impl Spare {
 }
 
 impl Array {
-    /// The array, with devices that take over where members fail.
+    /// Sets the devices that take over when members fail.
     pub fn with_spares(mut self, spares: Vec<Spare>) -> Self {
         self.spares = spares.into();
         self
@@ -60,11 +60,11 @@ impl Array {
         self.spares.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives every role that nobody serves to a spare, as far as there are any. Answers the roles and the
-    /// names of those who got them.
+    /// Gives roles without a member to spares, as far as there are any. Returns the roles and the
+    /// names of the spares.
     ///
     /// # Errors
-    /// Where superblocks cannot be written, on more members than the level bears.
+    /// Returns an error if superblocks cannot be written on more members than the level tolerates.
     pub fn activate_spares(&self) -> Result<Vec<(usize, String)>> {
         let mut taken = Vec::new();
         for role in 0..self.members.len() {
@@ -75,14 +75,14 @@ impl Array {
         Ok(taken)
     }
 
-    /// A spare takes over this role, where there is one that is large enough. Answers its name.
+    /// Gives this role to a spare that is large enough. Returns the spare's name.
     pub(in crate::array) fn activate_spare(&self, role: usize) -> Result<Option<String>> {
         let Some(spare) = self.fitting_spare(None) else { return Ok(None) };
         self.add_device(&spare, role, AddMode::Full)?;
         Ok(Some(spare.name))
     }
 
-    /// Takes a spare that is large enough off the list; the one with this name, where one is given.
+    /// Takes a spare that is large enough off the list; if `name` is given, the one with this name.
     fn fitting_spare(&self, name: Option<&str>) -> Option<Spare> {
         let Superblock::V1(_) = self.spares().first()?.superblock else { return None };
         let needed = self.geometry.component_size();
@@ -122,19 +122,21 @@ impl Array {
         failures.into_iter().try_for_each(|(role, error)| self.fail_member(role, error))
     }
 
-    /// A member that was away serves its role again; what it missed comes with the next rebuild.
+    /// Lets a member that was away serve its role again. What it missed comes with the next
+    /// rebuild.
     ///
     /// # Errors
-    /// As [`activate_spares`](Self::activate_spares).
+    /// See [`activate_spares`](Self::activate_spares).
     pub fn re_add(&self, candidate: &ReAddCandidate) -> Result<()> {
         self.add_device(&candidate.spare, candidate.role, AddMode::Bitmap)
     }
 
-    /// A spare is to replace the member of this role, which serves until it is filled. Answers the
-    /// spare's name; `None` where there is no such spare, or the member has a replacement already.
+    /// Makes a spare the replacement of this role's member, which serves until the replacement is
+    /// filled. Returns the spare's name; `None` if there is no such spare, or the member already
+    /// has a replacement.
     ///
     /// # Errors
-    /// As [`activate_spares`](Self::activate_spares).
+    /// See [`activate_spares`](Self::activate_spares).
     pub fn replace(&self, role: usize, with: Option<&str>) -> Result<Option<String>> {
         let free = |member: &Member| member.device().is_some() && member.replacement().is_none();
         if !self.members.get(role).is_some_and(free) {
@@ -145,15 +147,16 @@ impl Array {
         Ok(Some(spare.name))
     }
 
-    /// The device with this number is no part of the array any more: a faulty one.
+    /// Removes the device with this number, which must be faulty, from the array.
     ///
     /// # Errors
-    /// As [`activate_spares`](Self::activate_spares).
+    /// See [`activate_spares`](Self::activate_spares).
     pub fn remove(&self, dev_number: u32) -> Result<()> {
         self.update_metadata(|metadata| metadata.remove_device(dev_number))
     }
 
-    /// The roles whose content is not all on a member that is in use, and this one.
+    /// Returns true if all data remain readable without this role and without the roles that are
+    /// not completely filled.
     pub(in crate::array) fn survives_without(&self, role: usize) -> bool {
         let size = |role| self.geometry.member_size(role).byte_len().0;
         let lacks = |r: &usize| {
@@ -164,7 +167,7 @@ impl Array {
         survives(&self.geometry, &missing)
     }
 
-    /// Sectors that a device must have room for to become a member.
+    /// Returns the data sectors that a device needs to become a member.
     pub fn member_sectors(&self) -> Sectors {
         self.geometry.component_size()
     }
