@@ -90,7 +90,7 @@ pub(crate) fn engine(
     let writer = if replay.unfinished.is_empty() {
         LogWriter::new(&log, log_dev, data, options.journal.logbsize)?
     } else {
-        LogWriter::behind(&log, log_dev, data)?
+        LogWriter::resume(&log, log_dev, data)?
     };
     let writer = writer.buffers(options.journal.logbufs);
     // A quarter is for blocks, an eighth for inodes. What waits to be written in place may take as much besides,

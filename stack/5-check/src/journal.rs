@@ -40,7 +40,7 @@ pub(crate) fn judge(vol: &Volume<'_>, log_dev: Option<&dyn BlockDevice>) -> Jour
     };
     for record in log.healed() {
         let healing = if record.rewritten { Healing::Rewritten } else { Healing::Read };
-        vol.sink.report_healed(Box::new(record.fault.clone()), healing);
+        vol.sink.report_healed(Box::new(record.corruption.clone()), healing);
     }
     let clean = log.is_clean();
     let wanted = "a journal without changes to replay";
