@@ -1,11 +1,11 @@
-//! What a routine is asked for: the sums over one row, and what to make of them.
+//! The sources and outputs of a routine: the sums over one stripe, and what is computed from them.
 
 use crate::EXPONENTS_MAX;
 
-/// The sources of one row. With A and B the sums
+/// The sources of one stripe. The sums A and B are
 ///
 /// ```text
-/// A = P + sum of D_i          B = Q + sum of g^i · D_i          (what is not given counts as zeroes)
+/// A = P + sum of D_i          B = Q + sum of g^i · D_i          (missing terms count as zeroes)
 /// ```
 pub(crate) struct Stripe<'a> {
     /// The chunks by exponent.
@@ -15,7 +15,7 @@ pub(crate) struct Stripe<'a> {
 }
 
 impl<'a> Stripe<'a> {
-    /// A row of chunks alone.
+    /// Returns a stripe of chunks without P and Q.
     pub(crate) fn new(data: &'a [Option<&'a [u8]>]) -> Self {
         Self::with(data, None, None)
     }
@@ -29,7 +29,7 @@ impl<'a> Stripe<'a> {
     }
 }
 
-/// What to make of the sums A and B, and where to store it.
+/// What is computed from the sums A and B, and where it is stored.
 pub(crate) enum Output<'a> {
     /// p = A
     P { p: &'a mut [u8] },
@@ -46,7 +46,7 @@ pub(crate) enum Output<'a> {
 }
 
 impl Output<'_> {
-    /// Lengths of the results, in bytes.
+    /// Returns the lengths of the results, in bytes.
     fn lens(&self) -> (usize, usize) {
         match self {
             Output::P { p: only } | Output::Scaled { d: only, .. } => (only.len(), only.len()),
@@ -58,9 +58,9 @@ impl Output<'_> {
     }
 }
 
-/// The one length of everything, in bytes. Routines rely on it.
+/// Checks that all lengths are equal, and returns the length in bytes. Routines rely on it.
 pub(crate) fn checked_len(stripe: &Stripe, output: &Output) -> usize {
-    assert!(stripe.data.len() <= EXPONENTS_MAX, "{} places in a stripe", stripe.data.len());
+    assert!(stripe.data.len() <= EXPONENTS_MAX, "{} exponents in a stripe", stripe.data.len());
     let (len, second) = output.lens();
     assert_eq!(len, second, "results differ in length");
     let sources = stripe.data.iter().chain([&stripe.p, &stripe.q]).flatten();

@@ -1,12 +1,14 @@
-//! What the routines share: one pass over a row, written for any processor's registers.
+//! The shared code of the vector routines: one pass over a stripe, written for any processor's
+//! registers.
 //!
-//! Everything is generic over [`Vector`], a register of bytes, and always inlined: it becomes code for a
-//! processor inside the few functions of `x86` and `arm` that enable its instructions. A block of
-//! some registers' width is summed over all sources with its A and B in registers, and what is wanted is
-//! solved there and stored, before the next block begins.
+//! Everything is generic over [`Vector`], a register of bytes, and always inlined. It becomes code
+//! for a processor inside the few functions of `x86` and `arm` that enable its instructions. A
+//! block of some registers' width is summed over all sources with A and B in registers. The output
+//! is solved and stored before the next block begins.
 //!
-//! One contract holds for all functions here: the processor has the instructions of the `Vector`, and
-//! the pointers are good for the bytes that are touched, which `run`, `xor` and `update` see to.
+//! One contract holds for all functions here: the processor has the instructions of the `Vector`,
+//! and the pointers are valid for the bytes that are accessed. `run`, `xor` and `update` ensure
+//! this.
 #![allow(unsafe_code)] // instructions that not every processor has, loads and stores through pointers
 #![allow(unsafe_op_in_unsafe_fn)] // the one contract above is all there is to say
 #![allow(clippy::inline_always)] // or it is no code of the processor it is for
@@ -23,44 +25,45 @@ const GROUP: usize = 8;
 
 #[repr(align(64))]
 struct Page([u8; TILE]);
-/// What is read where no chunk is.
+/// Read in place of a missing chunk.
 static ZEROES: Page = Page([0; TILE]);
 
 /// A register of bytes, each an element of the field.
 pub(crate) trait Vector: Copy {
     /// Its width in bytes.
     const LEN: usize;
-    /// What every byte of B is off by while it is summed: some routines double faster so.
+    /// The constant by which every byte of B is off while it is summed. Some routines double faster
+    /// with it.
     const OFFSET: u8 = 0;
     /// A factor, prepared for [`Vector::times`].
     type Factor: Copy;
 
     unsafe fn load(from: *const u8) -> Self;
     unsafe fn store(self, to: *mut u8);
-    /// The same byte everywhere.
+    /// Returns a register with the same byte everywhere.
     unsafe fn all(byte: u8) -> Self;
     unsafe fn plus(self, other: Self) -> Self;
     unsafe fn factor(c: u8) -> Self::Factor;
     unsafe fn times(self, factor: Self::Factor) -> Self;
-    /// Twice `self`, plus `d`, both times off by [`Vector::OFFSET`].
+    /// Returns twice `self` plus `d`. `self` and the result are off by [`Vector::OFFSET`].
     unsafe fn step(self, d: Self) -> Self;
 
-    /// `self` plus all of `d`.
+    /// Returns `self` plus all of `d`.
     #[inline(always)]
     unsafe fn plus_four(self, d: [Self; 4]) -> Self {
         self.plus(d[0]).plus(d[1]).plus(d[2]).plus(d[3])
     }
 
-    /// Four steps, the last of `d` (the highest exponent) first.
+    /// Does four steps, from the last of `d` (the highest exponent) to the first.
     #[inline(always)]
     unsafe fn step_four(self, d: [Self; 4]) -> Self {
         self.step(d[3]).step(d[2]).step(d[1]).step(d[0])
     }
 }
 
-/// What stands at one exponent: a chunk, or nothing.
+/// The source at one exponent: a chunk, or nothing.
 trait Source: Copy {
-    /// Its bytes from `at`, at least a tile; zeroes where nothing stands.
+    /// Returns its bytes from `at`, at least a tile; zeroes if there is no chunk.
     unsafe fn bytes(self, at: usize) -> *const u8;
 }
 
@@ -81,10 +84,10 @@ impl Source for Option<&[u8]> {
     }
 }
 
-/// What is wanted of the sums ([`Output`]), the factors prepared.
+/// The requested output ([`Output`]), with prepared factors.
 enum Solve<V: Vector> {
     P,
-    /// A and B of the chunks alone: there is no Q to be added.
+    /// A and B of the chunks alone, without adding Q.
     Chunks,
     Sums,
     Scaled(V::Factor),
@@ -93,7 +96,7 @@ enum Solve<V: Vector> {
     DataData(V::Factor, V::Factor),
 }
 
-/// One tile: where its sources and its results begin. The results hold A and B while these grow.
+/// One tile: where its sources and results begin. The results hold A and B meanwhile.
 struct Tile {
     start: usize,
     len: usize,
@@ -103,17 +106,18 @@ struct Tile {
     two: *mut u8,
 }
 
-/// A and B of some registers side by side.
+/// A and B of several registers.
 type Sums<V, const W: usize> = ([V; W], [V; W]);
 
-/// A and B over a group and what came before, of W registers' width `at` bytes into the tile.
+/// Returns A and B over a group and the previous groups, for W registers `at` bytes into the tile.
 #[inline(always)]
 unsafe fn sums<V: Vector, const W: usize, const G: usize, const B: bool>(
     chunks: &[*const u8; G],
     (mut a, mut b): Sums<V, W>,
     at: usize,
 ) -> Sums<V, W> {
-    // One register has four chunks at a time, where some processors need fewer instructions so.
+    // A single register takes four chunks at a time, which needs fewer instructions on some
+    // processors.
     let (fours, top) = if W == 1 { chunks.as_chunks::<4>() } else { (&[][..], &chunks[..]) };
     for chunk in top.iter().rev() {
         let d = load::<V, W>(chunk.add(at));
@@ -151,22 +155,22 @@ unsafe fn store<V: Vector, const W: usize>(registers: [V; W], to: *mut u8) {
 }
 
 impl Tile {
-    /// What the sums are before the first chunk: `P` says whether there is a P that is added to A. Zeroes are not
-    /// loaded in its place: with eight chunks of a page the first cache is full.
+    /// Returns the sums before the first chunk. `P`: there is a P to add to A. No zeroes are loaded
+    /// in its place, because eight chunks of a page already fill the first cache.
     #[inline(always)]
     unsafe fn none<V: Vector, const W: usize, const P: bool>(&self, at: usize) -> Sums<V, W> {
         let a = if P { load(self.p.add(at)) } else { [V::all(0); W] };
         (a, [V::all(V::OFFSET); W])
     }
 
-    /// What the sums are so far.
+    /// Returns the sums so far.
     #[inline(always)]
     unsafe fn so_far<V: Vector, const W: usize, const B: bool>(&self, at: usize) -> Sums<V, W> {
         let b = if B { load(self.two.add(at)) } else { [V::all(0); W] };
         (load(self.one.add(at)), b)
     }
 
-    /// The first chunks: the sums begin. `B` off: B is neither summed nor stored.
+    /// Starts the sums with the first chunks. Without `B`, B is neither summed nor stored.
     #[inline(always)]
     unsafe fn begin<V: Vector, const W: usize, const G: usize, const B: bool, const P: bool>(
         &self,
@@ -182,7 +186,7 @@ impl Tile {
         }
     }
 
-    /// [`Tile::begin`] with any number of chunks up to a group.
+    /// Does [`Tile::begin`] with any number of chunks up to a group.
     #[inline(always)]
     unsafe fn begin_any<V: Vector, const W: usize, const B: bool, const P: bool>(
         &self,
@@ -201,7 +205,7 @@ impl Tile {
         }
     }
 
-    /// A further group: the sums grow.
+    /// Adds a further group to the sums.
     #[inline(always)]
     unsafe fn grow<V: Vector, const W: usize, const B: bool>(&self, chunks: &[impl Source; GROUP]) {
         let chunks = chunks.map(|chunk| chunk.bytes(self.start));
@@ -215,8 +219,8 @@ impl Tile {
         }
     }
 
-    /// The last chunks: the sums end, and what `solve` makes of A and B is stored. `ONLY`: they are the
-    /// first as well; `P`, `Q`: P is added to A, Q to B.
+    /// Adds the last chunks and stores what `solve` computes from A and B. `ONLY`: they are the
+    /// first chunks as well. `P`, `Q`: P is added to A, Q to B.
     #[inline(always)]
     unsafe fn end<
         V: Vector,
@@ -247,7 +251,7 @@ impl Tile {
         }
     }
 
-    /// [`Tile::end`] by what is wanted.
+    /// Does [`Tile::end`] for the requested output.
     #[inline(always)]
     unsafe fn solve<V: Vector, const W: usize, const G: usize, const ONLY: bool, const P: bool>(
         &self,
@@ -277,8 +281,8 @@ impl Tile {
     }
 }
 
-/// Whole registers of a row, tile by tile, the highest exponents first; answers where it ended. `P` says whether
-/// there is a P.
+/// Processes whole registers of a stripe, tile by tile, from the highest exponents down. Returns
+/// where it ended. `P`: there is a P.
 #[inline(always)]
 unsafe fn sweep<V: Vector, const W: usize, const P: bool>(
     chunks: &[impl Source],
@@ -287,7 +291,7 @@ unsafe fn sweep<V: Vector, const W: usize, const P: bool>(
     (mut one, mut two): (Option<&mut [u8]>, Option<&mut [u8]>),
     len: usize,
 ) -> usize {
-    // A result that nobody wants has the same tile of memory over and over.
+    // An output that is not needed reuses the same tile of memory.
     let mut unwanted = MaybeUninit::<Page>::uninit();
     let mut result = |out: &mut Option<&mut [u8]>, start| match out {
         Some(out) => out.as_mut_ptr().add(start),
@@ -327,7 +331,7 @@ unsafe fn sweep<V: Vector, const W: usize, const P: bool>(
     end
 }
 
-/// [`crate::routine::Routine`]'s `run`.
+/// Implements `run` of [`crate::routine::Routine`].
 #[inline(always)]
 pub(crate) unsafe fn run<V: Vector, const W: usize>(
     stripe: &Stripe,
@@ -353,14 +357,14 @@ pub(crate) unsafe fn run<V: Vector, const W: usize>(
     }
 }
 
-/// [`crate::routine::Routine`]'s `xor`.
+/// Implements `xor` of [`crate::routine::Routine`].
 #[inline(always)]
 pub(crate) unsafe fn xor<V: Vector, const W: usize>(sources: &[&[u8]], out: &mut [u8]) -> usize {
     let len = out.len();
     sweep::<V, W, false>(sources, (None, None), &Solve::<V>::P, (Some(out), None), len)
 }
 
-/// [`crate::routine::Routine`]'s `update`.
+/// Implements `update` of [`crate::routine::Routine`].
 #[inline(always)]
 pub(crate) unsafe fn update<V: Vector>(
     c: u8,
@@ -381,8 +385,9 @@ pub(crate) unsafe fn update<V: Vector>(
     end
 }
 
-/// Defines the routine `$name` of [`Vector`] `$vector` with `$width` registers of A and as many of B at a
-/// time: its `run`, `xor` and `update` in a module, each a function that enables the instructions.
+/// Defines the routine `$name` of [`Vector`] `$vector`, with `$width` registers of A and as many of
+/// B at a time. Its `run`, `xor` and `update` are in a module; each is a function that enables the
+/// instructions.
 macro_rules! routine {
     ($name:ident, $vector:ty, $width:literal, $features:literal) => {
         pub(crate) mod $name {
@@ -396,8 +401,8 @@ macro_rules! routine {
                     // SAFETY: the instructions are enabled; `len` is the length of everything.
                     unsafe { vector::run::<$vector, $width>(stripe, output, len) }
                 }
-                // SAFETY: routine.rs runs a routine only after its detection said that the processor
-                // has the instructions.
+                // SAFETY: routine.rs runs a routine only after its detection confirmed that the
+                // processor has the instructions.
                 unsafe { enabled(stripe, output, len) }
             }
 

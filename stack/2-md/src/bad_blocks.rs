@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_encoded_is_decoded() {
+    fn encoded_ranges_decode_to_the_same_ranges() {
         let ranges = [range(5..6), range(100..1700), range(1 << 40..(1 << 40) + 8)];
         let bytes = encode(&ranges, 0, 4096).unwrap();
         assert_eq!(bytes.len(), 4096);

@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn bits_survive_the_disk() {
+    fn bits_survive_encoding() {
         let mut bitmap = bitmap();
         assert_eq!(bitmap.count(), 64);
         for bit in [0, 2, 6, 9, 63, 64, u64::MAX] {
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_that_cannot_be_true_is_refused_by_name() {
+    fn an_impossible_head_is_refused_by_name() {
         let broken = |change: fn(&mut BitmapSuper)| {
             let mut bitmap = bitmap();
             change(&mut bitmap.superblock);
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bitmap_is_believed_only_when_it_is_the_arrays_and_as_new() {
+    fn a_bitmap_is_trusted_only_if_it_belongs_to_the_array_and_is_current() {
         let mut bitmap = bitmap();
         assert!(bitmap.is_current([7; 16], 18) && bitmap.is_current([7; 16], 17));
         assert!(!bitmap.is_current([7; 16], 19) && !bitmap.is_current([8; 16], 18));

@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn linear_and_raid0_add_up_what_their_members_have() {
+    fn linear_and_raid0_sizes_are_sums_of_member_sizes() {
         let sizes = [Sectors(100), Sectors(47), Sectors(200)];
         let linear = Geometry::new(Layout::Linear, Sectors(0), 3, Sectors(0), &sizes).unwrap();
         assert_eq!(linear.array_size(), Sectors(347));
@@ -400,7 +400,7 @@ mod tests {
     ];
 
     #[test]
-    fn a_raid0_has_the_size_that_linux_gives_it_whatever_its_chunk() {
+    fn a_raid0_has_the_same_size_as_in_linux_for_any_chunk() {
         for (kib, sizes, bytes) in RAID0_OF_LINUX {
             let sizes: Vec<Sectors> = sizes.iter().copied().map(Sectors).collect();
             let n = u32::try_from(sizes.len()).unwrap();

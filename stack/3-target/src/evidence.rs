@@ -1,9 +1,9 @@
-//! Evidence to arrays whose superblocks are gone: where the volume lies in the array.
+//! Evidence of arrays without superblocks: where the volume lies in the array.
 //!
-//! A volume need not begin where its array does. GPT headers and entries, MBRs and LVM's metadata text are found
-//! on the raw members, wherever their chunks lie, and say where partitions and logical volumes are. A GPT header
-//! says of itself at which sector it stands, the backup at the array's end too: it is a piece of evidence like
-//! the volume's own blocks ([`xfskit_md::guess::evidence`]).
+//! A volume need not begin where its array does. GPT headers and entries, MBRs and LVM's metadata
+//! text are found on the raw members, wherever their chunks lie, and tell where partitions and
+//! logical volumes are. A GPT header records its own sector, as does the backup header at the
+//! array's end. Both are evidence like the volume's own blocks ([`xfskit_md::guess::evidence`]).
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -21,7 +21,7 @@ use crate::lvm::text::{Section, parse};
 use crate::lvm::{PhysicalVolume, groups};
 use crate::name::Part;
 
-/// Places of the volume that are tried.
+/// Possible locations of the volume that are tried.
 const PLACEMENTS_MAX: usize = 16;
 /// Entries of a GPT that are read.
 const ENTRIES: usize = 128;
@@ -30,7 +30,7 @@ const ENTRY: usize = 128;
 /// Longest metadata text of LVM that is read, in bytes.
 const TEXT_MAX: u64 = 64 << 10;
 
-/// What the members say of partitions and logical volumes.
+/// The partitions and logical volumes found on the members.
 #[derive(Default)]
 struct Tables {
     headers: FoundBlocks,
@@ -40,7 +40,7 @@ struct Tables {
     texts: BTreeMap<String, (u64, String)>,
 }
 
-/// Looks at no more than `limit` bytes of each member. None where there is no volume.
+/// Scans at most `limit` bytes of each member. Returns `None` if there is no volume.
 pub fn find_evidence(
     members: &MemberDevices,
     limit: u64,
@@ -90,7 +90,7 @@ impl Tables {
         }
     }
 
-    /// Takes a text of LVM, if it is whole here and newer than what is known.
+    /// Adds a text of LVM if it is complete here and newer than the known one.
     fn add_text(&mut self, device: &Arc<dyn BlockDevice>, at: Daddr) {
         let start = at.byte_offset();
         let len = device.size().0.saturating_sub(start.0).min(TEXT_MAX);
@@ -109,8 +109,8 @@ impl Tables {
         }
     }
 
-    /// Where physical volumes of these sizes may begin: one at the array's start or at any partition's, several at
-    /// those of partitions as large as they are, in order.
+    /// Returns where physical volumes of these sizes may begin: a single one at the array's start
+    /// or at any partition's, several at partitions of the same size, in order.
     fn starts(&self, volumes: Vec<(String, u64)>) -> Vec<Vec<(String, u64)>> {
         if let [(id, _)] = volumes.as_slice() {
             let partitions = self.partitions.iter().map(|(_, first, _)| *first);
@@ -129,7 +129,8 @@ impl Tables {
         vec![begins]
     }
 
-    /// Where the volume may lie: at the array's start, in a partition, in a logical volume of either.
+    /// Returns where the volume may lie: at the array's start, in a partition, or in a logical
+    /// volume of either.
     fn placements(&self) -> Vec<Placement> {
         let mut placements = vec![Placement::whole()];
         for (number, first, sectors) in &self.partitions {
@@ -149,7 +150,8 @@ impl Tables {
 /// A partition: its number, its first sector, and how many it has.
 type Numbered = (u32, u64, u64);
 
-/// The sector at which a GPT header says that it stands, and its partitions, as far as their entries lie beside it.
+/// Returns the sector that a GPT header records as its own, and its partitions, as far as their
+/// entries lie beside it.
 fn gpt(
     device: &Arc<dyn BlockDevice>,
     at: Daddr,
@@ -159,7 +161,7 @@ fn gpt(
     summed.get_mut(16..20)?.fill(0);
     (crc32fast::hash(&summed) == le32(header, 16)?).then_some(())?;
     let (own, other, entries) = (le64(header, 24)?, le64(header, 32)?, le64(header, 72)?);
-    // Entries stand behind the first header, and before the one at the end.
+    // Entries lie behind the first header, and before the one at the end.
     let first = at.0.checked_add(entries)?.checked_sub(own)?;
     let last = own.max(other);
     let count = ENTRIES.min(usize::try_from(le32(header, 80)?).ok()?);
@@ -176,7 +178,7 @@ fn gpt(
     (own < 1 << 54).then_some((ArraySector(own), found))
 }
 
-/// The partitions of an MBR; none where it guards a GPT or makes no sense.
+/// Returns the partitions of an MBR; `None` if it protects a GPT or is invalid.
 fn mbr(sector: &[u8]) -> Option<Vec<Numbered>> {
     let mut found: Vec<Numbered> = Vec::new();
     for (number, entry) in (1..).zip(sector.get(446..510)?.chunks_exact(16)) {
@@ -192,14 +194,15 @@ fn mbr(sector: &[u8]) -> Option<Vec<Numbered>> {
     Some(found)
 }
 
-/// True where a metadata text of LVM may begin: `name {`, and the group's id on the next line.
+/// Returns true if a metadata text of LVM may begin here: `name {`, and the group's id on the next
+/// line.
 fn is_text(sector: &[u8]) -> bool {
     let name =
         sector.iter().take_while(|c| c.is_ascii_alphanumeric() || b"+_.-".contains(c)).count();
     name > 0 && sector.get(name..).is_some_and(|rest| rest.starts_with(b" {\nid = \""))
 }
 
-/// A physical volume in a text: its id, and its sectors.
+/// Returns the id and the sectors of each physical volume in a text.
 fn physical_volumes(text: &str) -> Vec<(String, u64)> {
     let parsed = parse(text).unwrap_or_default();
     let groups = parsed.sections().filter_map(|(_, group)| group.section("physical_volumes"));
@@ -211,7 +214,7 @@ fn physical_volumes(text: &str) -> Vec<(String, u64)> {
     volumes.take(PLACEMENTS_MAX).collect()
 }
 
-/// The logical volumes of a text whose physical volumes begin at these sectors.
+/// Returns the logical volumes of a text whose physical volumes begin at these sectors.
 fn logical_volumes(text: &str, starts: Vec<(String, u64)>) -> Vec<Placement> {
     let here = |(id, start): (String, u64)| {
         let offset = ByteOffset(start.saturating_mul(512));

@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_that_meet_are_one_and_what_is_written_leaves_them() {
+    fn touching_ranges_merge_and_written_ranges_leave_the_list() {
         let bad = BadBlockList::default();
         let listed = || bad.sectors().iter().map(|r| (r.start.0, r.end.0)).collect::<Vec<_>>();
         bad.add(8192, 4096);

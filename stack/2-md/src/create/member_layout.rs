@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_those_of_mdadm() {
+    fn layouts_are_those_of_mdadm() {
         use BitmapSpace::{Later, Never, Now};
         use Version::{V1_0, V1_1, V1_2};
         for (size, version, chunk, bitmap, expected) in [

@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_member_has_is_found_where_it_was_placed() {
+    fn array_offset_is_the_inverse_of_locate() {
         let sizes = [Sectors(8), Sectors(24), Sectors(40)];
         for layout in [Raid0Layout::Original, Raid0Layout::Alternate] {
             let map = Concat::raid0(layout, &sizes, Sectors(8));

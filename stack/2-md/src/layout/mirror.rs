@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn near_copies_stand_side_by_side_and_wrap_into_the_next_row() {
+    fn near_copies_are_side_by_side_and_wrap_into_the_next_stripe() {
         assert_eq!(copies("n2", 4, 64, 3), [(2, 1), (3, 1)]);
         assert_eq!(copies("n2", 3, 48, 1), [(2, 0), (0, 1)]);
         assert_eq!(copies("n3", 4, 85, 1), [(3, 0), (0, 1), (1, 1)]);
@@ -110,12 +110,12 @@ mod tests {
     }
 
     #[test]
-    fn offset_copies_are_one_member_further_in_the_next_row() {
+    fn offset_copies_are_one_member_further_in_the_next_stripe() {
         assert_eq!(copies("o2", 3, 48, 4), [(1, 2), (2, 3)]);
     }
 
     #[test]
-    fn no_two_chunks_share_a_place() {
+    fn no_two_copies_share_a_member_chunk() {
         for (name, disks) in
             [("n2", 5), ("n3", 4), ("f2", 5), ("f3", 4), ("o2", 3), ("n2,f2", 5), ("n2,o2", 5)]
         {

@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_look_as_the_kernel_writes_them() {
+    fn stripes_are_laid_out_as_in_the_kernel() {
         let raid5 = Layout::Raid5(Raid5Layout::LeftSymmetric);
         assert_eq!(picture(raid5, 4, 1), "D1 D2 P D0");
         assert_eq!(picture(raid5, 4, 3), "P D0 D1 D2");

@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn both_byte_orders_say_the_same() {
+    fn both_byte_orders_decode_to_the_same_fields() {
         let (little, big) = (superblock(false), superblock(true));
         assert_eq!(little.encode()[..4], [0xfc, 0x4e, 0x2b, 0xa9]);
         assert_eq!(big.encode()[..4], [0xa9, 0x2b, 0x4e, 0xfc]);
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn each_field_that_cannot_be_true_is_named() {
+    fn each_impossible_field_is_named() {
         let broken = |change: fn(&mut Fields)| {
             let mut sb = superblock(true);
             change(&mut sb.fields);
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn dirty_arrays_resync_from_where_it_was_noted() {
+    fn dirty_arrays_resync_from_the_recorded_offset() {
         let mut sb = superblock(true);
         assert_eq!(sb.resync_offset(), Some(0));
         sb.fields.recovery_cp.set(77);

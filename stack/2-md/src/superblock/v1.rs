@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_superblock_is_only_one_where_it_says_it_is() {
+    fn a_superblock_is_valid_only_at_its_own_sector() {
         let bytes = superblock().encode();
         assert!(SuperblockV1::decode(&bytes, Daddr(8)).is_some());
         assert!(SuperblockV1::decode(&bytes, Daddr(0)).is_none());
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn each_field_that_cannot_be_true_is_named() {
+    fn each_impossible_field_is_named() {
         superblock().verify().unwrap();
         let broken = |change: fn(&mut SuperblockV1)| {
             let mut sb = superblock();

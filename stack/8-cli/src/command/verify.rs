@@ -197,7 +197,7 @@ impl Verifying {
         let nested = |i: usize| &self.nested[i];
         let places = contents
             .iter()
-            .map(|place| target::places_in_part(&nested, &self.pieces, index, place));
+            .map(|place| target::ranges_in_part(&nested, &self.pieces, index, place));
         Some(places.collect::<Option<Vec<_>>>()?.concat())
     }
 }

@@ -87,7 +87,7 @@ impl Level {
             return Ok(());
         }
         if !array.can_be_scrubbed() {
-            let name = match &self.nested.above {
+            let name = match &self.nested.outer {
                 Some(_) => format!("{}: ", self.nested.name),
                 None => String::new(),
             };
@@ -183,7 +183,7 @@ impl Scrubbed {
             .filter(|place| !place.is_empty())
             .reduce(|a, b| a.start.min(b.start)..a.end.max(b.end));
         let Some(bytes) = doubtful else { return Ok(()) };
-        Log::mend(&*self.device, start, &geo, bytes.start - first..bytes.end - first)
+        Log::heal_blocks(&*self.device, start, &geo, bytes.start - first..bytes.end - first)
             .map_err(|e| Failure::cannot(open::about(name, &e)))
     }
 
@@ -203,7 +203,7 @@ impl Scrubbed {
 
     /// What of the volume lies at a place of one of the arrays; `None` where that is not within it.
     fn in_volume(&self, index: usize, place: &Range<ByteOffset>) -> Option<Vec<Range<ByteOffset>>> {
-        target::places_in_part(&|i| &self.levels[i].nested, &self.pieces, index, place)
+        target::ranges_in_part(&|i| &self.levels[i].nested, &self.pieces, index, place)
     }
 
     /// True where the content of a page agrees with the other members of the array around it: its data are right
@@ -211,7 +211,7 @@ impl Scrubbed {
     fn agrees_above(&self, index: usize, page: &Mismatch) -> bool {
         let agrees = |place: &Range<ByteOffset>| {
             let nested = |i: usize| &self.levels[i].nested;
-            let Some((above, Some(role), Some(place))) = target::place_above(&nested, index, place)
+            let Some((above, Some(role), Some(place))) = target::range_in_outer(&nested, index, place)
             else {
                 return false;
             };
