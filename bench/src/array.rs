@@ -37,7 +37,7 @@ impl Members {
         let devices =
             (0..MEMBERS).map(|_| Arc::new(MemDevice::new(size.byte_len())) as _).collect();
         let members = Self { devices, geometry };
-        let options = Options { row_cache: ByteLen(0), ..Options::default() };
+        let options = Options { stripe_cache: ByteLen(0), ..Options::default() };
         let array = members.array(None, options, |_, slot| slot);
         let mut row = vec![0; usize::try_from(ROW).expect("fits")];
         for at in (0..array.size().0).step_by(row.len()) {

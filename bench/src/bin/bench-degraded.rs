@@ -9,7 +9,7 @@
 //! | `speed` | the same with ever faster members |
 //! | `memory` | members in memory without a limit: throughput, processor time, bytes touched |
 //! | `requests` | the same by the size of the readers' requests |
-//! | `cache` | members of 100 MB/s, small requests: by the size of the row cache, in md's unit |
+//! | `cache` | members of 100 MB/s, small requests: by the size of the stripe cache, in md's unit |
 //! | `threads` | members in memory: 1 to N readers |
 //!
 //! Members are in memory. "Disks" are simulated (`LimitedDevice`). MB are 10^6 bytes.
@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use xfskit_bench::array::{CHUNK, MEMBERS, Members, ROW, number, processor};
 use xfskit_block::BlockDevice;
 use xfskit_md::Slot;
-use xfskit_md::array::{Array, Options, Touched};
+use xfskit_md::array::{Array, IoStats, Options};
 use xfskit_units::{ByteLen, ByteOffset, Sectors};
 
 const READERS: u64 = 50;
@@ -36,7 +36,7 @@ struct Setup {
     missing: usize,
     readers: u64,
     request: u64,
-    row_cache: ByteLen,
+    stripe_cache: ByteLen,
 }
 
 /// What came out.
@@ -44,7 +44,7 @@ struct Outcome {
     bytes: u64,
     elapsed: Duration,
     processor: Duration,
-    touched: Touched,
+    touched: IoStats,
 }
 
 impl Outcome {
@@ -70,7 +70,7 @@ impl Bench {
 
     fn array(&self, setup: Setup) -> Array {
         let gone = |role| [5, 14].into_iter().take(setup.missing).any(|gone| gone == role);
-        let options = Options { row_cache: setup.row_cache, ..Options::default() };
+        let options = Options { stripe_cache: setup.stripe_cache, ..Options::default() };
         let slot = |role, slot| if gone(role) { Slot::missing() } else { slot };
         self.members.array(setup.speed, options, slot)
     }
@@ -79,7 +79,7 @@ impl Bench {
         let Setup { readers, request, .. } = setup;
         let array = self.array(setup);
         let (bytes, stop) = (AtomicU64::new(0), AtomicBool::new(false));
-        let counts = || (bytes.load(Ordering::Relaxed), array.touched(), processor());
+        let counts = || (bytes.load(Ordering::Relaxed), array.io_stats(), processor());
         std::thread::scope(|scope| {
             for reader in 0..readers {
                 let (array, bytes, stop) = (&array, &bytes, &stop);
@@ -92,7 +92,7 @@ impl Bench {
             std::thread::sleep(Duration::from_secs_f64(self.seconds));
             let (elapsed, after) = (start.elapsed(), counts());
             stop.store(true, Ordering::Relaxed);
-            let touched = Touched {
+            let touched = IoStats {
                 read: after.1.read - before.1.read,
                 loaded: after.1.loaded - before.1.loaded,
                 stored: after.1.stored - before.1.stored,
@@ -161,7 +161,7 @@ fn memory_line(bench: &Bench, setup: Setup, healthy: &mut f64) -> String {
         *healthy = speed;
     }
     let per_byte = |n: u64| number(n) / number(outcome.bytes);
-    let Touched { read, loaded, stored } = outcome.touched;
+    let IoStats { read, loaded, stored } = outcome.touched;
     format!(
         "{:>7} {speed:>9.0} {:>8.3} {:>9.3} {:>7.3} {:>7.3} {:>7.3} {:>9.3}",
         setup.missing,
@@ -187,12 +187,12 @@ fn memory(bench: &Bench, setup: Setup) {
 }
 
 fn requests(bench: &Bench, setup: Setup) {
-    println!("\nthe same by size of request (bytes), with a row cache for every reader");
+    println!("\nthe same by size of request (bytes), with a stripe cache for every reader");
     println!("{:>9} {MEMORY_HEAD}", "request");
     for request in [64 << 10, 256 << 10, 1 << 20, 4 << 20, ROW, 2 * ROW] {
         let mut healthy = 0.0;
         for missing in 0..=2 {
-            let setup = Setup { missing, request, row_cache: ByteLen(1 << 30), ..setup };
+            let setup = Setup { missing, request, stripe_cache: ByteLen(1 << 30), ..setup };
             println!("{request:>9} {}", memory_line(bench, setup, &mut healthy));
         }
     }
@@ -200,14 +200,14 @@ fn requests(bench: &Bench, setup: Setup) {
 
 fn cache(bench: &Bench, setup: Setup) {
     println!(
-        "\nmembers of 100 MB/s, requests of 1 MiB, by row cache (md's stripes of 4 KiB x members)"
+        "\nmembers of 100 MB/s, requests of 1 MiB, by stripe cache (md's stripes of 4 KiB x members)"
     );
     println!("{:>9} {:>9} {CEILING_HEAD}", "stripes", "MiB");
     for stripes in [256, 1024, 2048, 4096, 8192, 16384, 32768] {
-        let row_cache = ByteLen(stripes * 4096 * u64::from(MEMBERS));
-        let setup = Setup { speed: Some(100_000_000), request: 1 << 20, row_cache, ..setup };
+        let stripe_cache = ByteLen(stripes * 4096 * u64::from(MEMBERS));
+        let setup = Setup { speed: Some(100_000_000), request: 1 << 20, stripe_cache, ..setup };
         let line = bench.against_the_ceiling(setup);
-        println!("{stripes:>9} {:>9} {line}", row_cache.0 >> 20);
+        println!("{stripes:>9} {:>9} {line}", stripe_cache.0 >> 20);
     }
 }
 
@@ -239,7 +239,7 @@ fn main() {
         missing: 0,
         readers: READERS,
         request: ROW,
-        row_cache: ByteLen(256 << 20),
+        stripe_cache: ByteLen(256 << 20),
     };
     let tables: [(&str, Table); 6] = [
         ("disks", disks),

@@ -10,7 +10,7 @@ use xfskit::mkfs;
 use xfskit_block::{BlockDevice, FileDevice, MemDevice};
 use xfskit_format::log::item::Regions;
 use xfskit_format::log::seed_record;
-use xfskit_log::{Before, Log, LogWriter, Payload};
+use xfskit_log::{FlushBefore, Log, LogWriter, Payload};
 use xfskit_units::{ByteLen, ByteOffset, Daddr, Geometry, Uuid};
 
 const LOG_BYTES: u64 = 256 << 20;
@@ -46,7 +46,7 @@ fn measure(
     let start = Instant::now();
     while start.elapsed().as_secs_f64() < secs {
         let tail = writer.next_lsn();
-        writer.append(&payload, tail, Before::Nothing).expect("appends");
+        writer.append(&payload, tail, FlushBefore::Nothing).expect("appends");
     }
     let (secs, stats) = (start.elapsed().as_secs_f64(), writer.stats());
     let count = stats.checkpoints as f64;

@@ -20,7 +20,7 @@ struct Bench {
 impl Bench {
     /// The array, of which the first `new` members hold nothing.
     fn array(&self, speed: Option<u64>, new: usize, threads: usize) -> Array {
-        let options = Options { row_cache: ByteLen(0), threads };
+        let options = Options { stripe_cache: ByteLen(0), threads };
         let slot = |role, slot| {
             let until = if role < new { MemberSector(0) } else { Slot::ALL_READABLE };
             Slot { readable_until: until, ..slot }
@@ -32,14 +32,14 @@ impl Bench {
         let array = self.array(speed, new, threads);
         let (start, before) = (Instant::now(), processor());
         if new == 0 {
-            let rows = 0..array.scrub_rows();
+            let rows = 0..array.scrub_stripes();
             array.scrub(rows, false, |_| ControlFlow::Continue(())).expect("all agree");
         } else {
             array.rebuild(|_| ControlFlow::Continue(())).expect("all is there");
         }
         let (elapsed, cpu) = (start.elapsed().as_secs_f64(), processor().saturating_sub(before));
         let bytes = number(self.members.geometry.component_size().byte_len().0);
-        let read = number(array.touched().read);
+        let read = number(array.io_stats().read);
         let fraction = speed
             .map_or(String::new(), |speed| format!("{:>9.3}", bytes / number(speed) / elapsed));
         println!(

@@ -10,7 +10,7 @@ pub(crate) fn has_crc() -> bool {
     is_aarch64_feature_detected!("crc") && is_aarch64_feature_detected!("aes")
 }
 
-/// Register times x^(…) (see [`crate::three`]).
+/// Multiplies a register by a power of x (see [`crate::three`]).
 #[inline]
 #[target_feature(enable = "crc,neon,aes")]
 fn shift(crc: u32, power: u32) -> u32 {
@@ -25,15 +25,15 @@ three_streams! {
     streams, moved_over, __crc32cd, __crc32cw, __crc32cb, shift
 }
 
-/// Continues `crc` over `data`. Only to be called where [`has_crc`].
+/// Continues `crc` over `data`. The processor must have [`has_crc`].
 pub(crate) fn crc(crc: u32, data: &[u8]) -> u32 {
     debug_assert!(has_crc());
-    // SAFETY: routine.rs runs a routine only after its detection said that the processor has the
-    // instructions.
+    // SAFETY: routine.rs runs a routine only after its detection has found that the processor has
+    // the instructions.
     unsafe { streams(crc, data) }
 }
 
-/// `crc` moved over `bytes` zeroes, or `None`. Only to be called where [`has_crc`].
+/// Returns `crc` moved over `bytes` zeroes, or `None`. The processor must have [`has_crc`].
 pub(crate) fn moved(crc: u32, bytes: usize) -> Option<u32> {
     // SAFETY: as in `crc`.
     unsafe { moved_over(crc, bytes) }

@@ -1,22 +1,23 @@
 //! Floor 0: CRC32c (Castagnoli) as XFS uses it.
 //!
-//! Initial register all ones, final complement, and always stored **little-endian**, even where
-//! everything around it is big-endian. The field counts as zero while the sum is taken.
+//! The register begins with all ones and is complemented at the end. The result is always stored
+//! **little-endian**, even where everything around it is big-endian. The field counts as zero while
+//! the checksum is computed.
 //!
-//! *Update and verify are two functions, and the types say so.* [`update`] needs `&mut [u8]`: it
+//! *Update and verify are two functions with different borrows.* [`update`] takes `&mut [u8]`: it
 //! zeroes the field, runs one pass over the whole block and stores the result. [`verify`] takes
-//! `&[u8]` and never writes, for another thread may be reading: it splits around the field, or sums
-//! the whole block and takes off what the field added.
+//! `&[u8]` and never writes, because another thread may be reading. It either splits the block
+//! around the field, or sums the whole block and subtracts the field's share.
 //!
-//! *Several routines, one answer.* The first sum chooses the best routine the processor has;
-//! [`routines`] lists them, [`select`] takes another (what does software CRC cost?), [`fastest`]
-//! tests and times them all. Every routine is tested against the portable one.
+//! *Several routines, one result.* The first checksum chooses the best routine of the processor.
+//! [`routines`] lists them, [`select`] takes a named one (to measure software CRC, for example),
+//! [`fastest`] tests and times them all. Every routine is tested against the portable one.
 //!
-//! | module | what |
+//! | module | content |
 //! | --- | --- |
-//! | [`routine`] | the routines there are, and the choice among them |
-//! | [`meter`] | what sums cost, for who asks |
-//! | [`skip`](mod@skip) | no sums at all, for studies of what they cost |
+//! | [`routine`] | the available routines, and the choice among them |
+//! | [`meter`] | measures the cost of checksums on request |
+//! | [`skip`](mod@skip) | skips checksums, for studies of their cost |
 //! | `table` | the portable routine: eight table look-ups per eight bytes |
 //! | `poly` | powers of x modulo the polynomial, computed by the compiler |
 //! | `x86` | the CRC instruction on three streams; carry-less multiplication of 64 bytes at once |
@@ -37,52 +38,53 @@ mod x86;
 pub use routine::{Measured, Routine, fastest, measure, routines, select, selected};
 pub use skip::{Skipping, skip};
 
-/// Bytes a stored checksum takes.
+/// Size of a stored checksum, in bytes.
 pub const CRC_LEN: usize = 4;
 
-/// CRC32c of `data`.
+/// Returns the CRC32c of `data`.
 pub fn crc32c(data: &[u8]) -> u32 {
     append(0, data)
 }
 
-/// CRC32c of the concatenation of some earlier bytes, whose sum is `crc`, and `data`.
-/// `append(0, data)` starts a new sum.
+/// Continues a checksum: returns the CRC32c of some earlier bytes, whose checksum is `crc`,
+/// followed by `data`. `append(0, data)` starts a new one.
 pub fn append(crc: u32, data: &[u8]) -> u32 {
     meter::counted(data.len(), || !routine::chosen().run(!crc, data))
 }
 
-/// The sum that `block` ought to carry at byte `field`, reading only; the field counts as zero.
-/// `None` where the field does not fit.
+/// Computes the checksum that `block` should carry at byte `field`, without writing. The field
+/// counts as zero. `None` if the field does not fit.
 pub fn expected(block: &[u8], field: usize) -> Option<u32> {
     let sum = || routine::chosen().run_without(block, field).map(|register| !register);
     meter::counted(block.len(), sum)
 }
 
-/// The sum stored in `block` at byte `field`; `None` where the field does not fit.
+/// Returns the checksum stored in `block` at byte `field`; `None` if the field does not fit.
 pub fn stored(block: &[u8], field: usize) -> Option<u32> {
     let bytes = block.get(field..field.checked_add(CRC_LEN)?)?;
     Some(u32::from_le_bytes(bytes.try_into().ok()?))
 }
 
-/// True where `block` carries its right sum at byte `field`.
+/// Returns true if `block` carries its correct checksum at byte `field`.
 pub fn verify(block: &[u8], field: usize) -> bool {
     expected(block, field).is_some_and(|crc| stored(block, field) == Some(crc))
 }
 
-/// Zeroes the field at byte `field` of `block`, sums the block in one pass and stores the sum.
+/// Zeroes the field at byte `field` of `block`, computes the checksum in one pass and stores it.
 ///
 /// # Panics
-/// When the field does not fit into the block: the caller's mistake, never the disk's.
+/// If the field does not fit into the block, which is the caller's mistake, never the disk's.
 pub fn update(block: &mut [u8], field: usize) {
     block[field..field + CRC_LEN].fill(0);
     let crc = crc32c(block);
     block[field..field + CRC_LEN].copy_from_slice(&crc.to_le_bytes());
 }
 
-/// [`update`] for a block that holds nothing but zeroes from byte `used` on, which are not read.
+/// Does what [`update`] does for a block that holds only zeroes from byte `used` on. The zeroes are
+/// not read.
 ///
 /// # Panics
-/// As [`update`], and where `used` lies beyond the block.
+/// Like [`update`], and if `used` lies beyond the block.
 pub fn update_padded(block: &mut [u8], field: usize, used: usize) {
     debug_assert!(block[used..].iter().all(|&byte| byte == 0), "the rest of the block is zeroes");
     block[field..field + CRC_LEN].fill(0);

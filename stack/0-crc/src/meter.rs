@@ -1,6 +1,6 @@
-//! What sums cost: cycles of the processor, counted while somebody asks for it.
+//! Measures the cost of checksums in processor cycles, while it is turned on.
 //!
-//! Off, which it is unless [`turn_on`] is called, it costs one look at a flag for each sum.
+//! Metering is off until [`turn_on`] is called; then each checksum costs one test of a flag.
 #![allow(unsafe_code)] // the time stamp counter
 
 use std::cell::Cell;
@@ -15,34 +15,35 @@ thread_local! {
     static OF_THREAD: Cell<u64> = const { Cell::new(0) };
 }
 
-/// What was counted so far.
+/// The totals so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
-    /// Cycles of the time stamp counter ([`now`]), those of reading it included: about 40 for each sum.
+    /// Cycles of the time stamp counter ([`now`]), including those of reading it: about 40 for each
+    /// checksum.
     pub cycles: u64,
-    /// Bytes that were summed.
+    /// Bytes that were checksummed.
     pub bytes: u64,
-    /// Sums.
+    /// Checksums.
     pub sums: u64,
 }
 
-/// Counts from now on, in all threads, or no longer.
+/// Starts or stops metering in all threads.
 pub fn turn_on(on: bool) {
     ON.store(on, Ordering::Relaxed);
 }
 
-/// What was counted so far, in all threads.
+/// Returns the totals of all threads so far.
 pub fn cost() -> Cost {
     let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
     Cost { cycles: read(&CYCLES), bytes: read(&BYTES), sums: read(&SUMS) }
 }
 
-/// Cycles that were counted so far in this thread.
+/// Returns the cycles that this thread has spent on checksums so far.
 pub fn of_thread() -> u64 {
     OF_THREAD.get()
 }
 
-/// The time stamp counter; nanoseconds where the processor has none.
+/// Returns the time stamp counter; nanoseconds where the processor has none.
 #[inline]
 pub fn now() -> u64 {
     #[cfg(target_arch = "x86_64")]
@@ -58,7 +59,7 @@ pub fn now() -> u64 {
     }
 }
 
-/// Takes a sum over `bytes` bytes.
+/// Computes a checksum over `bytes` bytes and counts it if metering is on.
 #[inline]
 pub(crate) fn counted<T>(bytes: usize, sum: impl FnOnce() -> T) -> T {
     if !ON.load(Ordering::Relaxed) {
@@ -79,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sums_are_counted_while_it_is_on() {
+    fn checksums_are_counted_while_metering_is_on() {
         let block = [7; 4096];
         let quiet = (crate::crc32c(&block), of_thread());
         assert_eq!(quiet.1, 0);
@@ -88,7 +89,7 @@ mod tests {
         let sums = [crate::crc32c(&block), !crate::append(0, &block)];
         turn_on(false);
         assert_eq!(sums, [quiet.0, !quiet.0]);
-        // Other tests sum at the same time.
+        // Other tests compute checksums at the same time.
         assert!(of_thread() > 0 && cost().cycles >= of_thread());
         assert!(cost().sums >= before.sums + 2 && cost().bytes >= before.bytes + 8192);
     }

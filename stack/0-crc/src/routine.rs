@@ -1,4 +1,4 @@
-//! The routines there are, and the choice among them.
+//! The available routines, and the choice among them.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,21 +11,21 @@ use crate::table;
 #[cfg(target_arch = "x86_64")]
 use crate::x86;
 
-/// One way to compute the sum.
+/// One implementation of the checksum.
 #[derive(Debug)]
 pub struct Routine {
-    /// What it is called: `table`, `sse4.2`, …
+    /// Name: `table`, `sse4.2`, …
     pub name: &'static str,
-    /// Asks the processor for what the kernel needs.
+    /// Detects whether the processor has what the kernel needs.
     detect: fn() -> bool,
-    /// Continues the register (neither begun nor complemented) over the bytes. Called only after
-    /// `detect` has said yes.
+    /// Continues the register (neither initialized nor complemented) over the bytes. Called only
+    /// after `detect` has returned true.
     kernel: fn(u32, &[u8]) -> u32,
-    /// Moves a register over so many zero bytes, where it can do so in a moment.
+    /// Moves a register over so many zero bytes, if the routine can do so in constant time.
     moved: fn(u32, usize) -> Option<u32>,
 }
 
-/// All routines, the best first. The portable one is last, and always there.
+/// All routines, the best first. The portable one is last, and always available.
 static ROUTINES: &[Routine] = &[
     #[cfg(target_arch = "x86_64")]
     Routine { name: "avx512", detect: x86::has_avx512, kernel: x86::avx512, moved: x86::moved },
@@ -34,31 +34,32 @@ static ROUTINES: &[Routine] = &[
     #[cfg(target_arch = "aarch64")]
     Routine { name: "armv8-crc", detect: arm::has_crc, kernel: arm::crc, moved: arm::moved },
     Routine { name: "table", detect: || true, kernel: table::run, moved: |_, _| None },
-    // Nobody's choice: in its place while sums are skipped, and the same for everything.
+    // Cannot be selected: used while checksums are skipped, and the same for all data.
     Routine { name: "none", detect: || false, kernel: |_, _| !SKIPPED, moved: |_, _| None },
 ];
 
-/// What stands in place of sums that are skipped. Not 0: in journal records that says that there is none.
+/// The constant that replaces skipped checksums. It is not 0, which means "no checksum" in journal
+/// records.
 const SKIPPED: u32 = 0x5eed_c0de;
 
-/// Index of the routine in use; [`UNCHOSEN`] before the first sum.
+/// Index of the routine in use; [`UNCHOSEN`] before the first checksum.
 static CHOSEN: AtomicUsize = AtomicUsize::new(UNCHOSEN);
 const UNCHOSEN: usize = usize::MAX;
 
 impl Routine {
-    /// True where this processor has what the routine needs.
+    /// Returns true if this processor has what the routine needs.
     pub fn available(&self) -> bool {
         (self.detect)()
     }
 
-    /// Continues the register over the bytes. Only routines that are available get here.
+    /// Continues the register over the bytes. The routine must be available.
     #[inline]
     pub(crate) fn run(&self, register: u32, data: &[u8]) -> u32 {
         (self.kernel)(register, data)
     }
 
-    /// The register of `block`, which holds nothing but zeroes from byte `used` on: they are passed over where the routine can
-    /// multiply so far.
+    /// Returns the register of `block`, which holds only zeroes from byte `used` on. The zeroes are
+    /// skipped if the routine can multiply so far.
     #[inline]
     pub(crate) fn run_padded(&self, block: &[u8], used: usize) -> u32 {
         let (head, zeroes) = block.split_at(used);
@@ -66,9 +67,10 @@ impl Routine {
         (self.moved)(register, zeroes.len()).unwrap_or_else(|| self.run(register, zeroes))
     }
 
-    /// The register of `block` as if the four bytes at `field` were zero. By linearity that is the
-    /// block's own register less what the field adds to it: one pass, and a multiplication beside it.
-    /// Where the routine cannot multiply so far, three pieces. `None` where the field does not fit.
+    /// Returns the register of `block` as if the four bytes at `field` were zero. By linearity that
+    /// is the block's own register minus the contribution of the field: one pass, and a
+    /// multiplication beside it. If the routine cannot multiply so far, the block is summed in
+    /// three pieces. `None` if the field does not fit.
     #[inline]
     pub(crate) fn run_without(&self, block: &[u8], field: usize) -> Option<u32> {
         let (before, rest) = block.split_at_checked(field)?;
@@ -80,7 +82,7 @@ impl Routine {
     }
 }
 
-/// The routine in use; the first call takes the best that the processor has.
+/// Returns the routine in use. The first call chooses the best that the processor has.
 #[inline]
 pub(crate) fn chosen() -> &'static Routine {
     ROUTINES.get(CHOSEN.load(Ordering::Relaxed)).unwrap_or_else(choose)
@@ -93,29 +95,29 @@ fn choose() -> &'static Routine {
     &ROUTINES[best]
 }
 
-/// All routines of this architecture, the best first, the portable one last.
+/// Returns all routines of this architecture, the best first, the portable one last.
 pub fn routines() -> &'static [Routine] {
     &ROUTINES[..ROUTINES.len() - 1]
 }
 
-/// Puts nothing in place of the routine in use; answers which that was.
+/// Stops computing checksums. Returns the index of the routine that was in use.
 pub(crate) fn stop_summing() -> usize {
     chosen();
     CHOSEN.swap(ROUTINES.len() - 1, Ordering::Relaxed)
 }
 
-/// Uses that routine again.
+/// Resumes computing checksums with this routine.
 pub(crate) fn sum_again(routine: usize) {
     CHOSEN.store(routine, Ordering::Relaxed);
 }
 
-/// The name of the routine in use.
+/// Returns the name of the routine in use.
 pub fn selected() -> &'static str {
     chosen().name
 }
 
-/// Uses the routine called `name` from now on, in all threads. False, and nothing changes, where
-/// there is none of that name or the processor lacks what it needs.
+/// Selects the routine called `name` in all threads from now on. Returns false, and changes
+/// nothing, if there is no such routine or the processor lacks what it needs.
 pub fn select(name: &str) -> bool {
     let found = ROUTINES.iter().position(|r| r.name == name && r.available());
     if let Some(i) = found {
@@ -124,16 +126,16 @@ pub fn select(name: &str) -> bool {
     found.is_some()
 }
 
-/// How a routine did in [`measure`].
+/// The result of one routine in [`measure`].
 #[derive(Clone, Copy, Debug)]
 pub struct Measured {
-    /// Which routine.
+    /// Name of the routine.
     pub name: &'static str,
-    /// True where it agreed with the portable one.
+    /// True if it agreed with the portable one.
     pub passed: bool,
     /// Bytes per second over blocks of 512 bytes in the processor's cache.
     pub rate_512: f64,
-    /// The same over blocks of 4096 bytes.
+    /// Bytes per second over blocks of 4096 bytes in the processor's cache.
     pub rate_4096: f64,
 }
 
@@ -151,7 +153,7 @@ pub fn measure() -> Vec<Measured> {
     ROUTINES.iter().filter(|routine| routine.available()).map(measured).collect()
 }
 
-/// Bytes per second of a routine over the same block again and again.
+/// Returns the bytes per second of a routine that sums the same block repeatedly.
 fn rate(routine: &Routine, block: &[u8]) -> f64 {
     const ROUNDS: u32 = 200;
     let round = || {
@@ -161,16 +163,16 @@ fn rate(routine: &Routine, block: &[u8]) -> f64 {
         }
         start.elapsed()
     };
-    // The best of some: what disturbs a measurement only ever makes it slower.
+    // The best of several rounds: a disturbance only ever makes a measurement slower.
     let best = (0..10).map(|_| round()).min().unwrap_or(Duration::MAX);
     #[allow(clippy::cast_precision_loss)] // at most 4096 bytes
     let bytes = block.len() as f64 * f64::from(ROUNDS);
     bytes / best.as_secs_f64().max(1e-9)
 }
 
-/// Tests and times every routine ([`measure`]), uses the fastest at 512 bytes that passed from now
-/// on, and answers its name. The choice at the first sum goes by the processor's abilities alone and
-/// costs nothing.
+/// Tests and times every routine ([`measure`]), selects the one that passed and is fastest at 512
+/// bytes, and returns its name. The choice at the first checksum goes by the processor's features
+/// alone and costs nothing.
 pub fn fastest() -> &'static str {
     let best = measure()
         .into_iter()
@@ -185,7 +187,7 @@ pub fn fastest() -> &'static str {
 mod tests {
     use super::*;
 
-    /// Bytes without a pattern that a mistake could hide in.
+    /// Returns bytes without a pattern, so that no mistake can hide.
     fn noise(len: usize) -> Vec<u8> {
         let mut state = 0x9e37_79b9_7f4a_7c15u64;
         let mut next = || {
@@ -237,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sum_taken_in_pieces_is_the_sum_of_the_whole() {
+    fn a_checksum_in_pieces_equals_the_checksum_of_the_whole() {
         let data = noise(2000);
         let whole = table::run(!0, &data);
         for routine in available() {

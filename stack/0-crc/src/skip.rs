@@ -1,22 +1,22 @@
-//! No sums at all, for studies of what sums cost.
+//! Skips checksums, for studies of their cost.
 //!
-//! While somebody holds a [`Skipping`], every sum in this process is the same constant: what is written carries it,
-//! and what was written so is found right. That is version 5 of the format in every respect but the computation.
-//! Nobody else can read such a volume, so it must be thrown away; the flag is the process's, so one
-//! volume cannot be spared while another one is served.
+//! While a [`Skipping`] exists, every checksum in this process is the same constant. Blocks are
+//! written with it, and blocks that carry it verify. Everything else is version 5 of the format.
+//! Other programs cannot read such a volume, so it must be thrown away. The flag belongs to the
+//! process: it cannot spare one volume while another one is served.
 
 use std::sync::{Mutex, PoisonError};
 
 use crate::routine;
 
-/// How many hold it, and the routine from before the first.
+/// The number of holders, and the routine in use before the first.
 static HELD: Mutex<(usize, usize)> = Mutex::new((0, 0));
 
-/// While it lives, nothing is summed.
+/// Checksums are skipped while a value of this type exists.
 #[derive(Debug)]
 pub struct Skipping(());
 
-/// Sums are skipped from now on, in all threads.
+/// Skips checksums from now on, in all threads.
 pub fn skip() -> Skipping {
     let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
     if held.0 == 0 {

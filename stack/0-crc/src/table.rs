@@ -1,8 +1,8 @@
-//! The portable routine: eight bytes at a time, one look-up for each in a table of its own.
+//! The portable routine: eight bytes at a time, each looked up in a table of its own.
 
 use crate::poly::times_x_pow;
 
-/// `TABLES[k][b]`: what byte `b` does to the register when `k` bytes follow it.
+/// `TABLES[k][b]`: the effect of byte `b` on the register when `k` bytes follow it.
 static TABLES: [[u32; 256]; 8] = {
     let mut tables = [[0u32; 256]; 8];
     let mut byte = 0;

@@ -1,19 +1,19 @@
-//! Three streams at once: processors start one CRC instruction per cycle, but its result takes
-//! three, so three independent sums cost as much as one.
+//! Three streams at once. Processors start one CRC instruction per cycle, but its result takes
+//! three cycles, so three independent checksums cost as much as one.
 //!
-//! The data is cut into three streams of equal length. The register that comes in goes into the
-//! first, the others begin with zero. By linearity the whole's register is then
+//! The data is cut into three streams of equal length. The incoming register goes into the first
+//! stream, the others begin with zero. By linearity the register of the whole is then
 //!
 //! ```text
 //! first · x^(8·2n)  +  second · x^(8·n)  +  third        (n bytes per stream)
 //! ```
 //!
-//! and a multiplication by a known power of x is one carry-less multiplication, whose product of
-//! 63 bits the CRC instruction itself reduces.
+//! A multiplication by a known power of x is one carry-less multiplication. The CRC instruction
+//! itself reduces its product of 63 bits.
 
 use crate::poly::{times_x_pow, x_pow};
 
-/// Longest stream, in words of eight bytes: what [`SHIFTS`] has powers for.
+/// Longest stream, in words of eight bytes: as far as [`SHIFTS`] has powers.
 pub(crate) const WORDS_MAX: usize = 512;
 /// Below this many words in all, one stream is faster.
 pub(crate) const WORDS_MIN: usize = 12;

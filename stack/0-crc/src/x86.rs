@@ -1,16 +1,16 @@
 //! The routines for x86-64: the CRC instruction on three streams, and carry-less multiplication of
 //! 64 bytes at once.
 //!
-//! *Folding.* Read as a polynomial, data a distance of D bits away from the end is congruent to its
-//! halves multiplied by x^D mod P each. So sixteen bytes can be moved D bits towards the end with
-//! two carry-less multiplications and added to the bytes there. Four registers of 64 bytes run
-//! through the data, 256 bytes a step, fold into one, then into sixteen bytes, which two CRC
+//! *Folding.* As a polynomial, data that lies D bits before the end is congruent to its halves
+//! multiplied by x^D mod P each. So sixteen bytes can be moved D bits towards the end with two
+//! carry-less multiplications and added to the bytes there. Four registers of 64 bytes run through
+//! the data, 256 bytes a step. They fold into one register, then into sixteen bytes, which two CRC
 //! instructions finish.
 //!
-//! *No tail.* Zeroes in front of a message do not change its sum when the register begins with
-//! zero. So what does not fill 256 bytes is taken from the front: the first step gets as many zero
-//! registers, and its first partial register as many zero bytes, as make the rest come out even.
-//! The register that came in is added to the first four bytes.
+//! *No tail.* Zeroes in front of a message do not change its checksum when the register begins with
+//! zero. So the remainder beyond a multiple of 256 bytes is taken from the front. The first step
+//! gets as many zero registers, and its first partial register as many zero bytes, as fill it up.
+//! The incoming register is added to the first four bytes.
 #![allow(unsafe_code)] // instructions that not every processor has, loads through pointers
 
 use std::arch::is_x86_feature_detected;
@@ -37,26 +37,26 @@ pub(crate) fn has_avx512() -> bool {
         && is_x86_feature_detected!("vpclmulqdq")
 }
 
-/// Continues `crc` over `data`. Only to be called where [`has_sse42`].
+/// Continues `crc` over `data`. The processor must have [`has_sse42`].
 pub(crate) fn sse42(crc: u32, data: &[u8]) -> u32 {
-    // SAFETY: routine.rs runs a routine only after its detection said that the processor has the
-    // instructions.
+    // SAFETY: routine.rs runs a routine only after its detection has found that the processor has
+    // the instructions.
     unsafe { streams(crc, data) }
 }
 
-/// `crc` moved over `bytes` zeroes, or `None`. Only to be called where [`has_sse42`].
+/// Returns `crc` moved over `bytes` zeroes, or `None`. The processor must have [`has_sse42`].
 pub(crate) fn moved(crc: u32, bytes: usize) -> Option<u32> {
     // SAFETY: as in `sse42`.
     unsafe { moved_over(crc, bytes) }
 }
 
-/// Continues `crc` over `data`. Only to be called where [`has_avx512`].
+/// Continues `crc` over `data`. The processor must have [`has_avx512`].
 pub(crate) fn avx512(crc: u32, data: &[u8]) -> u32 {
     // SAFETY: as in `sse42`.
     unsafe { fold(crc, data) }
 }
 
-/// One step of the CRC instruction over eight bytes.
+/// Runs one step of the CRC instruction over eight bytes.
 #[inline]
 #[target_feature(enable = "sse4.2")]
 fn word(crc: u32, word: u64) -> u32 {
@@ -65,7 +65,7 @@ fn word(crc: u32, word: u64) -> u32 {
     crc
 }
 
-/// Register times a power of x (see [`crate::three`]).
+/// Multiplies a register by a power of x (see [`crate::three`]).
 #[inline]
 #[target_feature(enable = "sse4.2,pclmulqdq")]
 fn shift(crc: u32, power: u32) -> u32 {
@@ -78,19 +78,20 @@ three_streams! {
     streams, moved_over, word, _mm_crc32_u32, _mm_crc32_u8, shift
 }
 
-/// The factors that move sixteen bytes by `bits`: (for the later eight, for the earlier eight).
+/// Returns the factors that move sixteen bytes by `bits`: (for the later eight, for the earlier
+/// eight).
 const fn factors(bits: u32) -> (i64, i64) {
     (((x_pow(bits - 32) as u64) << 1).cast_signed(), ((x_pow(bits + 32) as u64) << 1).cast_signed())
 }
 
-/// The same factors in all four lanes.
+/// Returns [`factors`] in all four lanes.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn all_lanes((later, earlier): (i64, i64)) -> __m512i {
     _mm512_set_epi64(later, earlier, later, earlier, later, earlier, later, earlier)
 }
 
-/// `acc` moved by the distance of `factors`, plus `next`.
+/// Moves `acc` by the distance of `factors` and adds `next`.
 #[inline]
 #[target_feature(enable = "avx512f,vpclmulqdq")]
 fn fold_onto(acc: __m512i, factors: __m512i, next: __m512i) -> __m512i {
@@ -102,7 +103,7 @@ fn fold_onto(acc: __m512i, factors: __m512i, next: __m512i) -> __m512i {
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn load(bytes: &[u8; 64]) -> __m512i {
-    // SAFETY: the reference is good for 64 bytes, and the load asks for no alignment.
+    // SAFETY: the reference is valid for 64 bytes, and the load needs no alignment.
     unsafe { _mm512_loadu_si512(bytes.as_ptr().cast()) }
 }
 
@@ -111,7 +112,8 @@ const REGISTER: usize = 64;
 
 #[target_feature(enable = "sse4.2,pclmulqdq,avx512f,avx512bw,avx512vbmi,vpclmulqdq")]
 fn fold(crc: u32, data: &[u8]) -> u32 {
-    // What came in must fit into the first partial register, and that must be worth while.
+    // The incoming register must fit into the first partial register, and the data must be long
+    // enough to gain.
     let odd = data.len() % REGISTER;
     let Some(first) = data.first_chunk::<REGISTER>().filter(|_| odd == 0 || odd >= 4) else {
         return streams(crc, data);
@@ -124,7 +126,7 @@ fn fold(crc: u32, data: &[u8]) -> u32 {
     } else {
         first = behind_zeroes(first, odd);
     }
-    // Zero registers in front, so that what follows comes in fours.
+    // Zero registers in front, so that the rest comes in fours.
     let zero = _mm512_setzero_si512();
     let (head, steps) = registers.split_at(registers.len() % 4);
     let mut acc = match head {
@@ -142,14 +144,14 @@ fn fold(crc: u32, data: &[u8]) -> u32 {
     finish(acc)
 }
 
-/// The register of 256 bytes in four registers.
+/// Reduces 256 bytes in four registers to the CRC register.
 #[inline]
 #[target_feature(enable = "sse4.2,pclmulqdq,avx512f,vpclmulqdq")]
 fn finish([a, b, c, d]: [__m512i; 4]) -> u32 {
     let d = fold_onto(c, all_lanes(const { factors(64 * 8) }), d);
     let b = fold_onto(a, all_lanes(const { factors(64 * 8) }), b);
     let all = fold_onto(b, all_lanes(const { factors(128 * 8) }), d);
-    // The lanes move onto the last one, by 48, 32 and 16 bytes; the last one stays.
+    // The first three lanes move onto the last one, by 48, 32 and 16 bytes.
     let (k48, k32, k16) = const { (factors(48 * 8), factors(32 * 8), factors(16 * 8)) };
     let by_lane = _mm512_set_epi64(0, 0, k16.0, k16.1, k32.0, k32.1, k48.0, k48.1);
     let moved = fold_onto(all, by_lane, _mm512_setzero_si512());
@@ -161,7 +163,7 @@ fn finish([a, b, c, d]: [__m512i; 4]) -> u32 {
     word(crc, _mm_extract_epi64::<1>(last).cast_unsigned())
 }
 
-/// The first `n` bytes of a register, moved to its end; zeroes before them.
+/// Returns the first `n` bytes of a register, moved to its end; zeroes before them.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
 fn behind_zeroes(register: __m512i, n: usize) -> __m512i {

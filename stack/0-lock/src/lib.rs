@@ -1,21 +1,23 @@
-//! Floor 0: locks that exclude each other's holders, in several kinds.
+//! Floor 0: mutual exclusion locks of several kinds.
 //!
-//! The stack's short locks are [`Mutex`]es. They park: who waits gives its processor away. A study asks what
-//! would become of it with the locks that kernels spin on, so a lock's [`Kind`] is chosen while it is made, and
-//! what is made in [`making`] gets the kind named there. That costs a comparison where a lock is taken; the lock
-//! takes eight bytes whatever its kind.
+//! The stack's short locks are [`Mutex`]es. By default they park: a waiting thread gives its
+//! processor away. A study compares them with the spinning locks of kernels, so each lock has a
+//! [`Kind`] that is fixed when the lock is made. Locks made inside [`with_config`] get the kind
+//! named there. The price is one comparison each time a lock is taken; a lock takes eight bytes
+//! whatever its kind.
 //!
-//! | kind | who is next | what waiting costs |
+//! | kind | order | cost of waiting |
 //! | --- | --- | --- |
-//! | [`Kind::Parking`] | whoever comes, in time the one that sleeps longest | a switch of threads |
-//! | [`Kind::TestAndSet`] | whoever comes | every attempt takes the lock's cache line from its holder |
-//! | [`Kind::BackOff`] | whoever comes | a pause, twice as long after each attempt |
-//! | [`Kind::Ticket`] | in order of arrival | everybody looks at the same line |
-//! | [`Kind::Queued`] | in order of arrival | everybody looks at a line of his own |
+//! | [`Kind::Parking`] | none; in the long run the longest sleeper | a context switch |
+//! | [`Kind::TestAndSet`] | none | every attempt takes the lock's cache line from its holder |
+//! | [`Kind::BackOff`] | none | a pause, twice as long after each attempt |
+//! | [`Kind::Ticket`] | arrival | all waiters read the same cache line |
+//! | [`Kind::Queued`] | arrival | each waiter reads a cache line of its own |
 //!
-//! Who spins never gives its processor away, as in a kernel or in a virtual machine: with more threads than
-//! processors the holder may have none, and in order of arrival the next one may have none either. That is
-//! the point of the study, and the reason why nothing but studies wants these kinds.
+//! A spinning thread never gives its processor away, as in a kernel or in a virtual machine. With
+//! more threads than processors, the holder may have no processor. With a lock in order of arrival,
+//! the next waiter may have none either. The study measures just that; nothing else uses these
+//! kinds.
 
 mod queue;
 mod raw;
@@ -26,34 +28,34 @@ use std::cell::Cell;
 pub use raw::RawLock;
 pub use spin::PAUSES_MAX;
 
-/// A mutex of a kind that was chosen when it was made.
+/// A mutex of a kind that is chosen when it is made.
 pub type Mutex<T> = lock_api::Mutex<RawLock, T>;
-/// A [`Mutex`], held.
+/// The guard of a held [`Mutex`].
 pub type MutexGuard<'a, T> = lock_api::MutexGuard<'a, RawLock, T>;
 
 /// How threads wait for a lock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
-    /// A few attempts, then asleep until woken.
+    /// A few attempts, then sleep until woken.
     #[default]
     Parking,
-    /// Attempts without end.
+    /// Attempts in a tight loop.
     TestAndSet,
     /// Attempts with pauses between them, each twice as long.
     BackOff,
-    /// A number is drawn, and waited for.
+    /// Each thread draws a number and waits until it is served.
     Ticket,
-    /// A queue, in which everybody is told by the one before (MCS, as Linux has it in one word).
+    /// A queue in which each waiter is woken by its predecessor (MCS, as Linux has it in one word).
     Queued,
 }
 
 impl Kind {
-    /// All of them.
+    /// All kinds, in order of declaration.
     pub const ALL: [Self; 5] =
         [Self::Parking, Self::TestAndSet, Self::BackOff, Self::Ticket, Self::Queued];
 
-    /// As reports call it.
+    /// Returns the name that reports print.
     pub fn name(self) -> &'static str {
         match self {
             Self::Parking => "parking",
@@ -65,42 +67,42 @@ impl Kind {
     }
 }
 
-/// What locks are like that are made now.
+/// The configuration of locks that are made now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Choice {
-    /// How threads wait for them.
+pub struct LockConfig {
+    /// How threads wait.
     pub kind: Kind,
-    /// Somebody wants to know how long they are held, and pays for it: whoever owns the lock looks at this.
+    /// Hold times are measured, at a cost. The owner of the lock reads this flag and measures.
     pub timed: bool,
 }
 
 thread_local! {
-    static CHOICE: Cell<Choice> = const { Cell::new(Choice { kind: Kind::Parking, timed: false }) };
+    static CONFIG: Cell<LockConfig> = const { Cell::new(LockConfig { kind: Kind::Parking, timed: false }) };
 }
 
-impl Choice {
-    /// The choice for locks that this thread makes now.
-    pub fn now() -> Self {
-        CHOICE.get()
+impl LockConfig {
+    /// Returns the configuration for locks that this thread makes now.
+    pub fn current() -> Self {
+        CONFIG.get()
     }
 }
 
-/// Calls `make`; locks that this thread makes meanwhile are as `choice` says.
-pub fn making<T>(choice: Choice, make: impl FnOnce() -> T) -> T {
-    /// Puts the choice back, after a panic too.
-    struct Before(Choice);
+/// Calls `make`. Locks that this thread makes meanwhile get `config`.
+pub fn with_config<T>(config: LockConfig, make: impl FnOnce() -> T) -> T {
+    /// Restores the previous configuration, after a panic too.
+    struct Before(LockConfig);
     impl Drop for Before {
         fn drop(&mut self) {
-            CHOICE.set(self.0);
+            CONFIG.set(self.0);
         }
     }
-    let _before = Before(CHOICE.replace(choice));
+    let _before = Before(CONFIG.replace(config));
     make()
 }
 
-/// A mutex around `value`, of the kind that is chosen now.
+/// Returns a mutex around `value`, of the kind currently configured.
 pub fn mutex<T>(value: T) -> Mutex<T> {
-    Mutex::from_raw(RawLock::new(Choice::now().kind), value)
+    Mutex::from_raw(RawLock::new(LockConfig::current().kind), value)
 }
 
 #[cfg(test)]
@@ -109,18 +111,18 @@ mod tests {
 
     #[test]
     fn locks_are_of_the_kind_chosen_where_they_are_made() {
-        let ticket = Choice { kind: Kind::Ticket, timed: true };
-        making(ticket, || {
-            assert_eq!(Choice::now(), ticket);
+        let ticket = LockConfig { kind: Kind::Ticket, timed: true };
+        with_config(ticket, || {
+            assert_eq!(LockConfig::current(), ticket);
             drop(mutex(()).lock());
         });
-        assert_eq!(Choice::now(), Choice::default());
+        assert_eq!(LockConfig::current(), LockConfig::default());
     }
 
     #[test]
-    fn a_panic_puts_the_choice_back() {
-        let choice = Choice { kind: Kind::Queued, timed: false };
-        assert!(std::panic::catch_unwind(|| making(choice, || panic!("on purpose"))).is_err());
-        assert_eq!(Choice::now(), Choice::default());
+    fn a_panic_restores_the_configuration() {
+        let config = LockConfig { kind: Kind::Queued, timed: false };
+        assert!(std::panic::catch_unwind(|| with_config(config, || panic!("on purpose"))).is_err());
+        assert_eq!(LockConfig::current(), LockConfig::default());
     }
 }

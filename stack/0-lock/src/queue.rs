@@ -1,13 +1,14 @@
 //! A queue of waiting threads in one word, after Linux's queued spinlock.
 //!
 //! ```text
-//! bit 0        somebody holds the lock
-//! the rest     the last of the queue: the number of his place, from 1; 0 where nobody waits
+//! bit 0        the lock is held
+//! the rest     the number of the last node of the queue, from 1; 0 for an empty queue
 //! ```
 //!
-//! A thread waits for one lock at a time, so it needs one place, whatever number of locks it holds: the holder
-//! has left the queue. Each looks at his own place until the one before says that he is first; the first
-//! looks at the word. The lock is free for the taking only while nobody waits, so nobody overtakes.
+//! A thread waits for one lock at a time, so it needs one node, however many locks it holds: the
+//! holder has left the queue. Each waiter polls its own node until its predecessor marks it first;
+//! the first waiter polls the word. A free lock can be taken directly only while the queue is
+//! empty, so no thread overtakes another.
 
 use std::cell::Cell;
 use std::hint::spin_loop;
@@ -15,54 +16,54 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 /// The lock is held.
 const HELD: u32 = 1;
-/// Threads that may wait at once. A further one tries until it succeeds.
-const PLACES: usize = 1024;
+/// Threads that may queue at once. A further thread spins until it succeeds.
+const NODES: usize = 1024;
 
-/// Where a thread waits, on cache lines of its own.
+/// The queue entry of a waiting thread, on cache lines of its own.
 #[repr(align(128))]
-struct Place {
-    /// A thread has it.
+struct Node {
+    /// A thread owns the node.
     used: AtomicBool,
-    /// The thread is first.
+    /// The thread is first in the queue.
     first: AtomicBool,
-    /// The place behind, from 1.
+    /// The number of the next node, from 1.
     next: AtomicU32,
 }
 
-static ALL: [Place; PLACES] = [const {
-    Place { used: AtomicBool::new(false), first: AtomicBool::new(false), next: AtomicU32::new(0) }
-}; PLACES];
+static POOL: [Node; NODES] = [const {
+    Node { used: AtomicBool::new(false), first: AtomicBool::new(false), next: AtomicU32::new(0) }
+}; NODES];
 
-/// A thread's place, until the thread ends.
-struct Mine(Cell<u32>);
+/// The number of a thread's node, which is freed when the thread ends.
+struct OwnNode(Cell<u32>);
 
-impl Drop for Mine {
+impl Drop for OwnNode {
     fn drop(&mut self) {
-        if let Some(place) = place(self.0.get()) {
-            place.used.store(false, Ordering::Release);
+        if let Some(node) = node(self.0.get()) {
+            node.used.store(false, Ordering::Release);
         }
     }
 }
 
 thread_local! {
-    static MINE: Mine = const { Mine(Cell::new(0)) };
+    static OWN: OwnNode = const { OwnNode(Cell::new(0)) };
 }
 
-/// The place of this number.
-fn place(number: u32) -> Option<&'static Place> {
-    usize::try_from(number).ok()?.checked_sub(1).and_then(|n| ALL.get(n))
+/// Returns the node with this number.
+fn node(number: u32) -> Option<&'static Node> {
+    usize::try_from(number).ok()?.checked_sub(1).and_then(|n| POOL.get(n))
 }
 
-/// This thread's place, taken if need be.
-fn mine() -> Option<(u32, &'static Place)> {
-    let number = MINE.try_with(|mine| {
+/// Returns this thread's node, allocating it on first use.
+fn own_node() -> Option<(u32, &'static Node)> {
+    let number = OWN.try_with(|mine| {
         if mine.0.get() == 0 {
-            let free = ALL.iter().position(|place| !place.used.swap(true, Ordering::Acquire));
+            let free = POOL.iter().position(|node| !node.used.swap(true, Ordering::Acquire));
             mine.0.set(free.and_then(|n| u32::try_from(n + 1).ok()).unwrap_or(0));
         }
         mine.0.get()
     });
-    number.ok().and_then(|number| Some((number, place(number)?)))
+    number.ok().and_then(|number| Some((number, node(number)?)))
 }
 
 pub(crate) fn try_lock(word: &AtomicU32) -> bool {
@@ -77,7 +78,7 @@ pub(crate) fn lock(word: &AtomicU32) {
     if try_lock(word) {
         return;
     }
-    let Some((number, own)) = mine() else {
+    let Some((number, own)) = own_node() else {
         while !try_lock(word) {
             spin_loop();
         }
@@ -94,20 +95,20 @@ pub(crate) fn lock(word: &AtomicU32) {
     leave(word, number, own);
 }
 
-/// Puts the place of this number last. Answers the one before.
-fn join(word: &AtomicU32, number: u32) -> Option<&'static Place> {
+/// Appends the node with this number to the queue. Returns the previous last node.
+fn join(word: &AtomicU32, number: u32) -> Option<&'static Node> {
     let mut now = word.load(Ordering::Relaxed);
     loop {
         let new = number << 1 | now & HELD;
         match word.compare_exchange_weak(now, new, Ordering::AcqRel, Ordering::Relaxed) {
-            Ok(before) => return place(before >> 1),
+            Ok(before) => return node(before >> 1),
             Err(other) => now = other,
         }
     }
 }
 
-/// The first of the queue takes the lock when it becomes free, and makes the next one first.
-fn leave(word: &AtomicU32, number: u32, own: &Place) {
+/// Takes the lock for the first in the queue when it becomes free, and makes the next node first.
+fn leave(word: &AtomicU32, number: u32, own: &Node) {
     loop {
         let now = word.load(Ordering::Acquire);
         if now & HELD != 0 {
@@ -120,7 +121,7 @@ fn leave(word: &AtomicU32, number: u32, own: &Place) {
     }
     word.fetch_or(HELD, Ordering::Acquire);
     loop {
-        if let Some(next) = place(own.next.load(Ordering::Acquire)) {
+        if let Some(next) = node(own.next.load(Ordering::Acquire)) {
             next.first.store(true, Ordering::Release);
             return;
         }
@@ -133,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_overtakes_who_waits() {
+    fn no_thread_overtakes_a_waiting_one() {
         let word = AtomicU32::new(0);
         lock(&word);
         std::thread::scope(|scope| {
@@ -148,14 +149,14 @@ mod tests {
             unlock(&word);
             waiting.join().expect("no panic");
         });
-        assert_eq!(word.into_inner(), 0, "free, and nobody waits");
+        assert_eq!(word.into_inner(), 0, "free, and the queue is empty");
     }
 
     #[test]
-    fn a_place_is_used_again_when_its_thread_ended() {
-        let number = || std::thread::spawn(|| mine().map(|(n, _)| n)).join().expect("no panic");
+    fn the_node_of_an_ended_thread_is_used_again() {
+        let number = || std::thread::spawn(|| own_node().map(|(n, _)| n)).join().expect("no panic");
         assert!(number().is_some());
-        // Tests on other threads come and go; a thousand threads would need more places than there are.
-        assert!((0..2 * PLACES).all(|_| number().is_some()));
+        // Tests on other threads come and go; a thousand threads would need more nodes than exist.
+        assert!((0..2 * NODES).all(|_| number().is_some()));
     }
 }

@@ -1,4 +1,4 @@
-//! The lock itself: its kind, and a byte or a word that holds its state.
+//! The raw lock: its kind, and a byte or a word that holds its state.
 
 #![allow(unsafe_code)]
 
@@ -8,17 +8,17 @@ use lock_api::{GuardNoSend, RawMutex as _};
 
 use crate::{Kind, queue, spin};
 
-/// A lock without what it guards.
+/// A lock without the data that it guards.
 pub struct RawLock {
     kind: Kind,
     /// The state of [`Kind::Parking`].
     parking: parking_lot::RawMutex,
-    /// The state of any other kind; 0 is free, but for tickets.
+    /// The state of every other kind. 0 is free, except for tickets.
     word: AtomicU32,
 }
 
 impl RawLock {
-    /// A free lock.
+    /// Returns a free lock.
     pub const fn new(kind: Kind) -> Self {
         Self { kind, parking: parking_lot::RawMutex::INIT, word: AtomicU32::new(0) }
     }
@@ -55,8 +55,8 @@ impl RawLock {
     }
 }
 
-// SAFETY: each kind lets one holder in at a time (the tests of this crate count under the lock), and acquires
-// what the holder before has released. A lock's kind never changes.
+// SAFETY: each kind admits one holder at a time (the tests of this crate count under the lock), and
+// taking a lock acquires what its previous holder released. A lock's kind never changes.
 unsafe impl lock_api::RawMutex for RawLock {
     #[allow(clippy::declare_interior_mutable_const)] // it is how lock_api makes a new one
     const INIT: Self = Self::new(Kind::Parking);
@@ -79,7 +79,7 @@ unsafe impl lock_api::RawMutex for RawLock {
     #[inline]
     unsafe fn unlock(&self) {
         if self.kind == Kind::Parking {
-            // SAFETY: the caller holds this lock, and so the lock that it is made of.
+            // SAFETY: the caller holds this lock, and so the parking lot's lock inside it.
             unsafe { self.parking.unlock() }
         } else {
             self.unlock_word();
@@ -90,9 +90,9 @@ unsafe impl lock_api::RawMutex for RawLock {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Choice, making, mutex};
+    use crate::{LockConfig, mutex, with_config};
 
-    /// Of each thread; more would take long where spinning threads have one processor.
+    /// Rounds of each thread. More would take long where spinning threads share one processor.
     const TURNS: u64 = 1000;
 
     #[test]
@@ -101,9 +101,9 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_lets_in_one_at_a_time() {
+    fn every_kind_admits_one_holder_at_a_time() {
         for kind in Kind::ALL {
-            let counter = making(Choice { kind, timed: false }, || mutex((0_u64, 0_u64)));
+            let counter = with_config(LockConfig { kind, timed: false }, || mutex((0_u64, 0_u64)));
             std::thread::scope(|scope| {
                 for _ in 0..2 {
                     scope.spawn(|| {
@@ -122,9 +122,9 @@ mod tests {
     }
 
     #[test]
-    fn who_only_tries_gets_a_free_lock_and_no_other() {
+    fn try_lock_takes_a_free_lock_and_no_other() {
         for kind in Kind::ALL {
-            let lock = making(Choice { kind, timed: false }, || mutex(()));
+            let lock = with_config(LockConfig { kind, timed: false }, || mutex(()));
             let held = lock.try_lock().expect("free");
             assert!(lock.try_lock().is_none(), "{kind:?}");
             drop(held);

@@ -1,7 +1,7 @@
-//! Locks in a word that everybody looks at.
+//! Spinning locks on one word that all waiters poll.
 //!
-//! Test-and-set: 0 is free, 1 is held. Tickets: the next number to be drawn in the high half, the number that
-//! holds the lock, or may, in the low half; numbers wrap around.
+//! Test-and-set: 0 is free, 1 is held. Tickets: the high half is the next number to draw, the low
+//! half is the number being served. Numbers wrap around.
 
 use std::hint::spin_loop;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,7 +11,7 @@ pub const PAUSES_MAX: u32 = 64;
 /// One ticket drawn.
 const DRAWN: u32 = 1 << 16;
 
-/// Takes the lock where it is free.
+/// Takes the lock if it is free.
 pub(crate) fn attempt(word: &AtomicU32) -> bool {
     word.swap(1, Ordering::Acquire) == 0
 }
@@ -34,7 +34,7 @@ pub(crate) fn release(word: &AtomicU32) {
     word.store(0, Ordering::Release);
 }
 
-/// The number that holds the lock, or may.
+/// Returns the number being served.
 fn served(word: u32) -> u32 {
     word % DRAWN
 }

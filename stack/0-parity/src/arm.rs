@@ -1,8 +1,8 @@
-//! Registers of AArch64: NEON, which every such processor has.
+//! AArch64 registers: NEON, which every AArch64 processor has.
 //!
-//! Doubling adds a byte to itself and takes off the polynomial where the top bit was set (an arithmetic
-//! shift makes the mask); multiplying by a constant is two look-ups of sixteen places, one per half of
-//! the byte.
+//! Doubling adds a byte to itself, and subtracts the polynomial if the top bit was set; an
+//! arithmetic shift makes the mask. Multiplying by a constant takes two lookups in tables of
+//! sixteen entries, one per half of the byte.
 #![allow(unsafe_code)] // loads and stores through pointers
 #![allow(unsafe_op_in_unsafe_fn)] // the contract of `Vector` is all there is to say
 #![allow(clippy::inline_always)] // or it is no code of the processor it is for

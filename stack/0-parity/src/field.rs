@@ -1,17 +1,17 @@
-//! The field of 256 elements that Q is computed in, from its definition.
+//! The field of 256 elements in which Q is computed, from its definition.
 //!
-//! Addition is exclusive or. Twice a is a shifted left, less the polynomial where a bit fell out.
-//! Two is a generator g: its powers are all elements but zero, and repeat after 255.
+//! Addition is exclusive or. 2·a is `a` shifted left, minus the polynomial if the top bit was set.
+//! Two is a generator g: its powers are all elements except zero, and repeat after 255.
 
 /// The polynomial x^8+x^4+x^3+x^2+1 without its x^8.
 pub const POLY: u8 = 0x1d;
 
-/// Twice `a`.
+/// Returns twice `a`.
 pub const fn double(a: u8) -> u8 {
     (a << 1) ^ if a & 0x80 != 0 { POLY } else { 0 }
 }
 
-/// `a` times `b`.
+/// Returns `a` times `b`.
 pub const fn product(a: u8, b: u8) -> u8 {
     let (mut sum, mut a, mut b) = (0, a, b);
     while b != 0 {
@@ -44,29 +44,30 @@ const LOGS: [u8; 256] = {
     logs
 };
 
-/// g to the power `n`.
+/// Returns g to the power `n`.
 pub const fn power(n: usize) -> u8 {
     POWERS[n % 255]
 }
 
-/// The `n` below 255 with g^`n` = `a`.
+/// Returns the `n` below 255 with g^`n` = `a`.
 ///
 /// # Panics
-/// For zero, which is no power of g.
+/// Panics for zero, which is not a power of g.
 pub const fn log(a: u8) -> usize {
     assert!(a != 0, "zero is no power");
     LOGS[a as usize] as usize
 }
 
-/// The element whose product with `a` is one.
+/// Returns the element whose product with `a` is one.
 ///
 /// # Panics
-/// For zero, which has none.
+/// Panics for zero, which has no inverse.
 pub const fn inverse(a: u8) -> u8 {
     power(255 - log(a))
 }
 
-/// By `c`, its products with the sixteen low halves of a byte, and with the sixteen high ones.
+/// For each `c`, its products with the sixteen low halves of a byte and with the sixteen high
+/// halves.
 #[allow(clippy::cast_possible_truncation)] // below 256, below 16
 pub(crate) static HALVES: [[[u8; 16]; 2]; 256] = {
     let mut halves = [[[0; 16]; 2]; 256];

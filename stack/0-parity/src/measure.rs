@@ -1,20 +1,20 @@
-//! Every routine tested against the portable one, and timed.
+//! Testing every routine against the portable one, and timing it.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use crate::field::{inverse, power, product};
 use crate::routine::{Routine, portable, routines};
-use crate::row::{Row, Want};
+use crate::stripe::{Output, Stripe};
 
-/// What is tested and timed of each routine.
+/// An operation that is tested and timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// P of a row, or a chunk from P.
+    /// P of a stripe, or a chunk from P.
     Xor,
-    /// P and Q of a row.
+    /// P and Q of a stripe.
     Pq,
-    /// P and Q by a chunk's difference.
+    /// P and Q updated by a chunk's difference.
     Update,
     /// A chunk from Q.
     DFromQ,
@@ -27,7 +27,7 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// All of them, in the order of [`Measured::rates`].
+    /// All operations, in the order of [`Measured::rates`].
     pub const ALL: [Operation; 7] = [
         Operation::Xor,
         Operation::Pq,
@@ -38,7 +38,7 @@ impl Operation {
         Operation::DAndD,
     ];
 
-    /// Its name in a table: `xor`, `P+Q`, …
+    /// Returns its name in a table: `xor`, `P+Q`, …
     pub fn name(self) -> &'static str {
         match self {
             Operation::Xor => "xor",
@@ -52,50 +52,50 @@ impl Operation {
     }
 }
 
-/// How a routine did.
+/// The result for one routine.
 #[derive(Clone, Copy, Debug)]
 pub struct Measured {
-    /// Which routine.
+    /// The routine.
     pub name: &'static str,
-    /// True where it agreed with the portable one in everything.
+    /// Whether it agreed with the portable routine in everything.
     pub passed: bool,
-    /// Bytes of sources per second, by [`Operation::ALL`].
+    /// Bytes of sources per second, in the order of [`Operation::ALL`].
     pub rates: [f64; Operation::ALL.len()],
 }
 
-/// Tests and times every available routine over rows of `data` chunks of `len` bytes, which stay in the
-/// processor's cache where they fit: a few milliseconds each.
+/// Tests and times every available routine on stripes of `data` chunks of `len` bytes, which stay
+/// in the processor's cache if they fit. Takes a few milliseconds per routine.
 ///
 /// # Panics
-/// Where there are less than two chunks or more than 255.
+/// Panics if there are fewer than two chunks or more than 255.
 pub fn measure(data: usize, len: usize) -> Vec<Measured> {
-    let mut row = Sample::new(data, len);
+    let mut sample = Sample::new(data, len);
     let mut measured = |routine: &Routine| Measured {
         name: routine.name,
-        passed: agrees(routine),
-        rates: Operation::ALL.map(|operation| row.rate(routine, operation)),
+        passed: matches_portable(routine),
+        rates: Operation::ALL.map(|operation| sample.rate(routine, operation)),
     };
     routines().iter().filter(|routine| routine.available()).map(&mut measured).collect()
 }
 
-/// True where `routine` agrees with the portable one: in every operation, beyond a tile, with places that
-/// hold nothing, and bytes behind the last whole register.
-pub(crate) fn agrees(routine: &Routine) -> bool {
+/// Returns true if `routine` agrees with the portable one in every operation: with stripes longer
+/// than a tile, with empty exponents, and with bytes behind the last whole register.
+pub(crate) fn matches_portable(routine: &Routine) -> bool {
     [(2, 100), (11, 4096 + 3 * 64 + 21)].into_iter().all(|(data, len)| {
-        let mut row = Sample::new(data, len);
+        let mut sample = Sample::new(data, len);
         Operation::ALL.into_iter().all(|operation| {
             let mut results = |routine: &Routine| {
-                row.one.bytes_mut().fill(1);
-                row.two.bytes_mut().fill(2);
-                row.run(routine, operation);
-                (row.one.bytes().to_vec(), row.two.bytes().to_vec())
+                sample.one.bytes_mut().fill(1);
+                sample.two.bytes_mut().fill(2);
+                sample.run(routine, operation);
+                (sample.one.bytes().to_vec(), sample.two.bytes().to_vec())
             };
             results(routine) == results(portable())
         })
     })
 }
 
-/// Bytes that begin with a cache line.
+/// Bytes aligned to a cache line.
 struct Block {
     memory: Vec<u8>,
     begin: usize,
@@ -118,7 +118,7 @@ impl Block {
     }
 }
 
-/// A row without a pattern that a mistake could hide in.
+/// A stripe of pseudorandom bytes.
 struct Sample {
     chunks: Vec<Block>,
     p: Block,
@@ -142,7 +142,8 @@ impl Sample {
         Self { chunks, p: block(), q: block(), one: block(), two: block() }
     }
 
-    /// Runs `operation` on chunks taken for missing at the lowest and a middle place; P and Q are any.
+    /// Runs `operation` with the lowest and a middle chunk treated as missing. P and Q are
+    /// arbitrary.
     fn run(&mut self, routine: &Routine, operation: Operation) {
         let (x, y) = (0, self.chunks.len() / 2);
         let (one, two) = (self.one.bytes_mut(), self.two.bytes_mut());
@@ -161,21 +162,21 @@ impl Sample {
             _ => data[y] = None,
         }
         let (b, c) = (inverse(power(y)), power(y));
-        let (row, want) = match operation {
-            Operation::DFromQ => (Row::with(&data, None, q), Want::Scaled { b, d: one }),
-            Operation::DAndP => (Row::with(&data, None, q), Want::DataP { b, d: one, p: two }),
-            Operation::DAndQ => (Row::with(&data, p, None), Want::DataQ { c, d: one, q: two }),
+        let (stripe, output) = match operation {
+            Operation::DFromQ => (Stripe::with(&data, None, q), Output::Scaled { b, d: one }),
+            Operation::DAndP => (Stripe::with(&data, None, q), Output::DataP { b, d: one, p: two }),
+            Operation::DAndQ => (Stripe::with(&data, p, None), Output::DataQ { c, d: one, q: two }),
             Operation::DAndD => {
                 let b = inverse(power(x) ^ power(y));
                 let a = product(power(y), b);
-                (Row::with(&data, p, q), Want::DataData { a, b, x: one, y: two })
+                (Stripe::with(&data, p, q), Output::DataData { a, b, x: one, y: two })
             }
-            _ => (Row::new(&data), Want::Sums { p: one, q: two }),
+            _ => (Stripe::new(&data), Output::Sums { p: one, q: two }),
         };
-        routine.run(&row, want);
+        routine.run(&stripe, output);
     }
 
-    /// Bytes of sources per second.
+    /// Returns the bytes of sources per second.
     fn rate(&mut self, routine: &Routine, operation: Operation) -> f64 {
         let sources = if operation == Operation::Update { 1 } else { self.chunks.len() };
         let bytes = sources * self.p.len;
@@ -187,7 +188,7 @@ impl Sample {
             }
             start.elapsed()
         };
-        // The best of some: what disturbs a measurement only ever makes it slower.
+        // Takes the best of several: disturbances only make a measurement slower.
         let best = (0..20).map(|_| round()).min().unwrap_or(Duration::MAX);
         #[allow(clippy::cast_precision_loss)] // counts of bytes, far below 2^52
         let bytes = (rounds * bytes) as f64;

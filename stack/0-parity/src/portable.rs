@@ -1,9 +1,9 @@
-//! The portable routine: eight words of eight bytes at a time, each byte of a word on its own.
+//! The portable routine: eight words of eight bytes at a time, each byte of a word independently.
 //!
-//! It is also what finishes the bytes that do not fill another routine's registers, and what the
-//! others are tested against at start.
+//! It also processes the bytes that do not fill another routine's registers, and is the reference
+//! for testing the others.
 
-use crate::row::{Row, Want};
+use crate::stripe::{Output, Stripe};
 
 const WORDS: usize = 8;
 const BLOCK: usize = WORDS * 8;
@@ -15,7 +15,7 @@ struct Block([u64; WORDS]);
 impl Block {
     const ZERO: Block = Block([0; WORDS]);
 
-    /// Up to a block of bytes from `at`; zeroes behind the end.
+    /// Loads up to a block of bytes from `at`, padded with zeroes.
     fn load(bytes: &[u8], at: usize) -> Block {
         let rest = &bytes[at..];
         if let Some(whole) = rest.first_chunk::<BLOCK>() {
@@ -31,7 +31,7 @@ impl Block {
         Block(std::array::from_fn(|i| u64::from_le_bytes(words[i])))
     }
 
-    /// Stores what there is room for.
+    /// Stores as much as fits.
     fn store(self, bytes: &mut [u8], at: usize) {
         for (word, out) in self.0.iter().zip(bytes[at..].chunks_mut(8)) {
             out.copy_from_slice(&word.to_le_bytes()[..out.len()]);
@@ -42,13 +42,13 @@ impl Block {
         Block(std::array::from_fn(|i| self.0[i] ^ other.0[i]))
     }
 
-    /// Every byte twice. A top bit times 0x1d puts the polynomial into its own byte.
+    /// Doubles every byte. A top bit times 0x1d adds the polynomial to its own byte.
     fn double(self) -> Block {
         const TOP: u64 = 0x8080_8080_8080_8080;
         Block(self.0.map(|w| ((w & !TOP) << 1) ^ (((w & TOP) >> 7) * 0x1d)))
     }
 
-    /// Every byte times `c`.
+    /// Multiplies every byte by `c`.
     fn times(self, c: u8) -> Block {
         (0..8).rev().fold(Block::ZERO, |sum, bit| {
             if c >> bit & 1 == 0 { sum.double() } else { sum.double().plus(self) }
@@ -56,53 +56,53 @@ impl Block {
     }
 }
 
-/// The sum of what `sources` have from `at`.
+/// Returns the sum of the sources' bytes from `at`.
 fn sum<'a>(sources: impl Iterator<Item = &'a [u8]>, at: usize) -> Block {
     sources.fold(Block::ZERO, |sum, source| sum.plus(Block::load(source, at)))
 }
 
-/// A.
-fn sum_a(row: &Row, at: usize) -> Block {
-    sum(row.data.iter().flatten().copied().chain(row.p), at)
+/// Returns A.
+fn sum_a(stripe: &Stripe, at: usize) -> Block {
+    sum(stripe.data.iter().flatten().copied().chain(stripe.p), at)
 }
 
-/// A and B. Horner's rule, the highest exponent first.
-fn sums(row: &Row, at: usize) -> (Block, Block) {
-    let (mut a, mut b) = (sum(row.p.into_iter(), at), Block::ZERO);
-    for source in row.data.iter().rev() {
+/// Returns A and B, by Horner's rule from the highest exponent down.
+fn sums(stripe: &Stripe, at: usize) -> (Block, Block) {
+    let (mut a, mut b) = (sum(stripe.p.into_iter(), at), Block::ZERO);
+    for source in stripe.data.iter().rev() {
         b = b.double();
         if let Some(source) = source {
             let d = Block::load(source, at);
             (a, b) = (a.plus(d), b.plus(d));
         }
     }
-    (a, b.plus(sum(row.q.into_iter(), at)))
+    (a, b.plus(sum(stripe.q.into_iter(), at)))
 }
 
-/// Does what is wanted with the bytes of `row` from `from` to the end, `len`.
-pub(crate) fn run(row: &Row, want: &mut Want, from: usize, len: usize) {
+/// Computes `output` for the bytes of `stripe` from `from` to the end, `len`.
+pub(crate) fn run(stripe: &Stripe, output: &mut Output, from: usize, len: usize) {
     for at in (from..len).step_by(BLOCK) {
-        match want {
-            Want::P { p } => sum_a(row, at).store(p, at),
-            Want::Sums { p, q } => {
-                let (a, b) = sums(row, at);
+        match output {
+            Output::P { p } => sum_a(stripe, at).store(p, at),
+            Output::Sums { p, q } => {
+                let (a, b) = sums(stripe, at);
                 a.store(p, at);
                 b.store(q, at);
             }
-            Want::Scaled { b: factor, d } => sums(row, at).1.times(*factor).store(d, at),
-            Want::DataP { b: factor, d, p } => {
-                let (a, b) = sums(row, at);
+            Output::Scaled { b: factor, d } => sums(stripe, at).1.times(*factor).store(d, at),
+            Output::DataP { b: factor, d, p } => {
+                let (a, b) = sums(stripe, at);
                 let data = b.times(*factor);
                 data.store(d, at);
                 a.plus(data).store(p, at);
             }
-            Want::DataQ { c, d, q } => {
-                let (a, b) = sums(row, at);
+            Output::DataQ { c, d, q } => {
+                let (a, b) = sums(stripe, at);
                 a.store(d, at);
                 b.plus(a.times(*c)).store(q, at);
             }
-            Want::DataData { a: factor_a, b: factor_b, x, y } => {
-                let (a, b) = sums(row, at);
+            Output::DataData { a: factor_a, b: factor_b, x, y } => {
+                let (a, b) = sums(stripe, at);
                 let data = a.times(*factor_a).plus(b.times(*factor_b));
                 data.store(x, at);
                 a.plus(data).store(y, at);
@@ -111,7 +111,7 @@ pub(crate) fn run(row: &Row, want: &mut Want, from: usize, len: usize) {
     }
 }
 
-/// The sum of `sources` from `from` to the end.
+/// Computes the sum of `sources` from `from` to the end.
 pub(crate) fn xor(sources: &[&[u8]], out: &mut [u8], from: usize) {
     for at in (from..out.len()).step_by(BLOCK) {
         sum(sources.iter().copied(), at).store(out, at);

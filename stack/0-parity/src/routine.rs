@@ -1,4 +1,4 @@
-//! The routines there are, and the choice among them.
+//! The routines, and the choice among them.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::arm;
 use crate::measure;
 use crate::portable;
-use crate::row::{Row, Want, checked_len};
+use crate::stripe::{Output, Stripe, checked_len};
 #[cfg(target_arch = "x86_64")]
 use crate::x86;
 
-/// A routine of what [`crate::vector::routine`] defined as a module.
+/// A routine that [`crate::vector::routine`] defined as a module.
 macro_rules! routine {
     ($name:literal, $detect:expr, $($module:ident)::+) => {
         Routine {
@@ -23,25 +23,25 @@ macro_rules! routine {
     };
 }
 
-/// One way to compute parity.
+/// One implementation of the parity operations.
 ///
-/// The functions do as many bytes from the beginning as fill their registers, and answer how many; the
-/// portable routine does the rest. They rely on all lengths being equal.
+/// The functions process as many bytes from the beginning as fill their registers, and return how
+/// many. The portable routine does the rest. They rely on all lengths being equal.
 #[derive(Debug)]
 pub struct Routine {
-    /// What it is called: `portable`, `avx2`, …
+    /// Its name: `portable`, `avx2`, …
     pub name: &'static str,
-    /// Asks the processor for what the functions need, which are called only after a yes.
+    /// Returns true if the processor supports the functions. They are called only then.
     detect: fn() -> bool,
-    /// Sums over the row, and what is wanted of them.
-    run: fn(&Row, &mut Want, usize) -> usize,
+    /// Sums over the stripe, and computes the output.
+    run: fn(&Stripe, &mut Output, usize) -> usize,
     /// The sum of the sources.
     xor: fn(&[&[u8]], &mut [u8]) -> usize,
-    /// Adds the difference to P, and so many times the difference to Q.
+    /// Adds the difference to P, and the difference times a factor to Q.
     update: fn(u8, &[u8], &mut [u8], &mut [u8]) -> usize,
 }
 
-/// All routines, the best first. The portable one is last, and always there.
+/// All routines, the best first. The portable one is last and always available.
 static ROUTINES: &[Routine] = &[
     #[cfg(target_arch = "x86_64")]
     routine!("avx512-gfni", x86::has_avx512, x86::avx512),
@@ -67,15 +67,15 @@ static CHOSEN: AtomicUsize = AtomicUsize::new(UNCHOSEN);
 const UNCHOSEN: usize = usize::MAX;
 
 impl Routine {
-    /// True where this processor has what the routine needs.
+    /// Returns true if this processor supports the routine.
     pub fn available(&self) -> bool {
         (self.detect)()
     }
 
-    pub(crate) fn run(&self, row: &Row, mut want: Want) {
-        let len = checked_len(row, &want);
-        let done = (self.run)(row, &mut want, len);
-        portable::run(row, &mut want, done, len);
+    pub(crate) fn run(&self, stripe: &Stripe, mut output: Output) {
+        let len = checked_len(stripe, &output);
+        let done = (self.run)(stripe, &mut output, len);
+        portable::run(stripe, &mut output, done, len);
     }
 
     pub(crate) fn xor(&self, sources: &[&[u8]], out: &mut [u8]) {
@@ -92,7 +92,8 @@ impl Routine {
     }
 }
 
-/// The routine in use; the first call takes the best that agrees with the portable one.
+/// Returns the routine in use. The first call chooses the best one that agrees with the portable
+/// one.
 #[inline]
 pub(crate) fn chosen() -> &'static Routine {
     ROUTINES.get(CHOSEN.load(Ordering::Relaxed)).unwrap_or_else(choose)
@@ -100,29 +101,30 @@ pub(crate) fn chosen() -> &'static Routine {
 
 #[cold]
 fn choose() -> &'static Routine {
-    let good = |routine: &Routine| routine.available() && measure::agrees(routine);
+    let good = |routine: &Routine| routine.available() && measure::matches_portable(routine);
     let best = ROUTINES.iter().position(good).unwrap_or(ROUTINES.len() - 1);
     CHOSEN.store(best, Ordering::Relaxed);
     &ROUTINES[best]
 }
 
-/// The portable routine, which the others are tested against.
+/// Returns the portable routine.
 pub(crate) fn portable() -> &'static Routine {
     &ROUTINES[ROUTINES.len() - 1]
 }
 
-/// All routines of this architecture, the best first, the portable one last.
+/// Returns all routines of this architecture, the best first, the portable one last.
 pub fn routines() -> &'static [Routine] {
     ROUTINES
 }
 
-/// The name of the routine in use.
+/// Returns the name of the routine in use.
 pub fn selected() -> &'static str {
     chosen().name
 }
 
-/// Uses the routine called `name` from now on, in all threads. False, and nothing changes, where
-/// there is none of that name or the processor lacks what it needs. Tests nothing.
+/// Uses the routine called `name` from now on, in all threads. Returns false, and changes nothing,
+/// if there is no routine of that name or the processor does not support it. Does not test the
+/// routine.
 pub fn select(name: &str) -> bool {
     let found = ROUTINES.iter().position(|r| r.name == name && r.available());
     if let Some(i) = found {

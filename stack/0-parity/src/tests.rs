@@ -1,11 +1,11 @@
-//! Every routine against the definition, over lengths, alignments, places and erasures.
+//! Tests every routine against the definition, over lengths, alignments, exponents and erasures.
 
 use crate::field::{POLY, inverse, power, product};
 use crate::routine::{Routine, routines};
-use crate::row::{Row, Want};
-use crate::{Located, PLACES_MAX, locate};
+use crate::stripe::{Output, Stripe};
+use crate::{EXPONENTS_MAX, Located, locate};
 
-/// Bytes without a pattern that a mistake could hide in.
+/// Pseudorandom bytes.
 struct Noise(u64);
 
 impl Noise {
@@ -25,10 +25,11 @@ impl Noise {
     }
 }
 
-/// A row with its parity by the definition: every chunk `len` bytes at `align` behind a multiple of 64.
+/// A stripe with its parity by the definition. Every chunk is `len` bytes, `align` behind a
+/// multiple of 64.
 struct Sample {
     chunks: Vec<Vec<u8>>,
-    /// Places that hold no data (as P's and Q's own in DDF orders).
+    /// Exponents without data (as those of P and Q in DDF orders).
     empty: Vec<bool>,
     align: usize,
     len: usize,
@@ -37,9 +38,10 @@ struct Sample {
 }
 
 impl Sample {
-    fn new(places: usize, len: usize, align: usize, noise: &mut Noise) -> Self {
-        let empty: Vec<bool> = (0..places).map(|_| places > 3 && noise.below(8) == 0).collect();
-        let chunks: Vec<_> = (0..places).map(|_| noise.bytes(len + 128)).collect();
+    fn new(exponents: usize, len: usize, align: usize, noise: &mut Noise) -> Self {
+        let empty: Vec<bool> =
+            (0..exponents).map(|_| exponents > 3 && noise.below(8) == 0).collect();
+        let chunks: Vec<_> = (0..exponents).map(|_| noise.bytes(len + 128)).collect();
         let mut sample = Self { chunks, empty, align, len, p: Vec::new(), q: Vec::new() };
         let (mut p, mut q) = (vec![0; len], vec![0; len]);
         for (i, data) in sample.data(&[]).into_iter().enumerate() {
@@ -53,7 +55,7 @@ impl Sample {
         sample
     }
 
-    /// The row without the chunks at `lost`.
+    /// Returns the stripe without the chunks at `lost`.
     fn data(&self, lost: &[usize]) -> Vec<Option<&[u8]>> {
         let there = |i: usize| !self.empty[i] && !lost.contains(&i);
         (0..self.chunks.len()).map(|i| there(i).then(|| self.chunk(i))).collect()
@@ -64,7 +66,7 @@ impl Sample {
         &self.chunks[i][away..away + self.len]
     }
 
-    /// Two places that hold data, the first before the second; `None` where there are not so many.
+    /// Returns two exponents with data, in order; `None` if there are not so many.
     fn two(&self, noise: &mut Noise) -> Option<(usize, usize)> {
         let used: Vec<usize> = (0..self.chunks.len()).filter(|&i| !self.empty[i]).collect();
         let second = (used.len() > 1).then(|| 1 + noise.below(used.len() - 1))?;
@@ -86,7 +88,7 @@ impl Out {
         Self { bytes, at, len }
     }
 
-    fn room(&mut self) -> &mut [u8] {
+    fn buf(&mut self) -> &mut [u8] {
         &mut self.bytes[self.at..self.at + self.len]
     }
 
@@ -95,68 +97,68 @@ impl Out {
         let end = self.at + self.len;
         assert!(self.bytes[self.at..end] == *expected, "{what}: wrong");
         let mut guards = self.bytes[..self.at].iter().chain(&self.bytes[end..]);
-        assert!(guards.all(|&b| b == 0xa5), "{what}: wrote beyond its room");
+        assert!(guards.all(|&b| b == 0xa5), "{what}: wrote outside its buffer");
     }
 }
 
-/// Every operation of `routine` on one sample.
-fn judge(routine: &Routine, sample: &Sample, noise: &mut Noise) {
+/// Checks every operation of `routine` on one sample.
+fn check_operations(routine: &Routine, sample: &Sample, noise: &mut Noise) {
     let Sample { p, q, len, align, .. } = sample;
     let (len, align) = (*len, *align);
-    let places = sample.chunks.len();
+    let exponents = sample.chunks.len();
     let what =
-        |op: &str| format!("{}, {op}: {places} places, {len} bytes at {align}", routine.name);
+        |op: &str| format!("{}, {op}: {exponents} exponents, {len} bytes at {align}", routine.name);
     let out = || (Out::new(len, align), Out::new(len, (align * 7 + 3) % 64));
     let all = sample.data(&[]);
 
     let (mut one, mut two) = out();
-    routine.run(&Row::new(&all), Want::Sums { p: one.room(), q: two.room() });
+    routine.run(&Stripe::new(&all), Output::Sums { p: one.buf(), q: two.buf() });
     one.is(p, &what("P of P+Q"));
     two.is(q, &what("Q of P+Q"));
 
     let given: Vec<&[u8]> = all.iter().copied().flatten().collect();
     let (mut one, _) = out();
-    routine.xor(&given, one.room());
+    routine.xor(&given, one.buf());
     one.is(p, &what("xor"));
 
     let (mut one, mut two) = out();
-    let row = Row::with(&all, Some(p), Some(q));
-    routine.run(&row, Want::Sums { p: one.room(), q: two.room() });
+    let stripe = Stripe::with(&all, Some(p), Some(q));
+    routine.run(&stripe, Output::Sums { p: one.buf(), q: two.buf() });
     one.is(&vec![0; len], &what("P's error"));
     two.is(&vec![0; len], &what("Q's error"));
 
-    let place = noise.below(PLACES_MAX);
+    let exponent = noise.below(EXPONENTS_MAX);
     let difference = noise.bytes(len);
     let plus = |a: &[u8], c: u8| -> Vec<u8> {
         a.iter().zip(&difference).map(|(a, &d)| a ^ product(c, d)).collect()
     };
     let (mut one, mut two) = out();
-    one.room().copy_from_slice(p);
-    two.room().copy_from_slice(q);
-    routine.update(power(place), &difference, one.room(), two.room());
+    one.buf().copy_from_slice(p);
+    two.buf().copy_from_slice(q);
+    routine.update(power(exponent), &difference, one.buf(), two.buf());
     one.is(&plus(p, 1), &what("P of update"));
-    two.is(&plus(q, power(place)), &what("Q of update"));
+    two.is(&plus(q, power(exponent)), &what("Q of update"));
 
     let Some((x, y)) = sample.two(noise) else { return };
     let without = sample.data(&[x]);
     let (mut one, _) = out();
-    routine.run(&Row::with(&without, Some(p), None), Want::P { p: one.room() });
+    routine.run(&Stripe::with(&without, Some(p), None), Output::P { p: one.buf() });
     one.is(sample.chunk(x), &what("D from P"));
 
     let b = inverse(power(x));
     let (mut one, _) = out();
-    routine.run(&Row::with(&without, None, Some(q)), Want::Scaled { b, d: one.room() });
+    routine.run(&Stripe::with(&without, None, Some(q)), Output::Scaled { b, d: one.buf() });
     one.is(sample.chunk(x), &what("D from Q"));
 
     let (mut one, mut two) = out();
-    let want = Want::DataP { b, d: one.room(), p: two.room() };
-    routine.run(&Row::with(&without, None, Some(q)), want);
+    let output = Output::DataP { b, d: one.buf(), p: two.buf() };
+    routine.run(&Stripe::with(&without, None, Some(q)), output);
     one.is(sample.chunk(x), &what("D of D+P"));
     two.is(p, &what("P of D+P"));
 
     let (mut one, mut two) = out();
-    let want = Want::DataQ { c: power(x), d: one.room(), q: two.room() };
-    routine.run(&Row::with(&without, Some(p), None), want);
+    let output = Output::DataQ { c: power(x), d: one.buf(), q: two.buf() };
+    routine.run(&Stripe::with(&without, Some(p), None), output);
     one.is(sample.chunk(x), &what("D of D+Q"));
     two.is(q, &what("Q of D+Q"));
 
@@ -164,8 +166,8 @@ fn judge(routine: &Routine, sample: &Sample, noise: &mut Noise) {
     let b = inverse(power(x) ^ power(y));
     let a = product(power(y), b);
     let (mut one, mut two) = out();
-    let want = Want::DataData { a, b, x: one.room(), y: two.room() };
-    routine.run(&Row::with(&without, Some(p), Some(q)), want);
+    let output = Output::DataData { a, b, x: one.buf(), y: two.buf() };
+    routine.run(&Stripe::with(&without, Some(p), Some(q)), output);
     one.is(sample.chunk(x), &what("X of D+D"));
     two.is(sample.chunk(y), &what("Y of D+D"));
 }
@@ -180,7 +182,7 @@ fn every_routine_agrees_with_the_definition_at_every_length() {
     for routine in available() {
         for len in (0..=300).chain([511, 512, 513, 1000, 4095, 4096, 4097, 10_001]) {
             let sample = Sample::new(1 + noise.below(9), len, noise.below(64), noise);
-            judge(routine, &sample, noise);
+            check_operations(routine, &sample, noise);
         }
     }
 }
@@ -192,7 +194,7 @@ fn every_routine_agrees_with_the_definition_at_every_alignment() {
         for align in 0..64 {
             for len in [61, 512, 1531] {
                 let sample = Sample::new(6, len, align, noise);
-                judge(routine, &sample, noise);
+                check_operations(routine, &sample, noise);
             }
         }
     }
@@ -202,23 +204,23 @@ fn every_routine_agrees_with_the_definition_at_every_alignment() {
 fn every_routine_agrees_with_the_definition_at_every_number_of_places() {
     let noise = &mut Noise(3);
     for routine in available() {
-        for places in 0..=PLACES_MAX {
-            let sample = Sample::new(places, 560, noise.below(64), noise);
-            judge(routine, &sample, noise);
+        for exponents in 0..=EXPONENTS_MAX {
+            let sample = Sample::new(exponents, 560, noise.below(64), noise);
+            check_operations(routine, &sample, noise);
         }
     }
 }
 
-/// All bytes beside all coefficients: not a product is left out.
+/// Covers every product: all bytes with all coefficients.
 #[test]
 fn every_routine_multiplies_every_byte_by_every_power() {
     let bytes: Vec<u8> = (0..=255).collect();
     for routine in available() {
-        for exponent in 0..PLACES_MAX {
+        for exponent in 0..EXPONENTS_MAX {
             let mut data: Vec<Option<&[u8]>> = vec![None; exponent + 1];
             data[exponent] = Some(&bytes);
             let (mut p, mut q) = (vec![0; 256], vec![0; 256]);
-            routine.run(&Row::new(&data), Want::Sums { p: &mut p, q: &mut q });
+            routine.run(&Stripe::new(&data), Output::Sums { p: &mut p, q: &mut q });
             let products: Vec<u8> = (0..=255).map(|d| product(d, power(exponent))).collect();
             assert_eq!(p, bytes);
             assert_eq!(q, products, "{}: g^{exponent}", routine.name);
@@ -227,10 +229,10 @@ fn every_routine_multiplies_every_byte_by_every_power() {
 }
 
 #[test]
-fn one_wrong_chunk_is_located_and_two_are_told_apart() {
+fn one_wrong_chunk_is_located_and_two_are_distinguished() {
     let noise = &mut Noise(4);
     let sample = Sample::new(22, 512, 0, noise);
-    let (x, y) = sample.two(noise).expect("twenty places");
+    let (x, y) = sample.two(noise).expect("twenty exponents");
     let (mut p_error, mut q_error) = (vec![0; 512], vec![0; 512]);
     let mut located = |wrong: &[(usize, usize, u8)], p_wrong: u8, q_wrong: u8| {
         let mut chunks: Vec<Vec<u8>> = (0..22).map(|i| sample.chunk(i).to_vec()).collect();
@@ -261,7 +263,7 @@ fn chunks_of_different_lengths_are_refused() {
 }
 
 #[test]
-#[should_panic(expected = "is to be recovered, and given")]
+#[should_panic(expected = "is to be recovered, but it is given")]
 fn a_chunk_that_is_there_is_not_recovered() {
     crate::d_from_p(&[Some(&[0; 8])], 0, &[0; 8], &mut [0; 8]);
 }

@@ -1,12 +1,14 @@
-//! What the routines share: one pass over a row, written for any processor's registers.
+//! The shared code of the vector routines: one pass over a stripe, written for any processor's
+//! registers.
 //!
-//! Everything is generic over [`Vector`], a register of bytes, and always inlined: it becomes code for a
-//! processor inside the few functions of `x86` and `arm` that enable its instructions. A block of
-//! some registers' width is summed over all sources with its A and B in registers, and what is wanted is
-//! solved there and stored, before the next block begins.
+//! Everything is generic over [`Vector`], a register of bytes, and always inlined. It becomes code
+//! for a processor inside the few functions of `x86` and `arm` that enable its instructions. A
+//! block of some registers' width is summed over all sources with A and B in registers. The output
+//! is solved and stored before the next block begins.
 //!
-//! One contract holds for all functions here: the processor has the instructions of the `Vector`, and
-//! the pointers are good for the bytes that are touched, which `run`, `xor` and `update` see to.
+//! One contract holds for all functions here: the processor has the instructions of the `Vector`,
+//! and the pointers are valid for the bytes that are accessed. `run`, `xor` and `update` ensure
+//! this.
 #![allow(unsafe_code)] // instructions that not every processor has, loads and stores through pointers
 #![allow(unsafe_op_in_unsafe_fn)] // the one contract above is all there is to say
 #![allow(clippy::inline_always)] // or it is no code of the processor it is for
@@ -14,7 +16,7 @@
 use std::array;
 use std::mem::MaybeUninit;
 
-use crate::row::{Row, Want};
+use crate::stripe::{Output, Stripe};
 
 /// Bytes of every chunk that are summed before the next ones: a page.
 const TILE: usize = 4096;
@@ -23,55 +25,56 @@ const GROUP: usize = 8;
 
 #[repr(align(64))]
 struct Page([u8; TILE]);
-/// What is read where no chunk is.
+/// Read in place of a missing chunk.
 static ZEROES: Page = Page([0; TILE]);
 
 /// A register of bytes, each an element of the field.
 pub(crate) trait Vector: Copy {
     /// Its width in bytes.
     const LEN: usize;
-    /// What every byte of B is off by while it is summed: some routines double faster so.
+    /// The constant by which every byte of B is off while it is summed. Some routines double faster
+    /// with it.
     const OFFSET: u8 = 0;
     /// A factor, prepared for [`Vector::times`].
     type Factor: Copy;
 
     unsafe fn load(from: *const u8) -> Self;
     unsafe fn store(self, to: *mut u8);
-    /// The same byte everywhere.
+    /// Returns a register with the same byte everywhere.
     unsafe fn all(byte: u8) -> Self;
     unsafe fn plus(self, other: Self) -> Self;
     unsafe fn factor(c: u8) -> Self::Factor;
     unsafe fn times(self, factor: Self::Factor) -> Self;
-    /// Twice `self`, plus `d`, both times off by [`Vector::OFFSET`].
+    /// Returns twice `self` plus `d`. `self` and the result are off by [`Vector::OFFSET`].
     unsafe fn step(self, d: Self) -> Self;
 
-    /// `self` plus all of `d`.
+    /// Returns `self` plus all of `d`.
     #[inline(always)]
     unsafe fn plus_four(self, d: [Self; 4]) -> Self {
         self.plus(d[0]).plus(d[1]).plus(d[2]).plus(d[3])
     }
 
-    /// Four steps, the last of `d` (the highest exponent) first.
+    /// Does four steps, from the last of `d` (the highest exponent) to the first.
     #[inline(always)]
     unsafe fn step_four(self, d: [Self; 4]) -> Self {
         self.step(d[3]).step(d[2]).step(d[1]).step(d[0])
     }
 }
 
-/// What stands at one exponent: a chunk, or nothing.
-trait Place: Copy {
-    /// Its bytes from `at`, at least a tile; zeroes where nothing stands.
+/// The source at one exponent: a chunk, or nothing.
+trait Source: Copy {
+    /// Returns its bytes from `at`, at least a tile; zeroes if there is no chunk.
     unsafe fn bytes(self, at: usize) -> *const u8;
 }
 
-impl Place for &[u8] {
+impl Source for &[u8] {
     #[inline(always)]
     unsafe fn bytes(self, at: usize) -> *const u8 {
         self.as_ptr().add(at)
     }
 }
 
-impl Place for Option<&[u8]> {
+impl Source for Option<&[u8]> {
     #[inline(always)]
     unsafe fn bytes(self, at: usize) -> *const u8 {
         match self {
@@ -81,10 +84,10 @@ impl Place for Option<&[u8]> {
     }
 }
 
-/// What is wanted of the sums ([`Want`]), the factors prepared.
+/// The requested output ([`Output`]), with prepared factors.
 enum Solve<V: Vector> {
     P,
-    /// A and B of the chunks alone: there is no Q to be added.
+    /// A and B of the chunks alone, without adding Q.
     Chunks,
     Sums,
     Scaled(V::Factor),
@@ -93,7 +96,7 @@ enum Solve<V: Vector> {
     DataData(V::Factor, V::Factor),
 }
 
-/// One tile: where its sources and its results begin. The results hold A and B while these grow.
+/// One tile: where its sources and results begin. The results hold A and B meanwhile.
 struct Tile {
     start: usize,
     len: usize,
@@ -103,17 +106,18 @@ struct Tile {
     two: *mut u8,
 }
 
-/// A and B of some registers side by side.
+/// A and B of several registers.
 type Sums<V, const W: usize> = ([V; W], [V; W]);
 
-/// A and B over a group and what came before, of W registers' width `at` bytes into the tile.
+/// Returns A and B over a group and the previous groups, for W registers `at` bytes into the tile.
 #[inline(always)]
 unsafe fn sums<V: Vector, const W: usize, const G: usize, const B: bool>(
     chunks: &[*const u8; G],
     (mut a, mut b): Sums<V, W>,
     at: usize,
 ) -> Sums<V, W> {
-    // One register has four chunks at a time, where some processors need fewer instructions so.
+    // A single register takes four chunks at a time, which needs fewer instructions on some
+    // processors.
     let (fours, top) = if W == 1 { chunks.as_chunks::<4>() } else { (&[][..], &chunks[..]) };
     for chunk in top.iter().rev() {
         let d = load::<V, W>(chunk.add(at));
@@ -151,26 +155,26 @@ unsafe fn store<V: Vector, const W: usize>(registers: [V; W], to: *mut u8) {
 }
 
 impl Tile {
-    /// What the sums are before the first chunk: `P` says whether there is a P that is added to A. Zeroes are not
-    /// loaded in its place: with eight chunks of a page the first cache is full.
+    /// Returns the sums before the first chunk. `P`: there is a P to add to A. No zeroes are loaded
+    /// in its place, because eight chunks of a page already fill the first cache.
     #[inline(always)]
     unsafe fn none<V: Vector, const W: usize, const P: bool>(&self, at: usize) -> Sums<V, W> {
         let a = if P { load(self.p.add(at)) } else { [V::all(0); W] };
         (a, [V::all(V::OFFSET); W])
     }
 
-    /// What the sums are so far.
+    /// Returns the sums so far.
     #[inline(always)]
     unsafe fn so_far<V: Vector, const W: usize, const B: bool>(&self, at: usize) -> Sums<V, W> {
         let b = if B { load(self.two.add(at)) } else { [V::all(0); W] };
         (load(self.one.add(at)), b)
     }
 
-    /// The first chunks: the sums begin. `B` off: B is neither summed nor stored.
+    /// Starts the sums with the first chunks. Without `B`, B is neither summed nor stored.
     #[inline(always)]
     unsafe fn begin<V: Vector, const W: usize, const G: usize, const B: bool, const P: bool>(
         &self,
-        chunks: &[impl Place],
+        chunks: &[impl Source],
     ) {
         let chunks = array::from_fn::<_, G, _>(|i| chunks.get_unchecked(i).bytes(self.start));
         for at in (0..self.len).step_by(W * V::LEN) {
@@ -182,11 +186,11 @@ impl Tile {
         }
     }
 
-    /// [`Tile::begin`] with any number of chunks up to a group.
+    /// Does [`Tile::begin`] with any number of chunks up to a group.
     #[inline(always)]
     unsafe fn begin_any<V: Vector, const W: usize, const B: bool, const P: bool>(
         &self,
-        chunks: &[impl Place],
+        chunks: &[impl Source],
     ) {
         match chunks.len() {
             0 => self.begin::<V, W, 0, B, P>(chunks),
@@ -201,9 +205,9 @@ impl Tile {
         }
     }
 
-    /// A further group: the sums grow.
+    /// Adds a further group to the sums.
     #[inline(always)]
-    unsafe fn grow<V: Vector, const W: usize, const B: bool>(&self, chunks: &[impl Place; GROUP]) {
+    unsafe fn grow<V: Vector, const W: usize, const B: bool>(&self, chunks: &[impl Source; GROUP]) {
         let chunks = chunks.map(|chunk| chunk.bytes(self.start));
         for at in (0..self.len).step_by(W * V::LEN) {
             let so_far = self.so_far::<V, W, B>(at);
@@ -215,8 +219,8 @@ impl Tile {
         }
     }
 
-    /// The last chunks: the sums end, and what `solve` makes of A and B is stored. `ONLY`: they are the
-    /// first as well; `P`, `Q`: P is added to A, Q to B.
+    /// Adds the last chunks and stores what `solve` computes from A and B. `ONLY`: they are the
+    /// first chunks as well. `P`, `Q`: P is added to A, Q to B.
     #[inline(always)]
     unsafe fn end<
         V: Vector,
@@ -227,7 +231,7 @@ impl Tile {
         const Q: bool,
     >(
         &self,
-        chunks: &[impl Place; G],
+        chunks: &[impl Source; G],
         solve: impl Fn(V, V) -> (V, V),
     ) {
         let chunks = chunks.map(|chunk| chunk.bytes(self.start));
@@ -247,11 +251,11 @@ impl Tile {
         }
     }
 
-    /// [`Tile::end`] by what is wanted.
+    /// Does [`Tile::end`] for the requested output.
     #[inline(always)]
     unsafe fn solve<V: Vector, const W: usize, const G: usize, const ONLY: bool, const P: bool>(
         &self,
-        chunks: &[impl Place; G],
+        chunks: &[impl Source; G],
         solve: &Solve<V>,
     ) {
         match *solve {
@@ -277,17 +281,17 @@ impl Tile {
     }
 }
 
-/// Whole registers of a row, tile by tile, the highest exponents first; answers where it ended. `P` says whether
-/// there is a P.
+/// Processes whole registers of a stripe, tile by tile, from the highest exponents down. Returns
+/// where it ended. `P`: there is a P.
 #[inline(always)]
 unsafe fn sweep<V: Vector, const W: usize, const P: bool>(
-    chunks: &[impl Place],
+    chunks: &[impl Source],
     (p, q): (Option<&[u8]>, Option<&[u8]>),
     solve: &Solve<V>,
     (mut one, mut two): (Option<&mut [u8]>, Option<&mut [u8]>),
     len: usize,
 ) -> usize {
-    // A result that nobody wants has the same tile of memory over and over.
+    // An output that is not needed reuses the same tile of memory.
     let mut unwanted = MaybeUninit::<Page>::uninit();
     let mut result = |out: &mut Option<&mut [u8]>, start| match out {
         Some(out) => out.as_mut_ptr().add(start),
@@ -327,40 +331,40 @@ unsafe fn sweep<V: Vector, const W: usize, const P: bool>(
     end
 }
 
-/// [`crate::routine::Routine`]'s `run`.
+/// Implements `run` of [`crate::routine::Routine`].
 #[inline(always)]
 pub(crate) unsafe fn run<V: Vector, const W: usize>(
-    row: &Row,
-    want: &mut Want,
+    stripe: &Stripe,
+    output: &mut Output,
     len: usize,
 ) -> usize {
-    let (solve, one, two): (Solve<V>, _, _) = match want {
-        Want::P { p } => (Solve::P, Some(p), None),
-        Want::Sums { p, q } if row.q.is_none() => (Solve::Chunks, Some(p), Some(q)),
-        Want::Sums { p, q } => (Solve::Sums, Some(p), Some(q)),
-        Want::Scaled { b, d } => (Solve::Scaled(V::factor(*b)), None, Some(d)),
-        Want::DataP { b, d, p } => (Solve::DataP(V::factor(*b)), Some(d), Some(p)),
-        Want::DataQ { c, d, q } => (Solve::DataQ(V::factor(*c)), Some(d), Some(q)),
-        Want::DataData { a, b, x, y } => {
+    let (solve, one, two): (Solve<V>, _, _) = match output {
+        Output::P { p } => (Solve::P, Some(p), None),
+        Output::Sums { p, q } if stripe.q.is_none() => (Solve::Chunks, Some(p), Some(q)),
+        Output::Sums { p, q } => (Solve::Sums, Some(p), Some(q)),
+        Output::Scaled { b, d } => (Solve::Scaled(V::factor(*b)), None, Some(d)),
+        Output::DataP { b, d, p } => (Solve::DataP(V::factor(*b)), Some(d), Some(p)),
+        Output::DataQ { c, d, q } => (Solve::DataQ(V::factor(*c)), Some(d), Some(q)),
+        Output::DataData { a, b, x, y } => {
             (Solve::DataData(V::factor(*a), V::factor(*b)), Some(x), Some(y))
         }
     };
     let results = (one.map(|one| &mut **one), two.map(|two| &mut **two));
-    if row.p.is_some() {
-        sweep::<V, W, true>(row.data, (row.p, row.q), &solve, results, len)
+    if stripe.p.is_some() {
+        sweep::<V, W, true>(stripe.data, (stripe.p, stripe.q), &solve, results, len)
     } else {
-        sweep::<V, W, false>(row.data, (None, row.q), &solve, results, len)
+        sweep::<V, W, false>(stripe.data, (None, stripe.q), &solve, results, len)
     }
 }
 
-/// [`crate::routine::Routine`]'s `xor`.
+/// Implements `xor` of [`crate::routine::Routine`].
 #[inline(always)]
 pub(crate) unsafe fn xor<V: Vector, const W: usize>(sources: &[&[u8]], out: &mut [u8]) -> usize {
     let len = out.len();
     sweep::<V, W, false>(sources, (None, None), &Solve::<V>::P, (Some(out), None), len)
 }
 
-/// [`crate::routine::Routine`]'s `update`.
+/// Implements `update` of [`crate::routine::Routine`].
 #[inline(always)]
 pub(crate) unsafe fn update<V: Vector>(
     c: u8,
@@ -381,24 +385,25 @@ pub(crate) unsafe fn update<V: Vector>(
     end
 }
 
-/// Defines the routine `$name` of [`Vector`] `$vector` with `$width` registers of A and as many of B at a
-/// time: its `run`, `xor` and `update` in a module, each a function that enables the instructions.
+/// Defines the routine `$name` of [`Vector`] `$vector`, with `$width` registers of A and as many of
+/// B at a time. Its `run`, `xor` and `update` are in a module; each is a function that enables the
+/// instructions.
 macro_rules! routine {
     ($name:ident, $vector:ty, $width:literal, $features:literal) => {
         pub(crate) mod $name {
             use super::*;
-            use $crate::row::{Row, Want};
+            use $crate::stripe::{Output, Stripe};
             use $crate::vector;
 
-            pub(crate) fn run(row: &Row, want: &mut Want, len: usize) -> usize {
+            pub(crate) fn run(stripe: &Stripe, output: &mut Output, len: usize) -> usize {
                 #[target_feature(enable = $features)]
-                fn enabled(row: &Row, want: &mut Want, len: usize) -> usize {
+                fn enabled(stripe: &Stripe, output: &mut Output, len: usize) -> usize {
                     // SAFETY: the instructions are enabled; `len` is the length of everything.
-                    unsafe { vector::run::<$vector, $width>(row, want, len) }
+                    unsafe { vector::run::<$vector, $width>(stripe, output, len) }
                 }
-                // SAFETY: routine.rs runs a routine only after its detection said that the processor
-                // has the instructions.
-                unsafe { enabled(row, want, len) }
+                // SAFETY: routine.rs runs a routine only after its detection confirmed that the
+                // processor has the instructions.
+                unsafe { enabled(stripe, output, len) }
             }
 
             pub(crate) fn xor(sources: &[&[u8]], out: &mut [u8]) -> usize {

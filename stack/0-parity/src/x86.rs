@@ -1,18 +1,20 @@
-//! Registers of x86-64: SSSE3, AVX2, AVX2 and AVX-512 with GFNI.
+//! x86-64 registers: SSSE3, AVX2, AVX2 and AVX-512 with GFNI.
 //!
-//! *Doubling in three instructions.* Twice a byte is the byte plus itself, less the polynomial where the
-//! top bit was set. PSHUFB answers zero for a byte whose top bit is set, else looks up its low
-//! four bits; with the polynomial in all sixteen places of its table it answers the polynomial exactly
-//! where none is due. So `(b+b) ^ pshufb(poly, b)` is 2·b + poly: a doubling and a constant. Where b is
-//! off by k with k = 2·k + poly, that is k = poly / 3, it stays so: the sum starts with k, and ends by
-//! taking it off. (The usual doubling compares with zero, masks, adds and subtracts: four.)
+//! *Doubling in three instructions.* Twice a byte is the byte plus itself, minus the polynomial if
+//! the top bit was set. PSHUFB returns zero for a byte whose top bit is set, and otherwise looks up
+//! its low four bits. With the polynomial in all sixteen entries of its table, it returns the
+//! polynomial exactly where none is due. So `(b+b) ^ pshufb(poly, b)` is 2·b + poly: a doubling and
+//! a constant. If b is off by k with k = 2·k + poly, that is k = poly / 3, the result is off by k
+//! again. The sum therefore starts with k, and ends by subtracting it. (The usual doubling compares
+//! with zero, masks, adds and subtracts: four.)
 //!
-//! *Multiplying* by any constant is two look-ups of sixteen places, one per half of the byte.
+//! *Multiplying* by any constant takes two lookups in tables of sixteen entries, one per half of
+//! the byte.
 //!
-//! *GFNI* has one instruction that multiplies each byte by a matrix of 8 by 8 bits, which any constant
-//! is. (Its other instruction multiplies in another field.) Four places go together: 16·b + 8·d3 + 4·d2
-//! plus 2·d1 plus d0 are four independent products, where one after the other each waits for the last; and
-//! AVX-512 adds three registers in one instruction.
+//! *GFNI* has one instruction that multiplies each byte by a matrix of 8 by 8 bits, which can
+//! express any constant. (Its other instruction multiplies in another field.) Four exponents go
+//! together: 16·b + 8·d3 + 4·d2 + 2·d1 + d0 are four independent products, where a sequence would
+//! make each wait for the previous one. AVX-512 adds three registers in one instruction.
 #![allow(unsafe_code)] // instructions that not every processor has, loads and stores through pointers
 #![allow(unsafe_op_in_unsafe_fn)] // the contract of `Vector` is all there is to say
 #![allow(clippy::inline_always)] // or it is no code of the processor it is for
@@ -54,10 +56,10 @@ routine!(avx2, Avx2, 4, "avx2");
 routine!(avx2_gfni, Avx2Gfni, 1, "avx2,gfni");
 routine!(avx512, Avx512, 1, "avx512f,avx512bw,gfni");
 
-/// What B is off by: k = 2·k + poly.
+/// The constant by which B is off: k = 2·k + poly.
 const THIRD_OF_POLY: u8 = product(POLY, inverse(3));
 
-/// The matrix that multiplies by `c`: its byte 7-i is the row that makes bit i.
+/// Returns the matrix that multiplies by `c`: its byte 7-i is the row that makes bit i.
 const fn matrix(c: u8) -> i64 {
     let mut rows = [0u8; 8];
     let mut column = 0;
@@ -249,7 +251,7 @@ impl Avx512 {
         self.times(_mm512_set1_epi64(const { matrix(C) }))
     }
 
-    /// The sum of three.
+    /// Returns the sum of three.
     #[inline(always)]
     unsafe fn plus_two(self, one: Self, two: Self) -> Self {
         Self(_mm512_ternarylogic_epi64::<0x96>(self.0, one.0, two.0))

@@ -1,4 +1,4 @@
-//! A volume to speak of, for tests and documentation of all floors.
+//! An example volume, for tests and documentation of all floors.
 
 use uuid::Uuid;
 

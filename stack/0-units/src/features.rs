@@ -1,4 +1,4 @@
-//! Which format a volume has: version and feature words, exactly as the superblock stores them.
+//! The format of a volume: version and feature words, exactly as the superblock stores them.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,12 +11,12 @@ pub enum Version {
     V5,
 }
 
-/// One feature: its bit, its name as `xfs_info` and the documentation spell it.
+/// One feature: its bit, and its name as `xfs_info` and the documentation spell it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FeatureBit {
     /// The bit, as a mask.
     pub mask: u32,
-    /// The kernel's word for it, in lower case.
+    /// The kernel's name for the bit, in lower case.
     pub name: &'static str,
 }
 
@@ -25,7 +25,7 @@ macro_rules! bits {
         $($(#[$doc])* pub const $id: u32 = $mask;)*
         /// Every bit of this word that the format defines.
         pub const ALL: &[super::FeatureBit] = &[$(super::FeatureBit { mask: $id, name: $name }),*];
-        /// Name of the single bit `mask`, if the format defines it.
+        /// Returns the name of the single bit `mask`, if the format defines it.
         pub fn name(mask: u32) -> Option<&'static str> {
             ALL.iter().find(|b| b.mask == mask).map(|b| b.name)
         }
@@ -75,7 +75,7 @@ pub mod features2 {
         PROJID32 = 0x080, "projid32bit";
         /// Checksums; set on version 5.
         CRC = 0x100, "crc";
-        /// File types in directory entries (version 4's bit for it).
+        /// File types in directory entries (the bit of version 4).
         FTYPE = 0x200, "ftype";
     }
 }
@@ -122,7 +122,7 @@ pub mod incompat {
     }
 }
 
-/// Bits of `features_log_incompat`: they say what the journal may hold.
+/// Bits of `features_log_incompat`: kinds of items that the journal may hold.
 pub mod log_incompat {
     bits! {
         /// Logged extended attributes.
@@ -130,7 +130,7 @@ pub mod log_incompat {
     }
 }
 
-/// The feature words of one volume, as its superblock stores them, with version 4's implied by
+/// The feature words of one volume, as its superblock stores them. On version 4 they follow from
 /// its own bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Features {
@@ -159,106 +159,107 @@ impl Features {
         u32::from(self.versionnum) & bit != 0
     }
 
-    /// Metadata carries CRC, LSN, UUID, address and owner: version 5.
+    /// Returns true if metadata carries CRC, LSN, UUID, address and owner: version 5.
     pub fn crc(&self) -> bool {
         self.version == Version::V5
     }
-    /// Free-inode btree.
+    /// Returns true if the volume has a free-inode btree.
     pub fn finobt(&self) -> bool {
         self.ro_compat & ro_compat::FINOBT != 0
     }
-    /// Reverse-mapping btree.
+    /// Returns true if the volume has a reverse-mapping btree.
     pub fn rmapbt(&self) -> bool {
         self.ro_compat & ro_compat::RMAPBT != 0
     }
-    /// Reference-count btree and shared extents.
+    /// Returns true if the volume has a reference-count btree and may share extents.
     pub fn reflink(&self) -> bool {
         self.ro_compat & ro_compat::REFLINK != 0
     }
-    /// AGI counts the blocks of its btrees.
+    /// Returns true if the AGI counts the blocks of its btrees.
     pub fn inobtcount(&self) -> bool {
         self.ro_compat & ro_compat::INOBTCNT != 0
     }
-    /// Directory entries carry the file type: always on version 5, a bit on version 4.
+    /// Returns true if directory entries carry the file type: always on version 5, by a bit on
+    /// version 4.
     pub fn ftype(&self) -> bool {
         match self.version {
             Version::V5 => self.incompat & incompat::FTYPE != 0,
             Version::V4 => self.features2 & features2::FTYPE != 0,
         }
     }
-    /// Sparse inode chunks.
+    /// Returns true if inode chunks may be sparse.
     pub fn sparse(&self) -> bool {
         self.incompat & incompat::SPINODES != 0
     }
-    /// Metadata is identified by `meta_uuid`.
+    /// Returns true if metadata carries `meta_uuid` rather than `uuid`.
     pub fn meta_uuid(&self) -> bool {
         self.incompat & incompat::META_UUID != 0
     }
-    /// Inodes may hold 64-bit nanosecond timestamps.
+    /// Returns true if inodes may hold 64-bit nanosecond timestamps.
     pub fn bigtime(&self) -> bool {
         self.incompat & incompat::BIGTIME != 0
     }
-    /// Only repair may touch the volume.
+    /// Returns true if only repair may touch the volume.
     pub fn needsrepair(&self) -> bool {
         self.incompat & incompat::NEEDSREPAIR != 0
     }
-    /// Inodes may hold 64-bit extent counters.
+    /// Returns true if inodes may hold 64-bit extent counters.
     pub fn nrext64(&self) -> bool {
         self.incompat & incompat::NREXT64 != 0
     }
-    /// The journal may hold exchange-range items.
+    /// Returns true if the journal may hold exchange-range items.
     pub fn exchange(&self) -> bool {
         self.incompat & incompat::EXCHRANGE != 0
     }
-    /// Every directory entry has a parent pointer on its child.
+    /// Returns true if every directory entry has a parent pointer on its child.
     pub fn parent(&self) -> bool {
         self.incompat & incompat::PARENT != 0
     }
-    /// Metadata directory tree and realtime groups.
+    /// Returns true if the volume has a metadata directory tree and realtime groups.
     pub fn metadir(&self) -> bool {
         self.incompat & incompat::METADIR != 0
     }
-    /// Zoned realtime section.
+    /// Returns true if the realtime section is zoned.
     pub fn zoned(&self) -> bool {
         self.incompat & incompat::ZONED != 0
     }
-    /// ASCII case-insensitive names.
+    /// Returns true if names are compared without regard to ASCII case.
     pub fn ascii_ci(&self) -> bool {
         self.has_version_bit(versionnum::BORG)
     }
-    /// Superblock counters are exact only after a clean unmount.
+    /// Returns true if superblock counters are exact only after a clean unmount.
     pub fn lazysbcount(&self) -> bool {
         self.v5_or(self.features2, features2::LAZYSBCOUNT)
     }
-    /// Flexible attribute fork offset.
+    /// Returns true if the attribute fork's offset is flexible.
     pub fn attr2(&self) -> bool {
         self.v5_or(self.features2, features2::ATTR2)
     }
-    /// 32-bit project ids.
+    /// Returns true if project ids have 32 bits.
     pub fn projid32(&self) -> bool {
         self.v5_or(self.features2, features2::PROJID32)
     }
-    /// Log records of version 2.
+    /// Returns true if log records are of version 2.
     pub fn logv2(&self) -> bool {
         self.v5_or(u32::from(self.versionnum), versionnum::LOGV2)
     }
-    /// `inoalignmt` is valid.
+    /// Returns true if `inoalignmt` is valid.
     pub fn align(&self) -> bool {
         self.v5_or(u32::from(self.versionnum), versionnum::ALIGN)
     }
-    /// Some inode had an attribute fork at some time.
+    /// Returns true if some inode had an attribute fork at some time.
     pub fn attr(&self) -> bool {
         self.has_version_bit(versionnum::ATTR)
     }
-    /// Quota was on at some time.
+    /// Returns true if quota was on at some time.
     pub fn quota(&self) -> bool {
         self.has_version_bit(versionnum::QUOTA)
     }
-    /// A sector size other than 512.
+    /// Returns true if the sector size differs from 512.
     pub fn sector(&self) -> bool {
         self.has_version_bit(versionnum::SECTOR)
     }
-    /// Extents carry the unwritten bit.
+    /// Returns true if extents carry the unwritten bit.
     pub fn extflg(&self) -> bool {
         self.v5_or(u32::from(self.versionnum), versionnum::EXTFLG)
     }

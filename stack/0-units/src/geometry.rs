@@ -3,7 +3,7 @@
 //! A [`Geometry`] is made from a superblock that passed its verifier (or from mkfs' decisions), so
 //! its shifts and divisions cannot overflow: block sizes are 512 to 65536 bytes, an allocation
 //! group has fewer than 2^32 blocks, the device fewer than 2^52. Methods that take numbers *from
-//! the disk* nevertheless check them and answer `Option`.
+//! the disk* nevertheless check them and return `Option`.
 
 use std::cmp::Ordering;
 
@@ -20,7 +20,7 @@ pub const DIR_LEAF_OFFSET: u64 = 1 << 35;
 /// Byte offset in a directory's data fork where the free index begins: 64 GiB.
 pub const DIR_FREE_OFFSET: u64 = 1 << 36;
 
-/// What is fixed about one volume. Field names are the superblock's.
+/// Sizes, counts and identities of one volume, all fixed. Field names are the superblock's.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Geometry {
     /// Feature words.
@@ -81,7 +81,7 @@ pub struct Geometry {
     pub meta_uuid: Uuid,
 }
 
-/// Which inode numbers a volume can have: [`Geometry::valid_inos`].
+/// The range of inode numbers that a volume can have: [`Geometry::valid_inos`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ValidInos {
     /// Bits of an inode number within its group.
@@ -95,7 +95,7 @@ pub struct ValidInos {
 }
 
 impl ValidInos {
-    /// True where `ino` can be an inode of the volume.
+    /// Returns true if `ino` can be an inode of the volume.
     #[inline]
     pub fn contains(&self, ino: Ino) -> bool {
         let agno = ino.0.checked_shr(self.bits).unwrap_or(0);
@@ -109,7 +109,7 @@ impl ValidInos {
     }
 }
 
-/// Low `bits` bits set.
+/// Returns a mask of the low `bits` bits.
 const fn low_mask(bits: u32) -> u64 {
     if bits >= 64 { u64::MAX } else { (1 << bits) - 1 }
 }
@@ -117,43 +117,43 @@ const fn low_mask(bits: u32) -> u64 {
 impl Geometry {
     // ---- sizes -------------------------------------------------------------------------------
 
-    /// Filesystem block in bytes.
+    /// Returns the size of a filesystem block, in bytes.
     pub fn blocksize(&self) -> usize {
         1 << self.blocklog
     }
-    /// Sector in bytes: the size of each AG header.
+    /// Returns the size of a sector, in bytes: that of each AG header.
     pub fn sectsize(&self) -> usize {
         1 << self.sectlog
     }
-    /// Inode in bytes.
+    /// Returns the size of an inode, in bytes.
     pub fn inodesize(&self) -> usize {
         1 << self.inodelog
     }
-    /// Inodes in one block.
+    /// Returns the number of inodes in one block.
     pub fn inopblock(&self) -> u32 {
         1 << self.inopblog
     }
-    /// Directory block in bytes.
+    /// Returns the size of a directory block, in bytes.
     pub fn dirblksize(&self) -> usize {
         1 << (self.blocklog + self.dirblklog)
     }
-    /// Filesystem blocks in one directory block.
+    /// Returns the number of filesystem blocks in one directory block.
     pub fn dirblkfsbs(&self) -> u32 {
         1 << self.dirblklog
     }
-    /// One block in 512-byte units.
+    /// Returns the size of a block, in 512-byte units.
     pub fn block_sectors(&self) -> Sectors {
         Sectors(1 << (self.blocklog - 9))
     }
-    /// One sector in 512-byte units.
+    /// Returns the size of a sector, in 512-byte units.
     pub fn sect_sectors(&self) -> Sectors {
         Sectors(1 << (self.sectlog - 9))
     }
-    /// The log's sector in bytes.
+    /// Returns the size of the log's sector, in bytes.
     pub fn logsectsize(&self) -> usize {
         1 << self.logsectlog.max(9)
     }
-    /// The log in 512-byte blocks.
+    /// Returns the length of the log, in 512-byte blocks.
     pub fn log_bbs(&self) -> u32 {
         self.logblocks << (self.blocklog - 9)
     }
@@ -162,7 +162,7 @@ impl Geometry {
         self.features.version == Version::V5
     }
 
-    /// Length of group `agno`, in blocks; 0 for a group that does not exist.
+    /// Returns the length of group `agno`, in blocks; 0 for a group that does not exist.
     pub fn ag_length(&self, agno: AgNumber) -> u32 {
         let Some(last) = self.agcount.checked_sub(1) else { return 0 };
         match agno.0 {
@@ -175,24 +175,25 @@ impl Geometry {
         }
     }
 
-    /// Every group number of the volume.
+    /// Iterates over the group numbers of the volume.
     pub fn ags(&self) -> impl DoubleEndedIterator<Item = AgNumber> + use<> {
         (0..self.agcount).map(AgNumber)
     }
 
-    /// Last block that holds any AG header: `AGFLB`. Blocks from the next one on may be allocated.
+    /// Returns the last block that holds any AG header: `AGFLB`. Blocks from the next one on may be
+    /// allocated.
     pub fn ag_header_last(&self) -> AgBlock {
         AgBlock(u32::try_from(3 * self.sectsize() / self.blocksize()).unwrap_or(0))
     }
 
     // ---- inode chunks ------------------------------------------------------------------------
 
-    /// Blocks of one inode chunk: 64 inodes, or one block where a block holds more.
+    /// Returns the number of blocks in one inode chunk: 64 inodes, or one block where a block holds more.
     pub fn chunk_blocks(&self) -> u32 {
         (64 / self.inopblock()).max(1)
     }
 
-    /// Blocks of one inode cluster, the unit of inode I/O and logging.
+    /// Returns the number of blocks in one inode cluster, the unit of inode I/O and logging.
     pub fn cluster_blocks(&self) -> u32 {
         let raw = match self.features.version {
             Version::V5 => 8192 * (self.inodesize() / 256),
@@ -203,14 +204,14 @@ impl Geometry {
         if self.inoalignmt >= raw_blocks { blocks(raw) } else { blocks(8192) }
     }
 
-    /// Alignment of inode clusters, in blocks, at least 1.
+    /// Returns the alignment of inode clusters, in blocks, at least 1.
     pub fn cluster_align(&self) -> u32 {
         let blocks = self.cluster_blocks();
         if self.inoalignmt >= blocks { self.inoalignmt } else { 1 }
     }
 
-    /// First and last valid inode number of group `agno` (`None` for a group too short to hold
-    /// any).
+    /// Returns the first and last valid inode number of group `agno` (`None` for a group too short
+    /// to hold any).
     pub fn agino_range(&self, agno: AgNumber) -> Option<(AgIno, AgIno)> {
         let align = self.cluster_align().max(1);
         let first = (self.ag_header_last().0 + 1).next_multiple_of(align);
@@ -222,41 +223,42 @@ impl Geometry {
         Some((AgIno(first << self.inopblog), AgIno(u32::try_from(last).unwrap_or(u32::MAX))))
     }
 
-    // ---- is it valid? ------------------------------------------------------------------------
+    // ---- validity ---------------------------------------------------------------------------
 
-    /// True where `agbno` lies inside group `agno` and behind its headers.
+    /// Returns true if `agbno` lies inside group `agno` and behind its headers.
     pub fn valid_agbno(&self, agno: AgNumber, agbno: AgBlock) -> bool {
         agbno > self.ag_header_last() && agbno.0 < self.ag_length(agno)
     }
 
-    /// True where all of `[agbno, agbno + len)` is valid and `len` is not 0.
+    /// Returns true if all of `[agbno, agbno + len)` is valid and `len` is not 0.
     pub fn valid_agb_extent(&self, agno: AgNumber, agbno: AgBlock, len: ExtLen) -> bool {
         let Some(end) = agbno.0.checked_add(len.0) else { return false };
         len.0 > 0 && agbno > self.ag_header_last() && end <= self.ag_length(agno)
     }
 
-    /// True where `fsbno` names an existing block that is not an AG header.
+    /// Returns true if `fsbno` names an existing block that is not an AG header.
     pub fn valid_fsbno(&self, fsbno: FsBlock) -> bool {
         self.fsb_split(fsbno).is_some_and(|(agno, agbno)| self.valid_agbno(agno, agbno))
     }
 
-    /// True where `[fsbno, fsbno + len)` lies in one group, behind its headers, and is not empty.
+    /// Returns true if `[fsbno, fsbno + len)` lies in one group, behind its headers, and is not
+    /// empty.
     pub fn valid_fsb_extent(&self, fsbno: FsBlock, len: u64) -> bool {
         let Some((agno, agbno)) = self.fsb_split(fsbno) else { return false };
         u32::try_from(len).is_ok_and(|len| self.valid_agb_extent(agno, agbno, ExtLen(len)))
     }
 
-    /// True where `agino` can be an inode of group `agno`.
+    /// Returns true if `agino` can be an inode of group `agno`.
     pub fn valid_agino(&self, agno: AgNumber, agino: AgIno) -> bool {
         self.agino_range(agno).is_some_and(|(first, last)| first <= agino && agino <= last)
     }
 
-    /// True where `ino` can be an inode of this volume.
+    /// Returns true if `ino` can be an inode of this volume.
     pub fn valid_ino(&self, ino: Ino) -> bool {
         self.ino_split(ino).is_some_and(|(agno, agino)| self.valid_agino(agno, agino))
     }
 
-    /// The same question, prepared for many numbers.
+    /// Returns [`valid_ino`](Self::valid_ino) precomputed, for callers that check many numbers.
     pub fn valid_inos(&self) -> ValidInos {
         let bits = u32::from(self.agblklog + self.inopblog);
         let last = AgNumber(self.agcount.saturating_sub(1));
@@ -265,40 +267,41 @@ impl Geometry {
 
     // ---- blocks ------------------------------------------------------------------------------
 
-    /// Group and block of `fsbno`; `None` where the group does not exist or the block lies in the
-    /// gap behind it.
+    /// Returns the group and block of `fsbno`; `None` where the group does not exist or the block lies
+    /// in the gap behind it.
     pub fn fsb_split(&self, fsbno: FsBlock) -> Option<(AgNumber, AgBlock)> {
         let agno = AgNumber(u32::try_from(fsbno.0 >> self.agblklog).ok()?);
         let agbno = u32::try_from(fsbno.0 & low_mask(self.agblklog.into())).ok()?;
         (agbno < self.ag_length(agno)).then_some((agno, AgBlock(agbno)))
     }
 
-    /// The volume-wide address of block `agbno` of group `agno`.
+    /// Returns the volume-wide address of block `agbno` of group `agno`.
     pub fn agb_to_fsb(&self, agno: AgNumber, agbno: AgBlock) -> FsBlock {
         FsBlock((u64::from(agno.0) << self.agblklog) | u64::from(agbno.0))
     }
 
-    /// The gapless number of block `agbno` of group `agno`.
+    /// Returns the gapless number of block `agbno` of group `agno`.
     pub fn agb_to_rfs(&self, agno: AgNumber, agbno: AgBlock) -> RfsBlock {
         RfsBlock(u64::from(agno.0) * u64::from(self.agblocks) + u64::from(agbno.0))
     }
 
-    /// Where `agbno` of group `agno` lives on the data device, in 512-byte sectors.
+    /// Returns where `agbno` of group `agno` lives on the data device, in 512-byte sectors.
     pub fn agb_to_daddr(&self, agno: AgNumber, agbno: AgBlock) -> Daddr {
         Daddr(self.agb_to_rfs(agno, agbno).0 << (self.blocklog - 9))
     }
 
-    /// Where `fsbno` lives on the data device; `None` where no such block exists.
+    /// Returns where `fsbno` lives on the data device; `None` where no such block exists.
     pub fn fsb_to_daddr(&self, fsbno: FsBlock) -> Option<Daddr> {
         self.fsb_split(fsbno).map(|(agno, agbno)| self.agb_to_daddr(agno, agbno))
     }
 
-    /// Where `fsbno` lives on the data device, in bytes; `None` where no such block exists.
+    /// Returns where `fsbno` lives on the data device, in bytes; `None` where no such block exists.
     pub fn fsb_to_byte(&self, fsbno: FsBlock) -> Option<ByteOffset> {
         self.fsb_to_daddr(fsbno).map(Daddr::byte_offset)
     }
 
-    /// Group and block that hold the 512-byte address `daddr`; `None` behind the last block.
+    /// Returns the group and block that hold the 512-byte address `daddr`; `None` behind the last
+    /// block.
     pub fn daddr_to_agb(&self, daddr: Daddr) -> Option<(AgNumber, AgBlock)> {
         let rfs = daddr.0 >> (self.blocklog - 9);
         if rfs >= self.dblocks.0 || self.agblocks == 0 {
@@ -309,25 +312,27 @@ impl Geometry {
         Some((AgNumber(agno), AgBlock(agbno)))
     }
 
-    /// Address of the header in sector `index` (0 superblock, 1 AGF, 2 AGI, 3 AGFL) of `agno`.
+    /// Returns the address of the header in sector `index` (0 superblock, 1 AGF, 2 AGI, 3 AGFL) of
+    /// `agno`.
     pub fn ag_header_daddr(&self, agno: AgNumber, index: u32) -> Daddr {
         let start = self.agb_to_daddr(agno, AgBlock(0));
         Daddr(start.0 + (u64::from(index) << (self.sectlog - 9)))
     }
 
-    /// Size of the data device that the volume needs, in bytes.
+    /// Returns the size of the data device that the volume needs, in bytes.
     pub fn data_bytes(&self) -> ByteLen {
         ByteLen(self.dblocks.0 << self.blocklog)
     }
 
-    /// First 512-byte unit of the internal log on the data device; `None` for an external log.
+    /// Returns the first 512-byte unit of the internal log on the data device; `None` for an
+    /// external log.
     pub fn log_daddr(&self) -> Option<Daddr> {
         self.logstart.and_then(|fsb| self.fsb_to_daddr(fsb))
     }
 
     // ---- inodes ------------------------------------------------------------------------------
 
-    /// Group and inode-in-group of `ino`; `None` where the group does not exist.
+    /// Returns the group and inode-in-group of `ino`; `None` where the group does not exist.
     pub fn ino_split(&self, ino: Ino) -> Option<(AgNumber, AgIno)> {
         let bits = u32::from(self.agblklog + self.inopblog);
         let agno = AgNumber(u32::try_from(ino.0.checked_shr(bits)?).ok()?);
@@ -335,27 +340,27 @@ impl Geometry {
         (agno.0 < self.agcount).then_some((agno, agino))
     }
 
-    /// The volume-wide number of `agino` of group `agno`.
+    /// Returns the volume-wide number of `agino` of group `agno`.
     pub fn agino_to_ino(&self, agno: AgNumber, agino: AgIno) -> Ino {
         Ino((u64::from(agno.0) << (self.agblklog + self.inopblog)) | u64::from(agino.0))
     }
 
-    /// Block that holds `agino`.
+    /// Returns the block that holds `agino`.
     pub fn agino_to_agb(&self, agino: AgIno) -> AgBlock {
         AgBlock(agino.0 >> self.inopblog)
     }
 
-    /// First inode of block `agbno`.
+    /// Returns the first inode of block `agbno`.
     pub fn agb_to_agino(&self, agbno: AgBlock) -> AgIno {
         AgIno(agbno.0 << self.inopblog)
     }
 
-    /// Byte offset of `agino` within its block.
+    /// Returns the byte offset of `agino` within its block.
     pub fn agino_block_offset(&self, agino: AgIno) -> usize {
         ((agino.0 & (self.inopblock() - 1)) as usize) << self.inodelog
     }
 
-    /// Where inode `ino` lives on the data device, in bytes; `None` where it cannot exist.
+    /// Returns where inode `ino` lives on the data device, in bytes; `None` where it cannot exist.
     pub fn ino_to_byte(&self, ino: Ino) -> Option<ByteOffset> {
         let (agno, agino) = self.ino_split(ino)?;
         let agbno = self.agino_to_agb(agino);
@@ -368,22 +373,22 @@ impl Geometry {
 
     // ---- files and directories ---------------------------------------------------------------
 
-    /// Bytes in whole blocks, rounded up.
+    /// Converts bytes to whole blocks, rounded up.
     pub fn bytes_to_blocks(&self, bytes: ByteLen) -> u64 {
         bytes.0.div_ceil(1 << self.blocklog)
     }
 
-    /// First hash-leaf block of a directory, in filesystem blocks of its data fork.
+    /// Returns the first hash-leaf block of a directory, in filesystem blocks of its data fork.
     pub fn dir_leafblk(&self) -> DaBlock {
         DaBlock(u32::try_from(DIR_LEAF_OFFSET >> self.blocklog).unwrap_or(u32::MAX))
     }
 
-    /// First free-index block of a directory, in filesystem blocks of its data fork.
+    /// Returns the first free-index block of a directory, in filesystem blocks of its data fork.
     pub fn dir_freeblk(&self) -> DaBlock {
         DaBlock(u32::try_from(DIR_FREE_OFFSET >> self.blocklog).unwrap_or(u32::MAX))
     }
 
-    /// The file position, in blocks, of byte `offset`.
+    /// Returns the file position, in blocks, of byte `offset`.
     pub fn byte_to_fileoff(&self, offset: ByteOffset) -> FileOff {
         FileOff(offset.0 >> self.blocklog)
     }
@@ -393,7 +398,8 @@ impl Geometry {
 mod tests {
     use super::*;
 
-    /// The 300 MiB example of the format notes: 4 KiB blocks, 512-byte inodes, 4 AGs of 19200.
+    /// Returns the 300 MiB example of the format notes: 4 KiB blocks, 512-byte inodes, 4 AGs of
+    /// 19200.
     fn small() -> Geometry {
         let one_gib = crate::example::geometry();
         Geometry {
@@ -422,7 +428,7 @@ mod tests {
         let geo = small();
         assert_eq!(geo.fsb_split(FsBlock(19200)), None);
         assert_eq!(geo.fsb_split(FsBlock(4 << 15)), None);
-        assert!(!geo.valid_fsbno(FsBlock(0)), "the AG headers are nobody's data");
+        assert!(!geo.valid_fsbno(FsBlock(0)), "the AG headers are not file data");
         assert!(geo.valid_fsb_extent(FsBlock(19199), 1));
         assert!(!geo.valid_fsb_extent(FsBlock(19199), 2));
         assert!(!geo.valid_fsb_extent(FsBlock(u64::MAX), u64::MAX));

@@ -2,16 +2,16 @@
 //!
 //! Every number on an XFS volume counts something: bytes, 512-byte sectors, filesystem blocks
 //! within one allocation group, filesystem blocks with the group encoded in the high bits. Mixing
-//! two of them is the classic bug of this trade, so here each is a type of its own and only the
-//! named methods of [`Geometry`] cross from one to another.
+//! two of them is the classic bug of filesystem code. So each is a type of its own, and only the
+//! named methods of [`Geometry`] convert one into another.
 //!
 //! | module | what |
 //! | --- | --- |
 //! | [`number`] | the newtypes: [`Daddr`], [`AgBlock`], [`FsBlock`], [`Ino`], … |
 //! | [`lsn`] | [`Lsn`]: cycle and block of the journal |
-//! | [`features`] | [`Features`]: which format a volume has |
+//! | [`features`] | [`Features`]: the format of a volume |
 //! | [`geometry`] | [`Geometry`]: sizes and counts of one volume, and every conversion |
-//! | [`example`] | a volume to speak of |
+//! | [`example`] | a volume for tests and documentation |
 
 pub mod example;
 pub mod features;

@@ -5,8 +5,8 @@ use std::fmt;
 
 use crate::LogBlock;
 
-/// A position in the journal for all time: the cycle in the high 32 bits, the 512-byte block in
-/// the low 32. Ordered as the journal was written. 0 means "never logged"; all ones means
+/// A position in the journal, unique over its whole life: the cycle in the high 32 bits, the 512-byte block in
+/// the low 32. LSNs order as the journal was written. 0 means "never logged"; all ones means
 /// "unknown" and is stored in blocks that are never logged (remote attribute values).
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
@@ -21,30 +21,30 @@ impl Lsn {
     /// `NULLCOMMITLSN`: unknown, and accepted by every verifier.
     pub const NULL: Self = Self(u64::MAX);
 
-    /// The LSN of `block` in `cycle`.
+    /// Returns the LSN of `block` in `cycle`.
     pub const fn new(cycle: u32, block: LogBlock) -> Self {
         Self(((cycle as u64) << 32) | block.0 as u64)
     }
 
-    /// The cycle: how often the journal has been written around, from 1.
+    /// Returns the cycle: how often the journal has been written around, from 1.
     #[allow(clippy::cast_possible_truncation)] // the high half fits by construction
     pub const fn cycle(self) -> u32 {
         (self.0 >> 32) as u32
     }
 
-    /// The 512-byte block within the journal.
+    /// Returns the 512-byte block within the journal.
     #[allow(clippy::cast_possible_truncation)] // masked to the low half
     pub const fn block(self) -> LogBlock {
         LogBlock((self.0 & 0xffff_ffff) as u32)
     }
 
-    /// True where the value says nothing about time: 0 or all ones.
+    /// Returns true if the value is no position: 0 or all ones.
     pub const fn is_unset(self) -> bool {
         self.0 == 0 || self.0 == u64::MAX
     }
 
-    /// True where this LSN lies ahead of the journal's `head`, which only corruption (or a journal
-    /// that was reset) can bring about. 0 and all ones never do.
+    /// Returns true if this LSN lies ahead of the journal's `head`, which only corruption (or a
+    /// journal that was reset) can bring about. 0 and all ones never do.
     pub const fn is_ahead_of(self, head: Self) -> bool {
         !self.is_unset() && self.0 > head.0
     }

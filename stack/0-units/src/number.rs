@@ -1,7 +1,7 @@
-//! The newtypes. Same unit in a different space is still a different type.
+//! The newtypes of units. The same unit in a different address space is a different type.
 //!
-//! Arithmetic that comes from a disk is checked: the operators of these types do not exist, only
-//! `checked_add` and its kin do, so an overflow cannot pass unnoticed.
+//! Arithmetic on numbers from a disk is checked: these types have no operators, only `checked_add`
+//! and the like, so an overflow cannot pass unnoticed.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -21,12 +21,12 @@ macro_rules! unit {
             /// Zero of this unit.
             pub const ZERO: Self = Self(0);
 
-            /// The bare number.
+            /// Returns the bare number.
             pub const fn get(self) -> $int {
                 self.0
             }
 
-            /// This number plus `n` of the same unit; `None` on overflow.
+            /// Returns this number plus `n` of the same unit; `None` on overflow.
             pub const fn checked_add(self, n: $int) -> Option<Self> {
                 match self.0.checked_add(n) {
                     Some(v) => Some(Self(v)),
@@ -34,7 +34,7 @@ macro_rules! unit {
                 }
             }
 
-            /// This number less `n` of the same unit; `None` below zero.
+            /// Returns this number less `n` of the same unit; `None` below zero.
             pub const fn checked_sub(self, n: $int) -> Option<Self> {
                 match self.0.checked_sub(n) {
                     Some(v) => Some(Self(v)),
@@ -42,12 +42,12 @@ macro_rules! unit {
                 }
             }
 
-            /// This number plus `n`, or the largest there is.
+            /// Returns this number plus `n`, or the largest number of the type.
             pub const fn saturating_add(self, n: $int) -> Self {
                 Self(self.0.saturating_add(n))
             }
 
-            /// How far `self` lies behind `start`; `None` when it lies before.
+            /// Returns the distance from `start` to `self`; `None` if `self` lies before `start`.
             pub const fn since(self, start: Self) -> Option<$int> {
                 self.0.checked_sub(start.0)
             }
@@ -148,21 +148,22 @@ unit! {
 pub const BASIC_BLOCK: u64 = 512;
 
 impl Daddr {
-    /// Byte offset of this address on the device; saturates at the end of the address space.
+    /// Returns the byte offset of this address on the device; saturates at the end of the address
+    /// space.
     pub const fn byte_offset(self) -> ByteOffset {
         ByteOffset(self.0.saturating_mul(BASIC_BLOCK))
     }
 }
 
 impl Sectors {
-    /// This many 512-byte units in bytes; saturates.
+    /// Returns this many 512-byte units in bytes; saturates.
     pub const fn byte_len(self) -> ByteLen {
         ByteLen(self.0.saturating_mul(BASIC_BLOCK))
     }
 }
 
 impl ByteLen {
-    /// Length in whole 512-byte units, rounded up.
+    /// Returns the length in whole 512-byte units, rounded up.
     pub const fn sectors(self) -> Sectors {
         Sectors(self.0.div_ceil(BASIC_BLOCK))
     }
@@ -171,7 +172,7 @@ impl ByteLen {
 // The stack addresses bytes of devices and buffers alike with 64 bits.
 const _: () = assert!(usize::BITS == 64, "xfskit needs a 64-bit target");
 
-/// A 64-bit count as an index. Lossless, because only 64-bit targets are built.
+/// Returns a 64-bit count as an index. Lossless, because only 64-bit targets are built.
 #[allow(clippy::cast_possible_truncation)] // asserted above
 pub const fn index(n: u64) -> usize {
     n as usize

@@ -1,4 +1,4 @@
-//! Counts what is asked of a device.
+//! Counts the requests to a device.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,26 +8,26 @@ use xfskit_units::{ByteLen, ByteOffset};
 use crate::device::{BlockDevice, IoRead, Result};
 use crate::forward::forward;
 
-/// What was asked of a device so far, failures included.
+/// The requests to a device so far, including failed ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Reads; each read of a batch counts.
     pub reads: u64,
-    /// Bytes asked for by those reads.
+    /// Bytes requested by those reads.
     pub read_bytes: ByteLen,
     /// Batches of reads.
     pub batches: u64,
     /// Writes, FUA writes and ranges of zeroes; each write of a batch counts.
     pub writes: u64,
-    /// Bytes given with those writes.
+    /// Bytes of those writes.
     pub written_bytes: ByteLen,
-    /// Flushes, and FUA writes once more.
+    /// Flushes. A FUA write counts here too.
     pub flushes: u64,
     /// Discards.
     pub discards: u64,
 }
 
-/// A device that counts, and passes everything on.
+/// A device that counts requests and forwards them.
 #[derive(Debug)]
 pub struct CountingDevice {
     base: Arc<dyn BlockDevice>,
@@ -45,7 +45,7 @@ fn add(counter: &AtomicU64, n: u64) {
 }
 
 impl CountingDevice {
-    /// Counts from nothing what is asked of `base`.
+    /// Wraps `base`, with all counts at zero.
     pub fn new(base: Arc<dyn BlockDevice>) -> Self {
         let zero = || AtomicU64::new(0);
         Self {
@@ -60,7 +60,8 @@ impl CountingDevice {
         }
     }
 
-    /// The counts so far. Each is exact; together they are a snapshot only while nobody else asks.
+    /// Returns the counts so far. Each is exact. Together they are a snapshot only while no other
+    /// thread uses the device.
     pub fn counts(&self) -> Counts {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Counts {
@@ -139,7 +140,7 @@ mod tests {
     use crate::MemDevice;
 
     #[test]
-    fn everything_asked_is_counted_once() {
+    fn every_request_is_counted_once() {
         let device = CountingDevice::new(Arc::new(MemDevice::new(ByteLen(1 << 20))));
         let mut buf = [0; 100];
         device.read_at(ByteOffset(0), &mut buf).unwrap();

@@ -1,14 +1,15 @@
-//! Copy-on-write in a file: what is written goes there, the devices below are never touched, and a later
+//! Copy-on-write in a file. Writes go to the file, the devices below are never touched, and a later
 //! open of the file finds the changes.
 //!
 //! ```text
-//! head          which devices it was made on ([`head`])
-//! per device    a bit for each page of 4 KiB: does the file have it? (whole pages)
-//!               the pages, each where it stands on the device
+//! header          the devices that the overlay belongs to ([`header`])
+//! per device    a bitmap of the pages of 4 KiB that the file holds (whole pages)
+//!               the pages, each at its offset on the device
 //! ```
 //!
-//! The file is sparse: it takes the room of what was changed. Bits reach the disk at a flush, behind the pages
-//! that they announce; what was not flushed is lost with the process, as from any disk.
+//! The file is sparse: it takes the space of the changed pages only. The bitmap reaches the disk at
+//! a flush, after the pages that it announces. Writes that were not flushed are lost with the
+//! process, as from any disk.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -20,10 +21,10 @@ use crate::device::{BlockDevice, Error, Result, check_range};
 use crate::file::{FileDevice, OpenMode};
 use crate::forward::forward;
 
-mod head;
+mod header;
 
-pub use head::Fingerprint;
-use head::{Head, PAGE, compare, refused};
+pub use header::Fingerprint;
+use header::{Header, PAGE, compare, refused};
 
 /// A writable view of a device whose changes live in a file.
 #[derive(Debug)]
@@ -33,17 +34,19 @@ pub struct CowDevice {
     bits_at: u64,
     pages_at: u64,
     mode: OpenMode,
-    /// Which pages the file has. Readers share it; it is held alone while a page is written.
+    /// Bitmap of the pages that the file holds. Readers share it; a writer of a page holds it
+    /// exclusively.
     bits: RwLock<Vec<u8>>,
-    /// Bytes of the bits that are not on the disk yet. Leaf lock.
+    /// Bytes of the bitmap that are not on the disk yet. Leaf lock.
     dirty: Mutex<BTreeSet<usize>>,
 }
 
-/// Views of `devices` whose changes live in the file at `path`: made anew where it does not exist and `mode` is
-/// to write, else gone on with. `now` says what each device is; a new file records it.
+/// Opens views of `devices` whose changes live in the file at `path`. An existing file is
+/// continued. Otherwise the file is created, if `mode` is to write. `now` identifies the devices as
+/// they are; a new file records it.
 ///
 /// # Errors
-/// Where the file cannot be opened, or holds the changes of other devices.
+/// If the file cannot be opened, or holds the changes of other devices.
 pub fn open(
     path: &Path,
     devices: &[Arc<dyn BlockDevice>],
@@ -54,22 +57,22 @@ pub fn open(
     let pages = |start: u64| {
         sizes.iter().fold(start, |at, size| at + bits_len(*size) + size.next_multiple_of(PAGE))
     };
-    let (file, head): (Arc<dyn BlockDevice>, Head) = if path.exists() || mode == OpenMode::ReadOnly
-    {
-        let file = FileDevice::open(path, mode)?;
-        let head = Head::read(&file)?;
-        if !head.fits(&sizes) || file.size().0 != pages(head.len()) {
-            return Err(refused("the overlay holds the changes of other devices".into()));
-        }
-        compare(head.recorded(), now)?;
-        (Arc::new(file), head)
-    } else {
-        let head = Head::new(sizes.clone(), now)?;
-        let file = FileDevice::create(path, ByteLen(pages(head.len())))?;
-        head.write(&file)?;
-        (Arc::new(file), head)
-    };
-    let mut at = head.len();
+    let (file, header): (Arc<dyn BlockDevice>, Header) =
+        if path.exists() || mode == OpenMode::ReadOnly {
+            let file = FileDevice::open(path, mode)?;
+            let header = Header::read(&file)?;
+            if !header.fits(&sizes) || file.size().0 != pages(header.len()) {
+                return Err(refused("the overlay holds the changes of other devices".into()));
+            }
+            compare(header.recorded(), now)?;
+            (Arc::new(file), header)
+        } else {
+            let header = Header::new(sizes.clone(), now)?;
+            let file = FileDevice::create(path, ByteLen(pages(header.len())))?;
+            header.write(&file)?;
+            (Arc::new(file), header)
+        };
+    let mut at = header.len();
     let view = |base: &Arc<dyn BlockDevice>| {
         let (bits_at, pages_at) = (at, at + bits_len(base.size().0));
         at = pages_at + base.size().0.next_multiple_of(PAGE);
@@ -82,24 +85,27 @@ pub fn open(
     devices.iter().map(view).collect()
 }
 
-/// What a caller ought to know before it goes on with the overlay at `path`: devices that have changed since it was
-/// made, or that it does not say what it was made on. Nothing where there is no such file yet.
+/// Returns warnings for a caller that is about to continue the overlay at `path`: devices that have
+/// changed since it was made, or an overlay that does not record its devices. Empty if there is no
+/// such file yet.
 ///
 /// # Errors
-/// As [`open`].
+/// Those of [`open`].
 pub fn warnings(path: &Path, now: &[Fingerprint]) -> Result<Vec<String>> {
     if !path.exists() {
         return Ok(Vec::new());
     }
-    let head = Head::read(&FileDevice::open(path, OpenMode::ReadOnly)?)?;
-    if head.recorded().is_empty() {
+    let header = Header::read(&FileDevice::open(path, OpenMode::ReadOnly)?)?;
+    if header.recorded().is_empty() {
         let name = path.display();
-        return Ok(vec![format!("{name} does not record what it was made on (an older overlay)")]);
+        return Ok(vec![format!(
+            "{name} does not record which devices it belongs to (an older overlay)"
+        )]);
     }
-    compare(head.recorded(), now)
+    compare(header.recorded(), now)
 }
 
-/// Bytes of the bits of a device, in whole pages.
+/// Returns the size of a device's bitmap in bytes, rounded up to whole pages.
 fn bits_len(size: u64) -> u64 {
     size.div_ceil(PAGE).div_ceil(8).next_multiple_of(PAGE)
 }
@@ -113,7 +119,8 @@ impl CowDevice {
         self.dirty.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Calls `work` with each page that the range touches, and the part of it: from, to, in bytes.
+    /// Calls `work` with each page that the range touches, and the part that it touches (from, to),
+    /// in bytes.
     fn each_page(
         offset: u64,
         len: u64,
@@ -186,7 +193,7 @@ impl BlockDevice for CowDevice {
 }
 
 impl Drop for CowDevice {
-    /// What was written is kept although nobody flushed it.
+    /// Keeps unflushed writes when the view is dropped.
     fn drop(&mut self) {
         let _ = self.flush();
     }
@@ -237,12 +244,12 @@ mod tests {
         assert_eq!(warnings(&path, &prints).unwrap(), [""; 0]);
         let changed = [print("one", "a"), print("two", "c")];
         assert!(open(&path, &devices, &changed, OpenMode::ReadOnly).is_ok());
-        let said = warnings(&path, &changed).unwrap();
-        assert!(said.len() == 1 && said[0].contains("b then, c now"), "{said:?}");
+        let warned = warnings(&path, &changed).unwrap();
+        assert!(warned.len() == 1 && warned[0].contains("b then, c now"), "{warned:?}");
         let other = [print("three", "a"), print("two", "b")];
         let why = open(&path, &devices, &other, OpenMode::ReadOnly).unwrap_err().to_string();
         assert!(why.contains("made on one; this is three"), "{why}");
-        // A damaged head is refused.
+        // A damaged header is refused.
         let file = FileDevice::open(&path, OpenMode::ReadWrite).unwrap();
         file.write_at(ByteOffset(PAGE), b"x").unwrap();
         drop(file);

@@ -1,4 +1,4 @@
-//! The one device trait.
+//! The device trait of the whole stack.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use xfskit_units::{ByteLen, ByteOffset};
 use crate::forward::forward;
 use crate::topology::Topology;
 
-/// What can go wrong with a device.
+/// An error of a device.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The device below failed.
@@ -17,29 +17,29 @@ pub enum Error {
     Io {
         /// "read", "write", "flush", …
         op: &'static str,
-        /// Where, in bytes from the start of the device that reports.
+        /// Offset in bytes on the device that reports the error.
         offset: ByteOffset,
-        /// How much was asked for, in bytes.
+        /// Length of the request, in bytes.
         len: ByteLen,
-        /// The operating system's answer.
+        /// The error of the operating system.
         #[source]
         source: std::io::Error,
     },
-    /// The file or device could not be opened or made.
+    /// The file or device could not be opened or created.
     #[error("cannot open {path}: {source}", path = path.display())]
     Open {
-        /// What was to be opened.
+        /// Path of the file or device.
         path: PathBuf,
-        /// The operating system's answer.
+        /// The error of the operating system.
         #[source]
         source: std::io::Error,
     },
-    /// Somebody else has the file or device open for writing, or has it mounted.
+    /// The file or device is open for writing elsewhere, or mounted.
     #[error("{path} is in use by {by}", path = path.display())]
     InUse {
-        /// What was to be opened.
+        /// Path of the file or device.
         path: PathBuf,
-        /// Who has it.
+        /// The holder.
         by: Holder,
     },
     /// The range does not lie within the device.
@@ -47,9 +47,9 @@ pub enum Error {
     BeyondEnd {
         /// "read", "write", …
         op: &'static str,
-        /// Where, in bytes.
+        /// Offset of the request, in bytes.
         offset: ByteOffset,
-        /// How much was asked for, in bytes.
+        /// Length of the request, in bytes.
         len: ByteLen,
         /// Size of the device, in bytes.
         size: ByteLen,
@@ -62,7 +62,7 @@ pub enum Error {
     NoAlternative(usize),
 }
 
-/// Who has what cannot be opened for writing.
+/// The holder of a file or device that cannot be opened for writing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Holder {
     /// A program that has locked it for writing.
@@ -83,43 +83,43 @@ impl fmt::Display for Holder {
     }
 }
 
-/// A device's answer.
+/// The result of a request to a device.
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// One read of a batch.
 #[derive(Debug)]
 pub struct IoRead<'a> {
-    /// Where to read, in bytes from the start of the device.
+    /// Offset from the start of the device, in bytes.
     pub offset: ByteOffset,
-    /// Where the bytes go; its length is the length of the read.
+    /// Receives the bytes; its length is the length of the read.
     pub buf: &'a mut [u8],
 }
 
-/// Anything that holds blocks: a file, a block device, memory, an array of them.
+/// A device that holds blocks: a file, a block device, memory, an array of them.
 ///
-/// Offsets and lengths are in bytes and need no alignment; a device that wants alignment (O_DIRECT)
-/// takes care of it. All methods may be called from many threads at once. A write is durable only
-/// after a [`flush`](Self::flush) that began after it had returned.
+/// Offsets and lengths are in bytes and need no alignment; a device that requires alignment
+/// (O_DIRECT) provides it itself. All methods may be called from many threads at once. A write is
+/// durable only after a [`flush`](Self::flush) that began after the write had returned.
 pub trait BlockDevice: Send + Sync + fmt::Debug {
-    /// Size of the device in bytes. Fixed while the device is open.
+    /// Returns the size of the device in bytes. It is fixed while the device is open.
     fn size(&self) -> ByteLen;
 
-    /// Smallest unit the device reads and writes in one piece, in bytes: at least 512.
+    /// Returns the smallest unit that the device reads and writes, in bytes: at least 512.
     fn logical_block_size(&self) -> u32 {
         512
     }
 
-    /// The unit in which a write does not force the device to read first, in bytes.
+    /// Returns the smallest unit that the device writes without reading first, in bytes.
     fn physical_block_size(&self) -> u32 {
         self.logical_block_size()
     }
 
-    /// Where the device's stripes lie.
+    /// Returns the stripe layout of the device.
     fn topology(&self) -> Topology {
         Topology::default()
     }
 
-    /// True where writes are refused.
+    /// Returns true if writes are refused.
     fn is_read_only(&self) -> bool {
         false
     }
@@ -127,12 +127,12 @@ pub trait BlockDevice: Send + Sync + fmt::Debug {
     /// Fills `buf` from `offset`, in bytes.
     ///
     /// # Errors
-    /// [`Error::BeyondEnd`] where the range leaves the device, [`Error::Io`] where the device
-    /// fails; then the content of `buf` is undefined.
+    /// [`Error::BeyondEnd`] if the range leaves the device, [`Error::Io`] if the device fails.
+    /// After an error the content of `buf` is undefined.
     fn read_at(&self, offset: ByteOffset, buf: &mut [u8]) -> Result<()>;
 
-    /// Carries out many reads, in any order and as many at once as the device likes. Entry `i` of
-    /// the answer belongs to `batch[i]`.
+    /// Carries out many reads, in any order and in parallel as the device sees fit. Entry `i` of
+    /// the result belongs to `batch[i]`.
     fn read_batch(&self, batch: &mut [IoRead<'_>]) -> Vec<Result<()>> {
         batch.iter_mut().map(|io| self.read_at(io.offset, io.buf)).collect()
     }
@@ -140,11 +140,11 @@ pub trait BlockDevice: Send + Sync + fmt::Debug {
     /// Writes all of `buf` at `offset`, in bytes.
     ///
     /// # Errors
-    /// [`Error::ReadOnly`], [`Error::BeyondEnd`] or [`Error::Io`]; in the last case any part of
-    /// the range may have been written.
+    /// [`Error::ReadOnly`], [`Error::BeyondEnd`] or [`Error::Io`]. After the last, any part of the
+    /// range may have been written.
     fn write_at(&self, offset: ByteOffset, buf: &[u8]) -> Result<()>;
 
-    /// Carries out many writes, in any order. Entry `i` of the answer belongs to `batch[i]`.
+    /// Carries out many writes, in any order. Entry `i` of the result belongs to `batch[i]`.
     fn write_batch(&self, batch: &[(ByteOffset, &[u8])]) -> Vec<Result<()>> {
         batch.iter().map(|(offset, buf)| self.write_at(*offset, buf)).collect()
     }
@@ -152,19 +152,19 @@ pub trait BlockDevice: Send + Sync + fmt::Debug {
     /// Makes every write that has returned durable.
     fn flush(&self) -> Result<()>;
 
-    /// Writes `buf` at `offset` and makes it durable, without a promise about other writes.
+    /// Writes `buf` at `offset` and makes it durable. Other writes may stay volatile.
     fn write_fua(&self, offset: ByteOffset, buf: &[u8]) -> Result<()> {
         self.write_at(offset, buf)?;
         self.flush()
     }
 
-    /// Tells the device that the range is no longer needed. Its content becomes undefined. A hint:
-    /// devices without the ability do nothing.
+    /// Tells the device that the range is no longer needed. Its content becomes undefined. This is
+    /// a hint: devices without the ability do nothing.
     fn discard(&self, _offset: ByteOffset, _len: ByteLen) -> Result<()> {
         Ok(())
     }
 
-    /// Makes the range read as zeroes, in the cheapest way the device has.
+    /// Makes the range read as zeroes, by the cheapest means of the device.
     fn write_zeroes(&self, offset: ByteOffset, len: ByteLen) -> Result<()> {
         let zeroes = vec![0u8; usize::try_from(len.0.min(1 << 20)).unwrap_or(1 << 20)];
         let mut done = 0u64;
@@ -177,33 +177,33 @@ pub trait BlockDevice: Send + Sync + fmt::Debug {
         Ok(())
     }
 
-    /// Tells the device that the range will be read soon. A hint: nothing waits, nothing fails.
+    /// Tells the device that the range will be read soon. This is a hint: it never waits and never
+    /// fails.
     fn will_need(&self, _offset: ByteOffset, _len: ByteLen) {}
 
-    /// The next byte at or behind `offset`, in bytes, that may be other than zero, as far as the device can tell
-    /// without reading.
+    /// Returns the next byte at or after `offset` that may differ from zero, as far as the device
+    /// knows without reading.
     fn skip_hole(&self, offset: ByteOffset) -> ByteOffset {
         offset
     }
 
-    /// How many independent ways there are to obtain the bytes of this range: 1 for a plain disk,
-    /// one per copy for a mirror, the data and its reconstruction for parity.
+    /// Returns the number of independent sources of this range: 1 for a plain disk, one per copy
+    /// for a mirror, the data and its reconstruction for parity.
     fn alternatives(&self, _offset: ByteOffset, _len: ByteLen) -> usize {
         1
     }
 
-    /// Reads the range in way `k` of [`alternatives`](Self::alternatives), counted from 0.
+    /// Reads the range from source `k` of [`alternatives`](Self::alternatives), counted from 0.
     fn read_alternative(&self, offset: ByteOffset, buf: &mut [u8], k: usize) -> Result<()> {
         if k == 0 { self.read_at(offset, buf) } else { Err(Error::NoAlternative(k)) }
     }
 
-    /// Makes every way to obtain the range give `good`, which is what way `k` gave and what the caller, who
-    /// can tell, has found right: what that way did without and what is otherwise is rewritten. Nothing
-    /// happens where way `k` gives something else by now, or where the device cannot do it. True where
-    /// anything was written.
+    /// Rewrites all sources of the range that fail or that differ from `good`. The caller has read
+    /// `good` from source `k` and has verified it. Nothing happens if source `k` no longer returns
+    /// `good`, or if the device cannot heal. Returns true if anything was written.
     ///
     /// # Errors
-    /// [`Error::Io`] where the device fails.
+    /// [`Error::Io`] if the device fails.
     fn heal(&self, _offset: ByteOffset, _good: &[u8], _k: usize) -> Result<bool> {
         Ok(false)
     }
@@ -212,15 +212,15 @@ pub trait BlockDevice: Send + Sync + fmt::Debug {
 /// Checks that `[offset, offset + len)` lies within `size` bytes.
 ///
 /// # Errors
-/// [`Error::BeyondEnd`] where it does not.
+/// [`Error::BeyondEnd`] if it does not.
 pub fn check_range(op: &'static str, size: ByteLen, offset: ByteOffset, len: usize) -> Result<()> {
     check_span(op, size, offset, ByteLen(len as u64))
 }
 
-/// [`check_range`] for a length in bytes.
+/// Does what [`check_range`] does, for a length in bytes.
 ///
 /// # Errors
-/// [`Error::BeyondEnd`] where the range leaves the device.
+/// [`Error::BeyondEnd`] if the range leaves the device.
 pub fn check_span(op: &'static str, size: ByteLen, offset: ByteOffset, len: ByteLen) -> Result<()> {
     match offset.0.checked_add(len.0) {
         Some(end) if end <= size.0 => Ok(()),

@@ -1,9 +1,9 @@
 //! Writing past the page cache.
 //!
-//! Whoever fills a device in one go has no use for the pages, and the kernel takes longer to write
-//! them back than the device takes to be written: see `docs/design/building.md` for figures. So what
-//! is large, and aligned in memory and on the device, goes straight there. [`AlignedBuf`] is memory
-//! for that.
+//! A program that fills a device in one go does not need the pages, and the kernel takes longer to
+//! write them back than the device takes to be written: see `docs/design/building.md` for figures.
+//! So large writes that are aligned in memory and on the device go straight to the device.
+//! [`AlignedBuf`] is memory for them.
 
 use std::fs::{File, OpenOptions};
 use std::io::IoSlice;
@@ -15,27 +15,27 @@ use rustix::fs::{AtFlags, OFlags, StatxFlags};
 use rustix::io::ReadWriteFlags;
 use xfskit_units::ByteOffset;
 
-/// Alignment of what is written straight to the device, in bytes: in memory, at its place, and in
-/// its length. Enough for all devices but those with larger sectors, which refuse.
+/// Alignment of direct writes in bytes: of memory, offset and length. Enough for all devices except
+/// those with larger sectors, which refuse.
 const ALIGN: usize = 4096;
-/// A write of fewer bytes is better collected by the page cache.
+/// Smallest direct write, in bytes; smaller writes are better collected by the page cache.
 pub(crate) const MIN: usize = 64 << 10;
-/// The same for a part of a batch: who writes batches waits for each of them.
+/// Smallest direct write as part of a batch, in bytes: the writer of a batch waits for each part.
 pub(crate) const BATCH_MIN: usize = 128 << 10;
-/// Bytes from which on memory that grows begins at a page. Contents of smaller files are left to the page cache: who closes
-/// them would wait for the device.
-const GROWN_MIN: usize = 1 << 20;
+/// Size in bytes at which growing memory becomes page-aligned. The contents of smaller files are
+/// left to the page cache, because closing such a file would wait for the device.
+const ALIGN_FROM: usize = 1 << 20;
 
-/// A file that is open for writes past the page cache.
+/// A file opened for writes that bypass the page cache.
 #[derive(Debug)]
 pub(crate) struct Direct {
     file: File,
-    /// What the device asks of memory, place and length, in bytes.
+    /// Alignment that the device requires of memory, offset and length, in bytes.
     sector: usize,
 }
 
 impl Direct {
-    /// The same file, open once more; `None` where its filesystem cannot.
+    /// Opens the same file once more, with `O_DIRECT`; `None` if its filesystem cannot.
     pub(crate) fn open(file: &File) -> Option<Self> {
         let mut options = OpenOptions::new();
         options.write(true).custom_flags(OFlags::DIRECT.bits().cast_signed());
@@ -47,8 +47,9 @@ impl Direct {
         Some(Self { file, sector: sector.unwrap_or(ALIGN) })
     }
 
-    /// How much of `slices`, whole pages of memory, was written from `offset` on, a page of the file: not all of it where they
-    /// are not, or the filesystem fails.
+    /// Writes `slices`, whole pages of memory, at the page-aligned `offset` of the file. Returns
+    /// how many bytes were written: fewer than all if something is not aligned, or if the
+    /// filesystem fails.
     pub(crate) fn write_pages(&self, offset: ByteOffset, slices: &[IoSlice<'_>]) -> usize {
         if !aligned(offset, slices.iter().map(Deref::deref), ALIGN.max(self.sector)) {
             return 0;
@@ -56,8 +57,8 @@ impl Direct {
         rustix::io::pwritev(&self.file, slices, offset.0).unwrap_or(0)
     }
 
-    /// Writes `bytes`, whole sectors, to `offset`, and makes them durable, waiting for nothing else; false where that was
-    /// not done.
+    /// Writes `bytes`, whole sectors, at `offset` and makes them durable without waiting for other
+    /// writes. Returns false if that was not done.
     pub(crate) fn write_fua(&self, offset: ByteOffset, bytes: &[u8]) -> bool {
         let slices = [IoSlice::new(bytes)];
         aligned(offset, [bytes], self.sector)
@@ -66,7 +67,8 @@ impl Direct {
     }
 }
 
-/// True where `pieces`, which follow each other from `offset` on, are aligned to `align` bytes, all of them and everywhere.
+/// Returns true if all of `pieces`, which follow each other from `offset` on, are aligned to
+/// `align` bytes in memory and on the device.
 fn aligned<'b>(
     offset: ByteOffset,
     pieces: impl IntoIterator<Item = &'b [u8]>,
@@ -78,8 +80,8 @@ fn aligned<'b>(
         })
 }
 
-/// Bytes that begin at a page of memory, so that a device may take them without a copy: from the first on, or
-/// where they grow, as soon as they are worth it.
+/// A buffer that begins at a page of memory, so that a device can take it without a copy: from its
+/// creation on, or from [the size](Self::ALIGN) at which a growing buffer is worth it.
 #[derive(Debug, Default)]
 pub struct AlignedBuf {
     /// Grows within its capacity only, so that it does not move.
@@ -88,10 +90,11 @@ pub struct AlignedBuf {
 }
 
 impl AlignedBuf {
-    /// Bytes to which the first of many is aligned, and the next after [`align`](Self::align).
+    /// Alignment of the first byte of a large buffer, and of the next byte after
+    /// [`align`](Self::align).
     pub const ALIGN: usize = ALIGN;
 
-    /// `len` bytes, all zero.
+    /// Makes a buffer of `len` zero bytes.
     pub fn new(len: usize) -> Self {
         let bytes = vec![0; len + ALIGN];
         let from = bytes.as_ptr().addr().next_multiple_of(ALIGN) - bytes.as_ptr().addr();
@@ -100,9 +103,9 @@ impl AlignedBuf {
         aligned
     }
 
-    /// What `bytes` are, with room for `capacity`; aligned, where that is much.
+    /// Copies `bytes` into a buffer with `capacity`, aligned if that is large.
     fn with_capacity(bytes: &[u8], capacity: usize) -> Self {
-        if capacity < GROWN_MIN {
+        if capacity < ALIGN_FROM {
             return Self { bytes: bytes.to_vec(), from: 0 };
         }
         let mut room: Vec<u8> = Vec::with_capacity(capacity + ALIGN);
@@ -112,32 +115,32 @@ impl AlignedBuf {
         Self { bytes: room, from }
     }
 
-    /// Makes it `len` bytes long, of which those that are new are zero. Few bytes are not aligned: a page of memory for each
-    /// of many would be too much.
+    /// Resizes the buffer to `len` bytes; new bytes are zero. Small buffers are not aligned: a page
+    /// of memory for each of many would be too much.
     pub fn resize(&mut self, len: usize) {
-        self.make_room(len);
+        self.reserve(len);
         self.bytes.resize(self.from + len, 0);
     }
 
-    /// Adds `bytes` behind the others.
+    /// Appends `bytes`.
     pub fn extend_from_slice(&mut self, bytes: &[u8]) {
-        self.make_room(self.len() + bytes.len());
+        self.reserve(self.len() + bytes.len());
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// What grows to `len` bytes, and is large, stays aligned.
-    fn make_room(&mut self, len: usize) {
-        if len >= GROWN_MIN && self.from + len > self.bytes.capacity() {
+    /// Reserves memory for `len` bytes, and keeps a large buffer aligned.
+    fn reserve(&mut self, len: usize) {
+        if len >= ALIGN_FROM && self.from + len > self.bytes.capacity() {
             *self = Self::with_capacity(self, len.next_power_of_two());
         }
     }
 
-    /// Goes on at a page of memory: what is between is zero.
+    /// Pads with zeroes up to the next page of memory.
     pub fn align(&mut self) {
         self.resize(self.len().next_multiple_of(ALIGN));
     }
 
-    /// Forgets all bytes, and keeps the memory.
+    /// Removes all bytes, and keeps the memory.
     pub fn clear(&mut self) {
         self.bytes.truncate(self.from);
     }
@@ -168,16 +171,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_that_grows_keeps_its_bytes_and_is_aligned_once_it_is_much() {
+    fn a_growing_buffer_keeps_its_bytes_and_is_aligned_once_large() {
         let mut buf = AlignedBuf::default();
-        for len in [1, 100, GROWN_MIN - 1, GROWN_MIN, GROWN_MIN + 4096, 5 << 20, 1 << 20, 70_000] {
+        for len in [1, 100, ALIGN_FROM - 1, ALIGN_FROM, ALIGN_FROM + 4096, 5 << 20, 1 << 20, 70_000]
+        {
             let before = buf.len();
             buf.resize(len);
             assert_eq!(buf.len(), len);
             assert!(buf.iter().skip(before).all(|&byte| byte == 0));
             buf[before.min(len)..].fill(7);
             assert!(buf.iter().all(|&byte| byte == 7));
-            if len >= GROWN_MIN {
+            if len >= ALIGN_FROM {
                 assert!(aligned(ByteOffset(8192), [&buf[..len - len % ALIGN]], ALIGN), "{len}");
             }
         }
@@ -185,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_added_stands_behind_the_rest_and_at_pages_where_asked() {
+    fn appended_bytes_follow_the_others_or_begin_at_a_page() {
         let mut buf = AlignedBuf::default();
         let mut wanted = Vec::new();
         for len in [100, 4096, 70_000, 1, 3_000_000, 4096] {

@@ -1,20 +1,20 @@
-//! An image file or a block device of the machine.
+//! An image file or a block device of this machine.
 //!
-//! I/O is positioned and goes through the page cache, except for large aligned writes, which go past
-//! it (the two are coherent: Linux sees to that). A batch of reads is sorted, and neighbours
-//! become one `preadv`. Then, instead of a pool of threads:
+//! I/O is positioned and goes through the page cache, except for large aligned writes, which bypass
+//! it (Linux keeps the two coherent). A batch of reads is sorted, and neighbours become one
+//! `preadv`. Then, instead of a pool of threads:
 //!
-//! 1. every run of neighbours is read with `RWF_NOWAIT`, which takes what the page cache holds and
+//! 1. every run of neighbours is read with `RWF_NOWAIT`, which copies what the page cache holds and
 //!    never waits: a batch of hot data is finished here, without a thread or a queue;
-//! 2. what was not there is announced (`POSIX_FADV_WILLNEED`), so that the kernel has all of it in
+//! 2. missing ranges are announced (`POSIX_FADV_WILLNEED`), so that the kernel has all of them in
 //!    flight at once;
-//! 3. and then read, waiting.
+//! 3. then they are read, waiting.
 //!
-//! `docs/design/reading-in-batches.md` has the figures beside threads and io_uring. A batch of writes
+//! `docs/design/reading-in-batches.md` compares this with threads and io_uring. A batch of writes
 //! is sorted and its neighbours joined as well.
 //!
-//! A device opened for writing is locked (`flock`) against a second writer that also asks. What the
-//! kernel may write to is refused: a block device is opened exclusively, and a file (or device) that is
+//! A device opened for writing is locked (`flock`) against other writers that lock it. Devices that
+//! the kernel may write to are refused. A block device is opened exclusively. A file or device
 //! attached to a loop device is not opened at all, because its volume may be mounted.
 
 use std::fs::{File, OpenOptions};
@@ -34,18 +34,18 @@ use crate::direct::{self, Direct};
 use crate::topology::Topology;
 use crate::{ioctl, loops};
 
-/// Most buffers one `preadv` takes (`IOV_MAX`).
+/// Most buffers that one `preadv` takes (`IOV_MAX`).
 const IOV_MAX: usize = 1024;
-/// Longest range announced at once, in bytes: the kernel cuts one announcement off at the device's
+/// Longest range announced at once, in bytes. The kernel truncates one announcement to the device's
 /// read-ahead size.
 const ANNOUNCE: u64 = 128 * 1024;
 
-/// What a device is opened for.
+/// The access that a device is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenMode {
-    /// Nothing will be written; no lock is taken.
+    /// Reading only; no lock is taken.
     ReadOnly,
-    /// Reading and writing, to the exclusion of other writers.
+    /// Reading and writing; other writers are locked out.
     ReadWrite,
 }
 
@@ -59,8 +59,8 @@ pub struct FileDevice {
     topology: Topology,
     is_block_device: bool,
     mode: OpenMode,
-    /// The same, open for writes past the page cache; from the first such write on, where the
-    /// filesystem can.
+    /// The same file, open for writes that bypass the page cache. Set by the first such write, if
+    /// the filesystem supports them.
     direct: OnceLock<Option<Direct>>,
 }
 
@@ -68,7 +68,8 @@ impl FileDevice {
     /// Opens an existing image file or block device.
     ///
     /// # Errors
-    /// [`Error::InUse`] where another writer or the kernel has it, [`Error::Open`] for everything else.
+    /// [`Error::InUse`] if another writer or the kernel holds it, [`Error::Open`] for everything
+    /// else.
     pub fn open(path: impl AsRef<Path>, mode: OpenMode) -> Result<Self> {
         let path = path.as_ref();
         let fail = |source| Error::Open { path: path.into(), source };
@@ -86,12 +87,12 @@ impl FileDevice {
         Self::from_open(file, path, mode)
     }
 
-    /// Makes an image file of `size` bytes that takes no space yet; what a file of that name held
-    /// is gone.
+    /// Creates an image file of `size` bytes that takes no space yet. An existing file of that name
+    /// loses its content.
     ///
     /// # Errors
-    /// [`Error::InUse`] where another writer or the kernel has the file, [`Error::Open`] for
-    /// everything else, also where the filesystem cannot hold a file of that size.
+    /// [`Error::InUse`] if another writer or the kernel holds the file, [`Error::Open`] for
+    /// everything else, for example if the filesystem cannot hold a file of that size.
     pub fn create(path: impl AsRef<Path>, size: ByteLen) -> Result<Self> {
         let path = path.as_ref();
         let file = OpenOptions::new()
@@ -135,7 +136,7 @@ impl FileDevice {
         } else {
             (512, 512)
         };
-        // A disk without stripes has units of its own block, and no width.
+        // A disk without stripes reports units of its own block, and no width.
         let topology =
             Some(()).filter(|()| is_block_device).and_then(|()| ioctl::topology(&file).ok());
         let is_stripe = |t: &Topology| t.is_striped() && t.stripe_unit.0 > u64::from(physical);
@@ -144,10 +145,10 @@ impl FileDevice {
         Ok(Self { file, size, logical, physical, topology, is_block_device, mode, direct })
     }
 
-    /// Makes the image file `size` bytes long; new bytes read as zeroes.
+    /// Resizes the image file to `size` bytes; new bytes read as zeroes.
     ///
     /// # Errors
-    /// [`Error::Io`] where the filesystem refuses, and for a block device.
+    /// [`Error::Io`] if the filesystem refuses, and for a block device.
     pub fn resize(&mut self, size: ByteLen) -> Result<()> {
         self.check_writable()?;
         self.file.set_len(size.0).map_err(|e| io_error("resize", ByteOffset(0), size, e))?;
@@ -155,16 +156,16 @@ impl FileDevice {
         Ok(())
     }
 
-    /// True for a block device, false for an image file.
+    /// Returns true for a block device, false for an image file.
     pub fn is_block_device(&self) -> bool {
         self.is_block_device
     }
 
-    /// The next range at or behind `offset` that may hold something other than zeroes; `None` where
-    /// only a hole follows. Where the file cannot tell, everything is data.
+    /// Returns the next range at or after `offset` that may hold something other than zeroes;
+    /// `None` if only a hole follows. If the file cannot report holes, everything is data.
     ///
     /// # Errors
-    /// [`Error::Io`] where the filesystem fails.
+    /// [`Error::Io`] if the filesystem fails.
     pub fn next_data(&self, offset: ByteOffset) -> Result<Option<Range<ByteOffset>>> {
         if offset.0 >= self.size.0 {
             return Ok(None);
@@ -181,10 +182,10 @@ impl FileDevice {
         Ok(Some(start..ByteOffset(end).min(end_of_device)))
     }
 
-    /// All ranges that may hold something other than zeroes, in order.
+    /// Returns all ranges that may hold something other than zeroes, in order.
     ///
     /// # Errors
-    /// [`Error::Io`] where the filesystem fails.
+    /// [`Error::Io`] if the filesystem fails.
     pub fn allocated_ranges(&self) -> Result<Vec<Range<ByteOffset>>> {
         let mut ranges = Vec::new();
         let mut at = ByteOffset(0);
@@ -202,14 +203,14 @@ impl FileDevice {
         if self.mode == OpenMode::ReadOnly { Err(Error::ReadOnly) } else { Ok(()) }
     }
 
-    /// The way past the page cache for what is `len` bytes and should be `least` to take it; `None` where the filesystem
-    /// has none.
+    /// Returns the file for direct writes if `len` reaches `least`, both in bytes; `None` if the
+    /// filesystem has no direct I/O.
     fn direct(&self, len: usize, least: usize) -> Option<&Direct> {
         let file = (len >= least).then(|| self.direct.get_or_init(|| Direct::open(&self.file)))?;
         file.as_ref()
     }
 
-    /// `fallocate` of a range; false where the file or device lacks the ability.
+    /// Calls `fallocate` on a range. Returns false if the file or device lacks the ability.
     fn fallocate(
         &self,
         op: &'static str,
@@ -225,7 +226,7 @@ impl FileDevice {
         }
     }
 
-    /// One `preadv2` of a run of neighbours; true where all of it came.
+    /// Reads a run of neighbours with one `preadv2`. Returns true if all of it was read.
     fn read_run(&self, run: &mut [(usize, &mut IoRead<'_>)], flags: ReadWriteFlags) -> bool {
         let Some(start) = run.first().map(|(_, io)| io.offset.0) else { return true };
         let want: usize = run.iter().map(|(_, io)| io.buf.len()).sum();
@@ -234,7 +235,7 @@ impl FileDevice {
     }
 }
 
-/// [`Error::InUse`] where the system says `busy`, else [`Error::Open`].
+/// Returns [`Error::InUse`] if the system reports `busy`, else [`Error::Open`].
 fn in_use_or(path: &Path, source: io::Error, busy: Errno, by: Holder) -> Error {
     if Errno::from_io_error(&source) == Some(busy) {
         Error::InUse { path: path.into(), by }
@@ -247,14 +248,14 @@ fn io_error(op: &'static str, offset: ByteOffset, len: ByteLen, source: io::Erro
     Error::Io { op, offset, len, source }
 }
 
-/// True where `next` begins where `io` ends.
+/// Returns true if `next` begins where `io` ends.
 fn adjacent(io: &IoRead<'_>, next: &IoRead<'_>) -> bool {
     io.offset.0.checked_add(io.buf.len() as u64) == Some(next.offset.0)
 }
 
 impl Drop for FileDevice {
-    /// Gives the lock up by name. Closing alone would not: a process that was forked meanwhile, by another
-    /// thread, has the file open, and locked, until it runs another program.
+    /// Unlocks explicitly. Closing alone would not unlock while a process that another thread has
+    /// forked meanwhile still has the file open: it keeps the lock until it runs another program.
     fn drop(&mut self) {
         if self.mode == OpenMode::ReadWrite {
             let _closing_does_it_too = rustix::fs::flock(&self.file, FlockOperation::Unlock);
@@ -298,12 +299,12 @@ impl BlockDevice for FileDevice {
     }
 
     fn read_batch(&self, batch: &mut [IoRead<'_>]) -> Vec<Result<()>> {
-        let mut answers: Vec<Result<()>> = batch
+        let mut results: Vec<Result<()>> = batch
             .iter()
             .map(|io| check_range("read", self.size, io.offset, io.buf.len()))
             .collect();
         let mut sorted: Vec<_> =
-            batch.iter_mut().enumerate().filter(|(i, _)| answers[*i].is_ok()).collect();
+            batch.iter_mut().enumerate().filter(|(i, _)| results[*i].is_ok()).collect();
         sorted.sort_by_key(|(_, io)| io.offset);
         let mut runs: Vec<_> = sorted
             .chunk_by_mut(|(_, io), (_, next)| adjacent(io, next))
@@ -318,13 +319,13 @@ impl BlockDevice for FileDevice {
         }
         for run in runs {
             if !self.read_run(run, ReadWriteFlags::empty()) {
-                // Something failed or came short: piece by piece tells which.
+                // A part failed or was short: single requests find out which.
                 for (i, io) in run {
-                    answers[*i] = self.read_at(io.offset, io.buf);
+                    results[*i] = self.read_at(io.offset, io.buf);
                 }
             }
         }
-        answers
+        results
     }
 
     fn write_at(&self, offset: ByteOffset, buf: &[u8]) -> Result<()> {
@@ -338,7 +339,7 @@ impl BlockDevice for FileDevice {
             .map_err(|e| io_error("write", offset, len, e))
     }
 
-    /// Makes durable what it writes, and waits for nothing else that is on its way to the file.
+    /// Makes this write durable without waiting for other writes to the file.
     fn write_fua(&self, offset: ByteOffset, buf: &[u8]) -> Result<()> {
         self.check_writable()?;
         check_range("write", self.size, offset, buf.len())?;
@@ -350,7 +351,7 @@ impl BlockDevice for FileDevice {
         let flags = ReadWriteFlags::DSYNC;
         match rustix::io::pwritev2(&self.file, &slices, offset.0, flags) {
             Ok(wrote) if wrote == buf.len() => Ok(()),
-            // Piece by piece, or where the flag is unknown.
+            // For single pieces, or if the flag is unknown.
             _ => {
                 self.write_at(offset, buf)?;
                 self.flush()
@@ -359,14 +360,14 @@ impl BlockDevice for FileDevice {
     }
 
     fn write_batch(&self, batch: &[(ByteOffset, &[u8])]) -> Vec<Result<()>> {
-        let mut answers: Vec<Result<()>> = batch
+        let mut results: Vec<Result<()>> = batch
             .iter()
             .map(|(offset, buf)| {
                 self.check_writable()?;
                 check_range("write", self.size, *offset, buf.len())
             })
             .collect();
-        let mut sorted: Vec<usize> = (0..batch.len()).filter(|&i| answers[i].is_ok()).collect();
+        let mut sorted: Vec<usize> = (0..batch.len()).filter(|&i| results[i].is_ok()).collect();
         sorted.sort_by_key(|&i| batch[i].0);
         let ends_at = |i: usize| batch[i].0.checked_add(batch[i].1.len() as u64);
         let runs = sorted
@@ -382,13 +383,13 @@ impl BlockDevice for FileDevice {
             }
             let wrote = rustix::io::pwritev(&self.file, &slices, start.0);
             if !wrote.is_ok_and(|n| n == want) {
-                // Something failed or came short: piece by piece tells which.
+                // A part failed or was short: single requests find out which.
                 for &i in run {
-                    answers[i] = self.write_at(batch[i].0, batch[i].1);
+                    results[i] = self.write_at(batch[i].0, batch[i].1);
                 }
             }
         }
-        answers
+        results
     }
 
     fn flush(&self) -> Result<()> {
@@ -477,7 +478,7 @@ mod tests {
         assert!(ranges[0].contains(&ByteOffset(1 << 30)));
     }
 
-    /// Past the page cache and through it: both find what the other wrote.
+    /// Past the page cache and through it: each reads what the other wrote.
     #[test]
     fn a_large_batch_goes_past_the_page_cache_and_is_read_from_there() {
         let (_dir, device) = image(8 << 20);
@@ -490,7 +491,7 @@ mod tests {
         if let Some(direct) = device.direct(4 << 20, direct::BATCH_MIN) {
             assert_eq!(direct.write_pages(at(0), &slices), 4 << 20);
         }
-        assert!(device.write_batch(&batch).into_iter().all(|answer| answer.is_ok()));
+        assert!(device.write_batch(&batch).into_iter().all(|result| result.is_ok()));
         device.write_at(ByteOffset((3 << 20) - 1), b"between").unwrap();
         let mut found = vec![0; 8 << 20];
         device.read_at(ByteOffset(0), &mut found).unwrap();
@@ -501,7 +502,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_answers_each_read_in_its_own_place() {
+    fn each_read_of_a_batch_gets_its_own_result() {
         let (_dir, device) = image(1 << 20);
         let content: Vec<u8> = (0..1u32 << 18).flat_map(u32::to_le_bytes).collect();
         device.write_at(ByteOffset(0), &content).unwrap();
@@ -514,10 +515,10 @@ mod tests {
             .zip(places)
             .map(|(buf, at)| IoRead { offset: ByteOffset(at), buf })
             .collect();
-        let answers = device.read_batch(&mut batch);
-        for (i, answer) in answers.iter().enumerate() {
-            assert_eq!(answer.is_err(), i == 6 || i == 7, "read {i}: {answer:?}");
-            if answer.is_ok() {
+        let results = device.read_batch(&mut batch);
+        for (i, result) in results.iter().enumerate() {
+            assert_eq!(result.is_err(), i == 6 || i == 7, "read {i}: {result:?}");
+            if result.is_ok() {
                 let at = usize::try_from(places[i]).unwrap();
                 assert_eq!(bufs[i], content[at..at + lens[i]], "read {i}");
             }
@@ -549,20 +550,20 @@ mod tests {
             .collect();
         batch.reverse();
         batch.insert(7, (ByteOffset(1 << 20), b"beyond"));
-        let answers = device.write_batch(&batch);
-        assert!(answers.iter().enumerate().all(|(i, a)| a.is_err() == (i == 7)));
+        let results = device.write_batch(&batch);
+        assert!(results.iter().enumerate().all(|(i, a)| a.is_err() == (i == 7)));
         let mut all = vec![0; 1 << 20];
         device.read_at(ByteOffset(0), &mut all).unwrap();
         assert!(all.chunks(256).zip(&bufs).all(|(got, buf)| got == buf));
     }
 
     #[test]
-    fn what_is_written_past_the_page_cache_and_through_it_is_one_content() {
+    fn direct_and_cached_writes_are_coherent() {
         let (_dir, device) = image(1 << 20);
         device.write_at(ByteOffset(0), &vec![1; 100_000]).unwrap();
         let mut large = AlignedBuf::new(256 << 10);
         large.fill(2);
-        // Over pages that wait to be written back, and past what no device takes straight.
+        // Over pages that await write-back, and with alignments that no device takes directly.
         device.write_at(ByteOffset(64 << 10), &large).unwrap();
         device.write_at(ByteOffset((512 << 10) + 100), &large).unwrap();
         device.write_at(ByteOffset(70_000), &[3; 10]).unwrap();
@@ -592,7 +593,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_writer_is_kept_out_and_a_reader_is_not() {
+    fn a_second_writer_is_refused_and_a_reader_is_not() {
         let (dir, device) = image(4096);
         let path = dir.path().join("image");
         assert!(matches!(FileDevice::open(&path, OpenMode::ReadWrite), Err(Error::InUse { .. })));
@@ -614,7 +615,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_device_says_so() {
+    fn opening_something_else_is_an_error() {
         let dir = tempfile::tempdir().unwrap();
         for path in [dir.path().to_path_buf(), dir.path().join("none"), "/dev/null".into()] {
             assert!(matches!(FileDevice::open(&path, OpenMode::ReadOnly), Err(Error::Open { .. })));
@@ -622,7 +623,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_device_is_free_though_a_forked_process_has_it_open() {
+    fn a_closed_device_is_unlocked_although_a_forked_process_has_it_open() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("image");
         let device = FileDevice::create(&path, ByteLen(4096)).unwrap();
@@ -637,7 +638,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_cut_under_us_is_an_error_of_the_read() {
+    fn a_truncated_image_fails_the_read() {
         let (dir, device) = image(1 << 20);
         let other = OpenOptions::new().write(true).open(dir.path().join("image")).unwrap();
         other.set_len(1000).unwrap();

@@ -1,14 +1,14 @@
-//! What a wrapper does not change it passes on: the methods of [`BlockDevice`](crate::BlockDevice) that only
-//! ask the device below the same question, each written once.
+//! Delegation to the device below, for the methods of [`BlockDevice`](crate::BlockDevice) that a
+//! wrapper does not change. Each method is written once.
 
-/// Methods that ask `$base` what they are asked: `forward!(this => this.base; size, will_need);`.
+/// Implements methods by calling `$base`: `forward!(this => this.base; size, will_need);`.
 macro_rules! forward {
     ($this:ident => $base:expr; $($method:ident),+ $(,)?) => {
         $($crate::forward::method!($method $this $base);)+
     };
 }
 
-/// One of them.
+/// Implements one method.
 macro_rules! method {
     (size $this:ident $base:expr) => {
         fn size(&self) -> xfskit_units::ByteLen {

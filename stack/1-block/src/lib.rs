@@ -1,20 +1,20 @@
 //! Floor 1: devices that hold blocks of bytes.
 //!
-//! Everything above sees [`BlockDevice`] and nothing else: not files, not arrays, not networks.
+//! All floors above see [`BlockDevice`] and nothing else: not files, not arrays, not networks.
 //! Wrappers compose: a window into a device, a copy-on-write overlay, a recorder of writes and
-//! flush barriers, a counter, an injector of faults. Each holds the device below it as an
-//! `Arc<dyn BlockDevice>` and is one itself.
+//! flush barriers, a counter, an injector of faults. Each holds the device below it as an `Arc<dyn
+//! BlockDevice>` and is one itself.
 //!
-//! | module | what |
+//! | module | content |
 //! | --- | --- |
-//! | [`device`] | the trait, its errors |
-//! | [`topology`] | where a device's stripes lie |
-//! | [`file`](mod@file) | an image file or a block device of the machine |
-//! | [`direct`] | past the page cache |
+//! | [`device`] | the trait and its errors |
+//! | [`topology`] | the stripe layout of a device |
+//! | [`file`](mod@file) | an image file or a block device of this machine |
+//! | [`direct`] | writes that bypass the page cache |
 //! | [`memory`] | a sparse device in memory |
 //! | [`window`] | a byte range of another device: a partition |
 //! | [`overlay`] | copy-on-write in memory over a device that is never written |
-//! | [`cow`] | the same in a file, to be gone on with |
+//! | [`cow`] | copy-on-write in a file that a later run can continue |
 //! | [`nobarrier`] | a device that is never flushed |
 //! | [`count`] | counts reads, writes, bytes and flushes |
 //! | [`record`] | keeps every write with its flush barriers, and replays them |

@@ -1,10 +1,10 @@
-//! A simulated disk: so many bytes per second, so long until the first of them.
+//! A simulated disk with a fixed bandwidth and latency.
 //!
-//! The disk has one timeline. A request takes its place behind all earlier ones and is done when its
-//! bytes have passed. An announcement ([`BlockDevice::will_need`]) takes its place at once, as the
-//! kernel's read-ahead does; the read that follows waits only for what is left of it. Every read uses
-//! up its announcement, so bytes that are read twice pass twice. Writes are taken at once as long as
-//! the disk is not more than its buffer behind; a flush waits for all of them.
+//! The disk has one timeline. A request is scheduled after all earlier ones and completes when its
+//! bytes have been transferred. An announcement ([`BlockDevice::will_need`]) is scheduled at once,
+//! as by the kernel's read-ahead; the read that follows waits only for the remainder. Every read
+//! uses up its announcement, so bytes that are read twice are transferred twice. Writes return at
+//! once while the backlog fits into the disk's buffer; a flush waits for all of them.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,10 +16,10 @@ use xfskit_units::{ByteLen, ByteOffset};
 use crate::device::{BlockDevice, IoRead, Result};
 use crate::forward::forward;
 
-/// Announcements that a disk remembers.
+/// Most announcements that a disk remembers.
 const ANNOUNCED_MAX: usize = 4096;
 
-/// Bytes of writes that a disk takes before it makes the writer wait.
+/// Size of the write buffer, in bytes. When it is full, writers wait.
 const BUFFER: u64 = 8 << 20;
 
 /// A device with the bandwidth and latency of a disk.
@@ -38,7 +38,7 @@ struct Timeline {
     announced: Vec<Announced>,
 }
 
-/// A range whose bytes begin to pass at `start`.
+/// A range whose transfer begins at `start`.
 #[derive(Debug)]
 struct Announced {
     range: Range<u64>,
@@ -46,8 +46,8 @@ struct Announced {
 }
 
 impl LimitedDevice {
-    /// `base`, with at most `bytes_per_second` (not 0), each read at least `latency` after it was
-    /// asked for or announced.
+    /// Wraps `base` with at most `bytes_per_second` (not 0). Each read takes at least `latency`
+    /// from its request or announcement on.
     pub fn new(base: Arc<dyn BlockDevice>, bytes_per_second: u64, latency: Duration) -> Self {
         let timeline = Timeline { busy_until: Instant::now(), announced: Vec::new() };
         Self { base, bytes_per_second, latency, timeline: Mutex::new(timeline) }
@@ -57,33 +57,33 @@ impl LimitedDevice {
         self.timeline.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How long so many bytes take.
-    fn takes(&self, bytes: u64) -> Duration {
+    /// Returns the time that the transfer of `bytes` takes.
+    fn transfer_time(&self, bytes: u64) -> Duration {
         let nanoseconds = u128::from(bytes) * 1_000_000_000 / u128::from(self.bytes_per_second);
         Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(u64::MAX))
     }
 
-    /// Takes a place for so many bytes. Answers when they begin to pass.
-    fn book(&self, timeline: &mut Timeline, bytes: u64) -> Instant {
+    /// Schedules a transfer of `bytes`. Returns when it begins.
+    fn schedule(&self, timeline: &mut Timeline, bytes: u64) -> Instant {
         let start = timeline.busy_until.max(Instant::now());
-        timeline.busy_until = start + self.takes(bytes);
+        timeline.busy_until = start + self.transfer_time(bytes);
         start
     }
 
-    /// When the bytes of a read have passed.
-    fn done_at(&self, offset: u64, len: u64) -> Instant {
+    /// Schedules a read and returns when it completes.
+    fn completion(&self, offset: u64, len: u64) -> Instant {
         let mut timeline = self.timeline();
         let end = offset.saturating_add(len);
         let covers = |a: &Announced| a.range.start <= offset && end <= a.range.end;
         let Some(i) = timeline.announced.iter().position(covers) else {
-            return self.book(&mut timeline, len) + self.takes(len) + self.latency;
+            return self.schedule(&mut timeline, len) + self.transfer_time(len) + self.latency;
         };
         let Announced { range, start } = &mut timeline.announced[i];
-        let done = *start + self.takes(end - range.start) + self.latency;
+        let done = *start + self.transfer_time(end - range.start) + self.latency;
         if end == range.end {
             timeline.announced.swap_remove(i);
         } else {
-            *start += self.takes(end - range.start);
+            *start += self.transfer_time(end - range.start);
             range.start = end;
         }
         done
@@ -102,11 +102,11 @@ impl BlockDevice for LimitedDevice {
         size, logical_block_size, physical_block_size, topology, is_read_only, alternatives, heal
     );
     fn read_at(&self, offset: ByteOffset, buf: &mut [u8]) -> Result<()> {
-        Self::wait_until(self.done_at(offset.0, buf.len() as u64));
+        Self::wait_until(self.completion(offset.0, buf.len() as u64));
         self.base.read_at(offset, buf)
     }
     fn read_batch(&self, batch: &mut [IoRead<'_>]) -> Vec<Result<()>> {
-        let done = batch.iter().map(|io| self.done_at(io.offset.0, io.buf.len() as u64)).max();
+        let done = batch.iter().map(|io| self.completion(io.offset.0, io.buf.len() as u64)).max();
         if let Some(done) = done {
             Self::wait_until(done);
         }
@@ -115,10 +115,10 @@ impl BlockDevice for LimitedDevice {
     fn write_at(&self, offset: ByteOffset, buf: &[u8]) -> Result<()> {
         let done = {
             let mut timeline = self.timeline();
-            self.book(&mut timeline, buf.len() as u64);
+            self.schedule(&mut timeline, buf.len() as u64);
             timeline.busy_until
         };
-        if let Some(soon) = done.checked_sub(self.takes(BUFFER)) {
+        if let Some(soon) = done.checked_sub(self.transfer_time(BUFFER)) {
             Self::wait_until(soon);
         }
         self.base.write_at(offset, buf)
@@ -131,13 +131,13 @@ impl BlockDevice for LimitedDevice {
     fn will_need(&self, offset: ByteOffset, len: ByteLen) {
         let mut timeline = self.timeline();
         if timeline.announced.len() < ANNOUNCED_MAX {
-            let start = self.book(&mut timeline, len.0);
+            let start = self.schedule(&mut timeline, len.0);
             let range = offset.0..offset.0.saturating_add(len.0);
             timeline.announced.push(Announced { range, start });
         }
     }
     fn read_alternative(&self, offset: ByteOffset, buf: &mut [u8], k: usize) -> Result<()> {
-        Self::wait_until(self.done_at(offset.0, buf.len() as u64));
+        Self::wait_until(self.completion(offset.0, buf.len() as u64));
         self.base.read_alternative(offset, buf, k)
     }
 }
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_take_their_time_one_after_the_other() {
+    fn reads_are_transferred_one_after_the_other() {
         let disk = disk();
         let start = Instant::now();
         std::thread::scope(|scope| {
@@ -167,14 +167,14 @@ mod tests {
     }
 
     #[test]
-    fn what_was_announced_is_on_its_way_and_comes_once() {
+    fn an_announcement_starts_a_transfer_and_serves_one_read() {
         let disk = disk();
         disk.will_need(ByteOffset(0), ByteLen(2_000_000));
         let takes = Duration::from_millis(10);
-        let first = disk.done_at(0, 1_000_000);
-        let second = disk.done_at(1_000_000, 1_000_000);
+        let first = disk.completion(0, 1_000_000);
+        let second = disk.completion(1_000_000, 1_000_000);
         assert_eq!(second - first, takes);
-        assert!(disk.done_at(0, 1_000_000) - second >= takes, "the second time");
+        assert!(disk.completion(0, 1_000_000) - second >= takes, "the second time");
     }
 
     #[test]

@@ -1,9 +1,9 @@
-//! Loop devices: whether the kernel sees a file through one.
+//! Loop devices: detects that the kernel uses a file through one.
 //!
-//! A volume in an image file is mounted through a loop device. That takes no lock on the file, so
-//! nothing but a look at the loop devices tells that somebody else writes to it. Attached is taken for
-//! in use: what the kernel keeps of the file in memory would not see our writes even where nothing is
-//! mounted.
+//! A volume in an image file is mounted through a loop device. The kernel takes no lock on the
+//! file, so only the list of loop devices shows that another program may write to it. An attached
+//! file counts as in use even if nothing is mounted, because the kernel's cache of the file would
+//! not see our writes.
 
 use std::fs::{self, File, Metadata};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -13,12 +13,12 @@ use std::time::Duration;
 
 use crate::ioctl;
 
-/// How often a device that detaches itself after `umount` is looked at again, and after what time:
-/// somebody who looks at it as well (udev) keeps it for a moment.
-const LOOKS: usize = 10;
+/// Number of retries, and the time between them, for a device that detaches itself after `umount`.
+/// Another user (udev) may keep it for a moment.
+const RETRIES: usize = 10;
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// What is behind a loop device, or what could be.
+/// The file that is, or could be, behind a loop device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Backing {
     /// A file: its device and its inode number.
@@ -37,7 +37,7 @@ impl Backing {
     }
 }
 
-/// A loop device that shows something.
+/// An attached loop device.
 #[derive(Debug)]
 struct Loop {
     name: String,
@@ -46,12 +46,12 @@ struct Loop {
 }
 
 impl Loop {
-    /// The loop device with this folder in `/sys/block`; `None` where it shows nothing.
+    /// Reads the loop device with this folder in `/sys/block`; `None` if nothing is attached.
     fn read(sysfs: PathBuf) -> Option<Self> {
         let name = sysfs.file_name()?.to_str()?.to_owned();
         let file = fs::read_to_string(sysfs.join("loop/backing_file")).ok()?;
-        // The device itself knows best, if it may be asked: a path may be of another mount namespace,
-        // and has ` (deleted)` behind it where the name is gone.
+        // The device itself is the best source, if it can be opened: a path may belong to another
+        // mount namespace, and ends in ` (deleted)` if the name is gone.
         let backing = match File::open(Path::new("/dev").join(&name))
             .and_then(|device| ioctl::loop_status(&device))
         {
@@ -67,46 +67,46 @@ impl Loop {
         text.trim().parse().unwrap_or(0)
     }
 
-    /// The first byte it shows, and the one behind the last.
+    /// Returns the first byte of the file that the device maps, and the byte after the last.
     fn range(&self) -> (u64, u64) {
         let start = self.number("loop/offset");
         (start, start.saturating_add(self.number("size").saturating_mul(512)))
     }
 
-    /// True where both show a byte of the same file.
+    /// Returns true if both map a common byte of the same file.
     fn overlaps(&self, other: &Self) -> bool {
         let ((start, end), (other_start, other_end)) = (self.range(), other.range());
         self.backing == other.backing && start < other_end && other_start < end
     }
 
-    /// It goes away with its last user.
+    /// Returns true if the device detaches when its last user closes it.
     fn is_autoclear(&self) -> bool {
         self.number("loop/autoclear") == 1
     }
 }
 
-/// All that show something.
+/// Returns all attached loop devices.
 fn all() -> Vec<Loop> {
     let Ok(devices) = fs::read_dir("/sys/block") else { return Vec::new() };
     let of_loops = |path: &PathBuf| path.join("loop").is_dir();
     devices.flatten().map(|entry| entry.path()).filter(of_loops).filter_map(Loop::read).collect()
 }
 
-/// The loop device through which the kernel sees what `meta` is of. For a loop device that is another
-/// one that shows the same bytes.
+/// Returns the loop device through which the kernel uses the file of `meta`. If that is itself a
+/// loop device, returns another one that maps the same bytes.
 pub(crate) fn attached_to(meta: &Metadata) -> Option<PathBuf> {
-    let mut found = look(meta)?;
-    for _ in 0..LOOKS {
+    let mut found = find(meta)?;
+    for _ in 0..RETRIES {
         if !found.is_autoclear() {
             break;
         }
         sleep(PAUSE);
-        found = look(meta)?;
+        found = find(meta)?;
     }
     Some(Path::new("/dev").join(found.name))
 }
 
-fn look(meta: &Metadata) -> Option<Loop> {
+fn find(meta: &Metadata) -> Option<Loop> {
     let wanted = Backing::of(meta);
     let mut loops = all();
     let own = Path::new("/sys/dev/block").join(format!(

@@ -1,11 +1,11 @@
-//! A device in memory that stores only what was written: `mem:500T` costs nothing until used.
+//! A sparse device in memory: `mem:500T` costs nothing until it is written.
 
 use xfskit_units::{ByteLen, ByteOffset, index};
 
 use crate::device::{BlockDevice, Result, check_range, check_span};
 use crate::pages::Pages;
 
-/// Bytes of one page, the unit in which memory is taken.
+/// Size of a page in bytes, the unit in which memory is allocated.
 const PAGE: u64 = 64 * 1024;
 
 /// A sparse device in memory. Pages that were never written read as zeroes.
@@ -16,12 +16,12 @@ pub struct MemDevice {
 }
 
 impl MemDevice {
-    /// A device of `size` bytes, all zero.
+    /// Makes a device of `size` bytes, all zero.
     pub fn new(size: ByteLen) -> Self {
         Self { size, pages: Pages::new(PAGE) }
     }
 
-    /// Bytes of memory taken by written pages.
+    /// Returns the memory that the written pages take, in bytes.
     pub fn resident(&self) -> ByteLen {
         self.pages.resident()
     }
@@ -58,7 +58,7 @@ impl BlockDevice for MemDevice {
         self.discard(offset, len)?;
         let end = offset.0 + len.0;
         let zeroes = vec![0u8; index(PAGE)];
-        // What discard left: the partial pages at both ends.
+        // The partial pages at both ends, which `discard` keeps.
         for (from, to) in [
             (offset.0, end.min(offset.0.next_multiple_of(PAGE))),
             (offset.0.max(end / PAGE * PAGE), end),

@@ -7,14 +7,14 @@ use xfskit_units::ByteOffset;
 use crate::device::{BlockDevice, Result};
 use crate::forward::forward;
 
-/// A device whose flushes and FUA writes are passed on as nothing, and as plain writes: what `nobarrier` asks
-/// for. After a crash of the machine, whatever its caches held is lost in any order. For devices whose caches
-/// outlive that, and for volumes that nobody will miss.
+/// A device that ignores flushes and turns FUA writes into plain ones, as the option `nobarrier`
+/// requests. After a crash of the machine, any writes in its caches are lost, in any order. Use it
+/// only for devices whose caches survive a crash, or for volumes that may be lost.
 #[derive(Debug)]
 pub struct NoBarrierDevice(Arc<dyn BlockDevice>);
 
 impl NoBarrierDevice {
-    /// `base`, never flushed.
+    /// Wraps `base`.
     pub fn new(base: Arc<dyn BlockDevice>) -> Self {
         Self(base)
     }
@@ -41,7 +41,7 @@ mod tests {
     use crate::{CountingDevice, MemDevice};
 
     #[test]
-    fn flushes_end_here_and_writes_go_on() {
+    fn flushes_are_dropped_and_writes_are_forwarded() {
         let below = Arc::new(CountingDevice::new(Arc::new(MemDevice::new(ByteLen(1 << 20)))));
         let device = NoBarrierDevice::new(Arc::clone(&below) as Arc<dyn BlockDevice>);
         device.write_at(ByteOffset(0), b"abc").unwrap();

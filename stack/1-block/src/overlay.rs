@@ -1,6 +1,6 @@
-//! Copy-on-write in memory: what is written stays in memory, the device below is never touched.
+//! Copy-on-write in memory: writes stay in memory, the device below is never touched.
 //!
-//! This is how a dirty log is replayed on a volume that is opened for reading only.
+//! A dirty log is replayed this way on a volume that is opened for reading only.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,12 +11,12 @@ use crate::device::{BlockDevice, IoRead, Result, check_range};
 use crate::forward::forward;
 use crate::pages::Pages;
 
-/// Bytes of one page, the unit in which the device below is copied.
+/// Size of a page in bytes, the unit in which the device below is copied.
 const PAGE: u64 = 4096;
 
 /// A writable view of a device whose changes live in memory and end with the view.
 ///
-/// Nobody else may write to the device below meanwhile.
+/// The device below must not be written meanwhile.
 #[derive(Debug)]
 pub struct OverlayDevice {
     base: Arc<dyn BlockDevice>,
@@ -24,13 +24,13 @@ pub struct OverlayDevice {
 }
 
 impl OverlayDevice {
-    /// A view of `base` in which nothing is changed yet.
+    /// Makes a view of `base` without changes.
     pub fn new(base: Arc<dyn BlockDevice>) -> Self {
         Self { base, changed: Pages::new(PAGE) }
     }
 
-    /// The ranges that were written, in bytes, ascending and merged, rounded out to 4 KiB (and cut
-    /// off at the end of the device).
+    /// Returns the written ranges in bytes, ascending and merged. They are rounded out to 4 KiB and
+    /// end with the device.
     pub fn changed_ranges(&self) -> Vec<Range<ByteOffset>> {
         let mut ranges: Vec<Range<ByteOffset>> = Vec::new();
         for start in self.changed.offsets() {
@@ -43,17 +43,17 @@ impl OverlayDevice {
         ranges
     }
 
-    /// Bytes of memory that the changes take.
+    /// Returns the memory that the changes take, in bytes.
     pub fn resident(&self) -> ByteLen {
         self.changed.resident()
     }
 
-    /// The device below.
+    /// Returns the device below.
     pub fn base(&self) -> &Arc<dyn BlockDevice> {
         &self.base
     }
 
-    /// Fills a page that is about to be written in part from the device below.
+    /// Copies a page from the device below before part of it is written.
     fn copy_up(&self, offset: ByteOffset, page: &mut [u8]) -> Result<()> {
         let n = page.len().min(index(self.size().0 - offset.0));
         self.base.read_at(offset, &mut page[..n])
@@ -68,11 +68,11 @@ impl BlockDevice for OverlayDevice {
         Ok(())
     }
     fn read_batch(&self, batch: &mut [IoRead<'_>]) -> Vec<Result<()>> {
-        let answers = self.base.read_batch(batch);
-        for (io, _) in batch.iter_mut().zip(&answers).filter(|(_, answer)| answer.is_ok()) {
+        let results = self.base.read_batch(batch);
+        for (io, _) in batch.iter_mut().zip(&results).filter(|(_, result)| result.is_ok()) {
             self.changed.read_over(io.offset, io.buf);
         }
-        answers
+        results
     }
     fn write_at(&self, offset: ByteOffset, buf: &[u8]) -> Result<()> {
         check_range("write", self.size(), offset, buf.len())?;
@@ -81,7 +81,8 @@ impl BlockDevice for OverlayDevice {
     fn flush(&self) -> Result<()> {
         Ok(())
     }
-    /// The ways of the device below, with what was written laid over each.
+    /// Returns the number of sources of the device below. The written data is laid over each of
+    /// them.
     fn alternatives(&self, offset: ByteOffset, len: ByteLen) -> usize {
         self.base.alternatives(offset, len)
     }

@@ -1,4 +1,4 @@
-//! Sparse memory by pages: what the memory device and the overlay are made of.
+//! Sparse memory in pages, for the memory device and the overlay.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -8,13 +8,13 @@ use xfskit_units::{ByteLen, ByteOffset, index};
 
 use crate::device::Result;
 
-/// Shards of the page table, so that threads in different places do not meet.
+/// Shards of the page table, so that threads at different offsets do not contend.
 const SHARDS: usize = 64;
 
 type Shard = HashMap<u64, Box<[u8]>>;
 
-/// A table of pages, each there or not. Each shard has its own lock, under which only the device
-/// below is read (to fill a page); otherwise it is a leaf.
+/// A sparse table of pages. Each shard has its own lock. While it is held, only the device below is
+/// read (to fill a page); otherwise it is a leaf lock.
 #[derive(Debug)]
 pub(crate) struct Pages {
     page_bytes: u64,
@@ -29,7 +29,7 @@ struct Part {
 }
 
 impl Pages {
-    /// No pages yet; each will have `page_bytes` bytes.
+    /// Makes an empty table with pages of `page_bytes` bytes.
     pub(crate) fn new(page_bytes: u64) -> Self {
         Self { page_bytes, shards: (0..SHARDS).map(|_| RwLock::default()).collect() }
     }
@@ -64,8 +64,8 @@ impl Pages {
         self.shard(page).write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Copies what the pages hold over `buf`, the bytes from `offset` on; where there is no page,
-    /// `buf` stays as it is.
+    /// Copies the pages over `buf`, whose bytes begin at `offset`. Missing pages leave `buf`
+    /// unchanged.
     pub(crate) fn read_over(&self, offset: ByteOffset, buf: &mut [u8]) {
         for part in self.parts(offset, buf.len()) {
             if let Some(page) = self.read_shard(part.page).get(&part.page) {
@@ -74,8 +74,8 @@ impl Pages {
         }
     }
 
-    /// Writes `buf` at `offset`. A page that is written in part and not there yet is filled by
-    /// `fill(page's offset in bytes, page)` first; it comes zeroed.
+    /// Writes `buf` at `offset`. A missing page that is written in part is first filled by
+    /// `fill(offset of the page in bytes, page)`, which receives it zeroed.
     pub(crate) fn write(
         &self,
         offset: ByteOffset,
@@ -98,7 +98,7 @@ impl Pages {
         Ok(())
     }
 
-    /// True where a page touches the range.
+    /// Returns true if any page exists in the range.
     pub(crate) fn touches(&self, offset: ByteOffset, len: ByteLen) -> bool {
         self.parts(offset, index(len.0)).any(|p| self.read_shard(p.page).contains_key(&p.page))
     }
@@ -112,7 +112,7 @@ impl Pages {
         }
     }
 
-    /// Offsets of the pages there are, in bytes, ascending.
+    /// Returns the offsets of all pages in bytes, ascending.
     pub(crate) fn offsets(&self) -> Vec<ByteOffset> {
         let mut offsets = Vec::new();
         for shard in &self.shards {
@@ -123,7 +123,7 @@ impl Pages {
         offsets
     }
 
-    /// Bytes of memory the pages take.
+    /// Returns the memory that the pages take, in bytes.
     pub(crate) fn resident(&self) -> ByteLen {
         let pages: usize = self
             .shards

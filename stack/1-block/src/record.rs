@@ -1,8 +1,8 @@
-//! Keeps every write with its flush barriers: the raw material of crash simulation.
+//! Records every write and flush, for crash simulation.
 //!
-//! A crash may lose any writes after the last flush that had returned, so a test takes a prefix of
-//! the [`Event`]s (and any subset of what follows the prefix's last barrier), plays it onto a copy
-//! of the initial device and recovers.
+//! A crash may lose any writes after the last flush that returned. So a test takes a prefix of the
+//! [`Event`]s (and any subset of the events after the prefix's last barrier), replays it onto a
+//! copy of the initial device and recovers.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -11,30 +11,30 @@ use xfskit_units::{ByteLen, ByteOffset};
 use crate::device::{BlockDevice, Result};
 use crate::forward::forward;
 
-/// One change that a device was asked to make, and did.
+/// One change that a device has carried out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// Bytes written at an offset.
     Write {
-        /// Where, in bytes.
+        /// Offset in bytes.
         offset: ByteOffset,
-        /// What.
+        /// The bytes.
         data: Arc<[u8]>,
-        /// True where the write was durable when it returned (FUA).
+        /// True if the write was durable when it returned (FUA).
         fua: bool,
     },
-    /// A range made zero.
+    /// A range set to zero.
     WriteZeroes {
-        /// Where, in bytes.
+        /// Offset in bytes.
         offset: ByteOffset,
-        /// How much, in bytes.
+        /// Length in bytes.
         len: ByteLen,
     },
-    /// A range given up.
+    /// A discarded range.
     Discard {
-        /// Where, in bytes.
+        /// Offset in bytes.
         offset: ByteOffset,
-        /// How much, in bytes.
+        /// Length in bytes.
         len: ByteLen,
     },
     /// The barrier: all events before it are durable.
@@ -56,10 +56,10 @@ impl Event {
     }
 }
 
-/// A device that remembers what was changed, in order. Reads pass through.
+/// A device that records its changes in order. Reads pass through.
 ///
-/// One lock covers the list (a leaf) and is held while a change is carried out, so that the list's
-/// order is the order on the device.
+/// One leaf lock covers the list. It is held while a change is carried out, so that the order of
+/// the list is the order on the device.
 #[derive(Debug)]
 pub struct RecordingDevice {
     base: Arc<dyn BlockDevice>,
@@ -67,22 +67,22 @@ pub struct RecordingDevice {
 }
 
 impl RecordingDevice {
-    /// Records what is changed on `base` from now on.
+    /// Records the changes of `base` from now on.
     pub fn new(base: Arc<dyn BlockDevice>) -> Self {
         Self { base, events: Mutex::default() }
     }
 
-    /// What was changed so far, in order.
+    /// Returns the changes so far, in order.
     pub fn events(&self) -> Vec<Event> {
         self.lock().clone()
     }
 
-    /// How many events there are so far.
+    /// Returns the number of events so far.
     pub fn event_count(&self) -> usize {
         self.lock().len()
     }
 
-    /// Plays the first `n` events (or all there are) onto another device.
+    /// Replays the first `n` events (or all, if there are fewer) onto another device.
     ///
     /// # Errors
     /// Those of `onto`.

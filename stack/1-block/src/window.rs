@@ -8,8 +8,8 @@ use crate::device::{BlockDevice, IoRead, Result, check_range, check_span};
 use crate::forward::forward;
 use crate::topology::Topology;
 
-/// The bytes `[start, start + size)` of a device, as a device. Errors speak of the window's offsets
-/// where the window refuses and of the device's offsets where the device below fails.
+/// The bytes `[start, start + size)` of a device, as a device. Errors that the window detects name
+/// its own offsets; errors of the device below name that device's offsets.
 #[derive(Debug)]
 pub struct WindowDevice {
     base: Arc<dyn BlockDevice>,
@@ -18,17 +18,17 @@ pub struct WindowDevice {
 }
 
 impl WindowDevice {
-    /// The `size` bytes of `base` from byte `start` on.
+    /// Makes a window of `size` bytes of `base` from byte `start` on.
     ///
     /// # Errors
-    /// [`crate::Error::BeyondEnd`] where they leave the device.
+    /// [`crate::Error::BeyondEnd`] if they leave the device.
     pub fn new(base: Arc<dyn BlockDevice>, start: ByteOffset, size: ByteLen) -> Result<Self> {
         check_span("window", base.size(), start, size)?;
         Ok(Self { base, start, size })
     }
 
-    /// Where byte `offset` of the window lies on the device below. The range was checked, and the
-    /// window lies within the device, so the sum cannot overflow.
+    /// Returns the offset of byte `offset` of the window on the device below. The range was
+    /// checked, and the window lies within the device, so the sum cannot overflow.
     fn below(&self, offset: ByteOffset) -> ByteOffset {
         self.start.saturating_add(offset.0)
     }
@@ -40,26 +40,26 @@ impl BlockDevice for WindowDevice {
         self.size
     }
     fn topology(&self) -> Topology {
-        self.base.topology().from(self.start.0)
+        self.base.topology().for_part(self.start.0)
     }
     fn read_at(&self, offset: ByteOffset, buf: &mut [u8]) -> Result<()> {
         check_range("read", self.size, offset, buf.len())?;
         self.base.read_at(self.below(offset), buf)
     }
     fn read_batch(&self, batch: &mut [IoRead<'_>]) -> Vec<Result<()>> {
-        let mut answers: Vec<Result<()>> = batch
+        let mut results: Vec<Result<()>> = batch
             .iter()
             .map(|io| check_range("read", self.size, io.offset, io.buf.len()))
             .collect();
         let mut inside: Vec<IoRead<'_>> = batch
             .iter_mut()
-            .zip(&answers)
-            .filter(|(_, answer)| answer.is_ok())
+            .zip(&results)
+            .filter(|(_, result)| result.is_ok())
             .map(|(io, _)| IoRead { offset: self.below(io.offset), buf: &mut *io.buf })
             .collect();
         let read = self.base.read_batch(&mut inside);
-        answers.iter_mut().filter(|a| a.is_ok()).zip(read).for_each(|(a, below)| *a = below);
-        answers
+        results.iter_mut().filter(|a| a.is_ok()).zip(read).for_each(|(a, below)| *a = below);
+        results
     }
     fn write_at(&self, offset: ByteOffset, buf: &[u8]) -> Result<()> {
         check_range("write", self.size, offset, buf.len())?;
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_outside_the_window_can_be_reached() {
+    fn accesses_outside_the_window_are_refused() {
         let (base, window) = window();
         let mut buf = [0; 4];
         for offset in [497, 500, u64::MAX - 1, u64::MAX] {
@@ -152,8 +152,8 @@ mod tests {
             IoRead { offset: ByteOffset(498), buf: &mut b },
             IoRead { offset: ByteOffset(496), buf: &mut c },
         ];
-        let answers = window.read_batch(&mut batch);
-        assert!(answers[0].is_ok() && answers[1].is_err() && answers[2].is_ok());
+        let results = window.read_batch(&mut batch);
+        assert!(results[0].is_ok() && results[1].is_err() && results[2].is_ok());
         assert_eq!((a, b, c), ([5; 4], [0; 4], [5; 4]));
     }
 }

@@ -14,8 +14,8 @@ use xfskit_units::{AgBlock, AgNumber, Geometry, Lsn};
 use zerocopy::big_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use crate::corruption::{Location, VerifyResult};
 use crate::ctx::Ctx;
-use crate::fault::{Location, Verdict};
 use crate::layout::Layout;
 use crate::{alloc, inobt, refcount, rmap};
 
@@ -259,7 +259,12 @@ impl<'a> Block<'a> {
     ///
     /// # Errors
     /// The first check that fails.
-    pub fn verify(block: &'a [u8], ctx: &Ctx<'_>, tree: Tree, agno: AgNumber) -> Verdict<Self> {
+    pub fn verify(
+        block: &'a [u8],
+        ctx: &Ctx<'_>,
+        tree: Tree,
+        agno: AgNumber,
+    ) -> VerifyResult<Self> {
         let ids = tree.ids();
         ctx.crc(ids.crc, block, CRC_OFFSET)?;
         let (Ok((head, rest)), true) =
@@ -305,7 +310,7 @@ impl<'a> Block<'a> {
     ///
     /// # Errors
     /// [`Ids::order`].
-    pub fn verify_order(&self, ctx: &Ctx<'_>) -> Verdict {
+    pub fn verify_order(&self, ctx: &Ctx<'_>) -> VerifyResult {
         let size = |rec: &alloc::Rec| (rec.blockcount.get(), rec.startblock.get());
         let end = |start: U32, len: U32| u64::from(start.get()).saturating_add(len.get().into());
         let before = |left: U32, len: U32, right: U32| end(left, len) <= right.get().into();
@@ -347,7 +352,7 @@ impl<'a> Block<'a> {
     }
 
     /// Fails where one of `items` may not stand before the next.
-    fn ascend<T>(&self, ctx: &Ctx<'_>, items: &[T], may: impl Fn(&T, &T) -> bool) -> Verdict {
+    fn ascend<T>(&self, ctx: &Ctx<'_>, items: &[T], may: impl Fn(&T, &T) -> bool) -> VerifyResult {
         for (index, pair) in items.windows(2).enumerate() {
             if let [left, right] = pair {
                 let index = index.saturating_add(1);

@@ -10,8 +10,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::agfl;
 use crate::bytes;
+use crate::corruption::{Location, VerifyResult};
 use crate::ctx::Ctx;
-use crate::fault::{Location, Verdict};
 use crate::{alloc, refcount, rmap};
 
 /// "XAGF".
@@ -87,7 +87,7 @@ impl Agf {
     ///
     /// # Errors
     /// The first check that fails.
-    pub fn verify<'a>(block: &'a [u8], ctx: &Ctx<'_>, agno: AgNumber) -> Verdict<&'a Self> {
+    pub fn verify<'a>(block: &'a [u8], ctx: &Ctx<'_>, agno: AgNumber) -> VerifyResult<&'a Self> {
         ctx.crc("agf.crc", block, CRC_OFFSET)?;
         let (Ok((agf, _)), true) =
             (Self::ref_from_prefix(block), block.len() == ctx.geo.sectsize())
@@ -106,14 +106,14 @@ impl Agf {
         Ok(agf)
     }
 
-    fn verify_free_list(&self, ctx: &Ctx<'_>) -> Verdict {
+    fn verify_free_list(&self, ctx: &Ctx<'_>) -> VerifyResult {
         let slots = agfl::slots(ctx.geo);
         ctx.at_most("agf.flfirst", slots.saturating_sub(1), self.flfirst.get())?;
         ctx.at_most("agf.fllast", slots.saturating_sub(1), self.fllast.get())?;
         ctx.at_most("agf.flcount", slots, self.flcount.get())
     }
 
-    fn verify_counters(&self, ctx: &Ctx<'_>) -> Verdict {
+    fn verify_counters(&self, ctx: &Ctx<'_>) -> VerifyResult {
         let length = self.length.get();
         ctx.at_most("agf.freeblks", length, self.freeblks.get())?;
         ctx.at_most("agf.longest", self.freeblks.get(), self.longest.get())?;
@@ -127,7 +127,7 @@ impl Agf {
         Ok(())
     }
 
-    fn verify_roots(&self, ctx: &Ctx<'_>, agno: AgNumber) -> Verdict {
+    fn verify_roots(&self, ctx: &Ctx<'_>, agno: AgNumber) -> VerifyResult {
         let geo = ctx.geo;
         ctx.agbno("agf.bnoroot", agno, self.bnoroot.get())?;
         ctx.agbno("agf.cntroot", agno, self.cntroot.get())?;

@@ -9,8 +9,8 @@ use zerocopy::big_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::agf::Agf;
+use crate::corruption::{Location, VerifyResult};
 use crate::ctx::Ctx;
-use crate::fault::{Location, Verdict};
 use crate::layout::Layout;
 
 /// "XAFL".
@@ -64,7 +64,7 @@ impl<'a> Agfl<'a> {
     ///
     /// # Errors
     /// The first check that fails.
-    pub fn verify(block: &'a [u8], ctx: &Ctx<'_>, agno: AgNumber) -> Verdict<Self> {
+    pub fn verify(block: &'a [u8], ctx: &Ctx<'_>, agno: AgNumber) -> VerifyResult<Self> {
         if ctx.geo.v5() {
             ctx.crc("agfl.crc", block, CRC_OFFSET)?;
             let Ok((head, _)) = AgflHeader::ref_from_prefix(block) else {

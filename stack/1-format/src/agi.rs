@@ -9,8 +9,8 @@ use zerocopy::big_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::bytes;
+use crate::corruption::{Location, VerifyResult};
 use crate::ctx::Ctx;
-use crate::fault::{Location, Verdict};
 use crate::inobt;
 
 /// "XAGI".
@@ -78,7 +78,7 @@ impl Agi {
     ///
     /// # Errors
     /// The first check that fails.
-    pub fn verify<'a>(block: &'a [u8], ctx: &Ctx<'_>, agno: AgNumber) -> Verdict<&'a Self> {
+    pub fn verify<'a>(block: &'a [u8], ctx: &Ctx<'_>, agno: AgNumber) -> VerifyResult<&'a Self> {
         ctx.crc("agi.crc", block, CRC_OFFSET)?;
         let (Ok((agi, _)), true) =
             (Self::ref_from_prefix(block), block.len() == ctx.geo.sectsize())
@@ -101,7 +101,7 @@ impl Agi {
         Ok(agi)
     }
 
-    fn verify_roots(&self, ctx: &Ctx<'_>, agno: AgNumber) -> Verdict {
+    fn verify_roots(&self, ctx: &Ctx<'_>, agno: AgNumber) -> VerifyResult {
         let max_levels = inobt::max_levels(ctx.geo);
         ctx.agbno("agi.root", agno, self.root.get())?;
         ctx.within("agi.level", 1..=max_levels, self.level.get())?;

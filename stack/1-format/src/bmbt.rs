@@ -21,8 +21,8 @@ use xfskit_units::{FilBlks, FileOff, FsBlock, Geometry, Lsn};
 use zerocopy::big_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use crate::corruption::{Fork, Location, VerifyResult};
 use crate::ctx::Ctx;
-use crate::fault::{Fork, Location, Verdict};
 use crate::inode::Dinode;
 use crate::layout::Layout;
 
@@ -154,7 +154,7 @@ impl Extent {
     ///
     /// # Errors
     /// The first check that fails.
-    pub fn verify(&self, ctx: &Ctx<'_>, rules: ExtentRules) -> Verdict {
+    pub fn verify(&self, ctx: &Ctx<'_>, rules: ExtentRules) -> VerifyResult {
         ctx.at_least("bmbt.rec.blockcount", 1, self.blockcount.0)?;
         let exists = if rules.realtime {
             let end = self.startblock.0.saturating_add(self.blockcount.0);
@@ -173,7 +173,7 @@ impl Extent {
     ///
     /// # Errors
     /// `bmbt.rec.order`.
-    pub fn follows(&self, ctx: &Ctx<'_>, before: FileOff) -> Verdict {
+    pub fn follows(&self, ctx: &Ctx<'_>, before: FileOff) -> VerifyResult {
         ctx.at_least("bmbt.rec.order", before, self.startoff)
     }
 }
@@ -182,7 +182,7 @@ impl Extent {
 ///
 /// # Errors
 /// `bmbt.rec.order`.
-pub fn verify_order(ctx: &Ctx<'_>, recs: &[Rec]) -> Verdict {
+pub fn verify_order(ctx: &Ctx<'_>, recs: &[Rec]) -> VerifyResult {
     let mut before = FileOff::ZERO;
     for (index, extent) in recs.iter().map(Rec::decode).enumerate() {
         extent.follows(&ctx.entry(index), before)?;
@@ -255,7 +255,7 @@ impl<'a> BmdrRoot<'a> {
     ///
     /// # Errors
     /// The first check that fails.
-    pub fn verify(room: &'a [u8], ctx: &Ctx<'_>, fork: Fork) -> Verdict<Self> {
+    pub fn verify(room: &'a [u8], ctx: &Ctx<'_>, fork: Fork) -> VerifyResult<Self> {
         let Ok((head, _)) = <[U16; 2]>::ref_from_prefix(room) else {
             return Err(ctx.short("bmdr.level", room.len()));
         };
@@ -279,7 +279,7 @@ fn verify_children(
     (key_id, ptr_id): (&'static str, &'static str),
     keys: &[Word],
     ptrs: &[Word],
-) -> Verdict {
+) -> VerifyResult {
     for (index, pair) in keys.windows(2).enumerate() {
         if let [left, right] = pair {
             let least = left.get().saturating_add(1);
@@ -358,7 +358,7 @@ impl<'a> BmbtBlock<'a> {
     ///
     /// # Errors
     /// The first check that fails.
-    pub fn verify(block: &'a [u8], ctx: &Ctx<'_>, fork: Fork) -> Verdict<Self> {
+    pub fn verify(block: &'a [u8], ctx: &Ctx<'_>, fork: Fork) -> VerifyResult<Self> {
         let layout = Layout::of(ctx.geo);
         ctx.crc("bmbt.crc", block, CRC_OFFSET)?;
         let Ok((head, rest)) = Header::ref_from_prefix(block) else {
@@ -405,7 +405,7 @@ impl<'a> BmbtBlock<'a> {
     ///
     /// # Errors
     /// `bmbt.rec.order`.
-    pub fn verify_order(&self, ctx: &Ctx<'_>) -> Verdict {
+    pub fn verify_order(&self, ctx: &Ctx<'_>) -> VerifyResult {
         verify_order(ctx, self.recs())
     }
 

@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 
 use xfskit_units::{AgBlock, AgNumber, Geometry, Lsn, Uuid};
 
-use crate::fault::{CheckId, Corruption, Expected, Fault, Location, Value, Verdict};
+use crate::corruption::{CheckId, Corruption, Expected, Location, Value, VerifyResult};
 
 /// The surroundings of one block: the volume's geometry, where the block was read, and how far the
 /// journal has come. Cheap to make, one per block.
@@ -48,7 +48,12 @@ impl<'a> Ctx<'a> {
 
     /// A failed check, as an error.
     #[cold]
-    pub fn fault(&self, check: &'static str, expected: Expected, found: impl Into<Value>) -> Fault {
+    pub fn corruption(
+        &self,
+        check: &'static str,
+        expected: Expected,
+        found: impl Into<Value>,
+    ) -> Box<Corruption> {
         Box::new(Corruption { check: CheckId(check), at: self.at, expected, found: found.into() })
     }
 
@@ -59,11 +64,11 @@ impl<'a> Ctx<'a> {
         check: &'static str,
         expected: T,
         found: T,
-    ) -> Verdict {
+    ) -> VerifyResult {
         if expected == found {
             return Ok(());
         }
-        Err(self.fault(check, Expected::Exactly(expected.into()), found))
+        Err(self.corruption(check, Expected::Exactly(expected.into()), found))
     }
 
     /// Fails where `found` is not `expected`; the report shows both in hexadecimal.
@@ -73,12 +78,12 @@ impl<'a> Ctx<'a> {
         check: &'static str,
         expected: impl Into<u64>,
         found: impl Into<u64>,
-    ) -> Verdict {
+    ) -> VerifyResult {
         let (expected, found) = (expected.into(), found.into());
         if expected == found {
             return Ok(());
         }
-        Err(self.fault(check, Expected::Exactly(Value::Hex(expected)), Value::Hex(found)))
+        Err(self.corruption(check, Expected::Exactly(Value::Hex(expected)), Value::Hex(found)))
     }
 
     /// Fails where `found` is larger than `max`.
@@ -88,11 +93,11 @@ impl<'a> Ctx<'a> {
         check: &'static str,
         max: T,
         found: T,
-    ) -> Verdict {
+    ) -> VerifyResult {
         if found <= max {
             return Ok(());
         }
-        Err(self.fault(check, Expected::AtMost(max.into()), found))
+        Err(self.corruption(check, Expected::AtMost(max.into()), found))
     }
 
     /// Fails where `found` is smaller than `min`.
@@ -102,11 +107,11 @@ impl<'a> Ctx<'a> {
         check: &'static str,
         min: T,
         found: T,
-    ) -> Verdict {
+    ) -> VerifyResult {
         if found >= min {
             return Ok(());
         }
-        Err(self.fault(check, Expected::AtLeast(min.into()), found))
+        Err(self.corruption(check, Expected::AtLeast(min.into()), found))
     }
 
     /// Fails where `found` lies outside `range`.
@@ -116,12 +121,12 @@ impl<'a> Ctx<'a> {
         check: &'static str,
         range: RangeInclusive<T>,
         found: T,
-    ) -> Verdict {
+    ) -> VerifyResult {
         if range.contains(&found) {
             return Ok(());
         }
         let (lo, hi) = range.into_inner();
-        Err(self.fault(check, Expected::Between(lo.into(), hi.into()), found))
+        Err(self.corruption(check, Expected::Between(lo.into(), hi.into()), found))
     }
 
     /// Fails unless `ok`; `expected` says in words what should have been.
@@ -132,16 +137,16 @@ impl<'a> Ctx<'a> {
         ok: bool,
         expected: &'static str,
         found: impl Into<Value>,
-    ) -> Verdict {
+    ) -> VerifyResult {
         if ok {
             return Ok(());
         }
-        Err(self.fault(check, Expected::Described(expected.into()), found))
+        Err(self.corruption(check, Expected::Described(expected.into()), found))
     }
 
     /// Fails where `block` does not carry its right CRC at byte `field`. Version 4 has none.
     #[inline]
-    pub fn crc(&self, check: &'static str, block: &[u8], field: usize) -> Verdict {
+    pub fn crc(&self, check: &'static str, block: &[u8], field: usize) -> VerifyResult {
         if !self.geo.v5() || self.crc_known || xfskit_crc::verify(block, field) {
             return Ok(());
         }
@@ -152,7 +157,7 @@ impl<'a> Ctx<'a> {
 
     /// Fails where metadata carries another volume's UUID. Version 4 carries none.
     #[inline]
-    pub fn uuid(&self, check: &'static str, found: [u8; 16]) -> Verdict {
+    pub fn uuid(&self, check: &'static str, found: [u8; 16]) -> VerifyResult {
         if self.geo.v5() && self.geo.meta_uuid.as_bytes() != &found {
             return self.eq(check, self.geo.meta_uuid, Uuid::from_bytes(found));
         }
@@ -161,10 +166,10 @@ impl<'a> Ctx<'a> {
 
     /// Fails where a block claims to be newer than the journal. Version 4 has no LSNs.
     #[inline]
-    pub fn lsn(&self, check: &'static str, found: Lsn) -> Verdict {
+    pub fn lsn(&self, check: &'static str, found: Lsn) -> VerifyResult {
         match self.log_head {
             Some(head) if self.geo.v5() && found.is_ahead_of(head) => {
-                Err(self.fault(check, Expected::AtMost(head.into()), found))
+                Err(self.corruption(check, Expected::AtMost(head.into()), found))
             }
             _ => Ok(()),
         }
@@ -172,7 +177,7 @@ impl<'a> Ctx<'a> {
 
     /// Fails where a self-describing block says it lives elsewhere. Version 4 does not say.
     #[inline]
-    pub fn blkno(&self, check: &'static str, found: u64) -> Verdict {
+    pub fn blkno(&self, check: &'static str, found: u64) -> VerifyResult {
         match self.at.daddr {
             Some(daddr) if self.geo.v5() => self.eq(check, daddr.0, found),
             _ => Ok(()),
@@ -181,13 +186,13 @@ impl<'a> Ctx<'a> {
 
     /// A block too short to hold what it should.
     #[cold]
-    pub fn short(&self, check: &'static str, len: usize) -> Fault {
-        self.fault(check, Expected::Described("a longer block".into()), len)
+    pub fn short(&self, check: &'static str, len: usize) -> Box<Corruption> {
+        self.corruption(check, Expected::Described("a longer block".into()), len)
     }
 
     /// Fails where `found` is not a block of group `agno` behind its headers.
     #[inline]
-    pub fn agbno(&self, check: &'static str, agno: AgNumber, found: u32) -> Verdict {
+    pub fn agbno(&self, check: &'static str, agno: AgNumber, found: u32) -> VerifyResult {
         let valid = self.geo.valid_agbno(agno, AgBlock(found));
         self.require(check, valid, "a block of the group behind its headers", found)
     }

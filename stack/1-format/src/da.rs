@@ -16,8 +16,8 @@ use zerocopy::big_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::bytes;
+use crate::corruption::{Fork, VerifyResult};
 use crate::ctx::Ctx;
-use crate::fault::{Fork, Verdict};
 use crate::layout::Layout;
 
 /// Deepest tree: levels of nodes above the leaves.
@@ -99,7 +99,7 @@ impl Ids {
         bno: U64,
         owner: U64,
         lsn: U64,
-    ) -> Verdict {
+    ) -> VerifyResult {
         ctx.uuid(self.uuid, uuid)?;
         ctx.blkno(self.bno, bno.get())?;
         match ctx.at.ino {
@@ -149,7 +149,7 @@ pub(crate) fn verify_info<'a>(
     fork: Fork,
     chain: &ChainIds,
     magics: &[u16],
-) -> Verdict<&'a BlkInfo> {
+) -> VerifyResult<&'a BlkInfo> {
     let ids = &chain.own;
     if block.len() != block_len(ctx.geo, fork) {
         return Err(ctx.short(ids.magic, block.len()));
@@ -225,7 +225,7 @@ impl<'a> Node<'a> {
     ///
     /// # Errors
     /// The first check that fails.
-    pub fn verify(block: &'a [u8], ctx: &Ctx<'_>, fork: Fork) -> Verdict<Self> {
+    pub fn verify(block: &'a [u8], ctx: &Ctx<'_>, fork: Fork) -> VerifyResult<Self> {
         const IDS: ChainIds =
             ChainIds { own: ids!("da.node"), forw: "da.node.forw", back: "da.node.back" };
         let layout = Layout::of(ctx.geo);

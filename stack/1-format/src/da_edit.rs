@@ -7,8 +7,8 @@ use xfskit_units::{DaBlock, Daddr, Geometry, Ino};
 use zerocopy::IntoBytes;
 use zerocopy::big_endian::{U16, U32, U64};
 
+use crate::corruption::Fork;
 use crate::da::{self, BlkInfo, NodeEntry, SelfDescription};
-use crate::fault::Fork;
 use crate::image::Image;
 use crate::layout::Layout;
 

@@ -8,8 +8,8 @@ use xfskit_units::{Geometry, Lsn};
 use zerocopy::big_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use crate::corruption::VerifyResult;
 use crate::ctx::Ctx;
-use crate::fault::Verdict;
 
 /// "DQ".
 pub const MAGIC: u16 = 0x4451;
@@ -98,7 +98,12 @@ impl Dqblk {
     ///
     /// # Errors
     /// The first check that fails.
-    pub fn verify<'a>(slot: &'a [u8], ctx: &Ctx<'_>, kind: Kind, id: u32) -> Verdict<&'a Self> {
+    pub fn verify<'a>(
+        slot: &'a [u8],
+        ctx: &Ctx<'_>,
+        kind: Kind,
+        id: u32,
+    ) -> VerifyResult<&'a Self> {
         let Some((dquot, whole)) = slot
             .get(..size_of::<Self>())
             .and_then(|slot| Some((Self::ref_from_bytes(slot).ok()?, slot)))
@@ -121,7 +126,7 @@ impl Dqblk {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fault::Location;
+    use crate::corruption::Location;
     use crate::testing::{each_check_fails, geo_v5, golden};
 
     /// Group 1000 with limits, written by Linux 6.12.

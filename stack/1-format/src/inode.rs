@@ -28,7 +28,7 @@ use zerocopy::big_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::bytes;
-use crate::fault::{Fork, Location};
+use crate::corruption::{Fork, Location};
 use crate::layout::Layout;
 use crate::timestamp::Timestamp;
 

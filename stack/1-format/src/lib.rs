@@ -24,7 +24,7 @@
 //! | [`judge`] | a block judged by its magic, before it is written |
 //!
 //! A verifier checks the CRC first, then magic, identity (uuid, address, owner), then structure,
-//! cheapest and most depended upon first, and answers with the first [`Fault`]. The same verifier
+//! cheapest and most depended upon first, and answers with the first [`Box<Corruption>`]. The same verifier
 //! runs after every read and before every write; then the writer stamps LSN and CRC.
 
 #![warn(clippy::indexing_slicing, clippy::unwrap_used, clippy::arithmetic_side_effects)]
@@ -42,17 +42,16 @@ pub mod attr;
 pub mod bmbt;
 pub mod btree_edit;
 pub mod bytes;
+pub mod corruption;
 pub mod ctx;
 pub mod da;
 pub mod da_edit;
 pub mod dir;
 pub mod dquot;
-pub mod fault;
 pub mod hash;
 pub mod image;
 pub mod inobt;
 pub mod inode;
-pub mod judge;
 pub mod layout;
 pub mod log;
 pub mod refcount;
@@ -65,8 +64,9 @@ pub mod symlink;
 #[cfg(test)]
 mod testing;
 pub mod timestamp;
+pub mod verify;
 
+pub use corruption::{Corruption, Expected, Fork, Location, Value, VerifyResult};
 pub use ctx::Ctx;
-pub use fault::{Corruption, Expected, Fault, Fork, Location, Value, Verdict};
 pub use image::Image;
 pub use layout::Layout;

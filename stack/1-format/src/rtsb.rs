@@ -5,8 +5,8 @@
 use zerocopy::big_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use crate::corruption::VerifyResult;
 use crate::ctx::Ctx;
-use crate::fault::Verdict;
 use xfskit_units::Uuid;
 
 /// "Frog".
@@ -39,7 +39,7 @@ impl RtSuperblock {
     ///
     /// # Errors
     /// The first check that fails.
-    pub fn verify<'a>(block: &'a [u8], ctx: &Ctx<'_>) -> Verdict<&'a Self> {
+    pub fn verify<'a>(block: &'a [u8], ctx: &Ctx<'_>) -> VerifyResult<&'a Self> {
         ctx.crc("rtsb.crc", block, CRC_OFFSET)?;
         let Ok((rtsb, rest)) = Self::ref_from_prefix(block) else {
             return Err(ctx.short("rtsb.magicnum", block.len()));
@@ -57,7 +57,7 @@ impl RtSuperblock {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fault::Location;
+    use crate::corruption::Location;
     use crate::testing::{each_check_fails, geo_v5, golden};
 
     #[test]

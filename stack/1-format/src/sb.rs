@@ -16,8 +16,8 @@ use zerocopy::big_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::bytes;
+use crate::corruption::{CheckId, Corruption, Expected, Location, Value, VerifyResult};
 use crate::ctx::Ctx;
-use crate::fault::{CheckId, Corruption, Expected, Fault, Location, Value, Verdict};
 use crate::layout::Layout;
 
 /// "XFSB".
@@ -196,7 +196,7 @@ pub enum SbError {
 impl SbError {
     /// What is wrong, as the failed check that it is: where there is a sound copy, a superblock that asks for a
     /// newer reader is as bad as one whose checksum is wrong.
-    pub fn fault(&self) -> Fault {
+    pub fn corruption(&self) -> Box<Corruption> {
         let (check, expected, found) = match self {
             Self::Corrupt(fault) => return fault.clone(),
             Self::NotXfs { found } => (
@@ -385,7 +385,7 @@ impl Superblock {
         Ok(sb)
     }
 
-    fn verify_sizes(&self, ctx: &Ctx<'_>) -> Verdict {
+    fn verify_sizes(&self, ctx: &Ctx<'_>) -> VerifyResult {
         let v5 = self.version() == 5;
         ctx.within("sb.blocklog", if v5 { 10 } else { 9 }..=16, self.blocklog)?;
         ctx.within("sb.sectlog", 9..=15, self.sectlog)?;
@@ -412,7 +412,7 @@ impl Superblock {
         Ok(())
     }
 
-    fn verify_counts(&self, ctx: &Ctx<'_>) -> Verdict {
+    fn verify_counts(&self, ctx: &Ctx<'_>) -> VerifyResult {
         let agblocks = u64::from(self.agblocks.get());
         let ag_bytes = agblocks.saturating_mul(self.blocksize.get().into());
         // Version 4 volumes of old had groups below 16 MiB; 64 blocks is what the format needs.
@@ -443,7 +443,7 @@ impl Superblock {
         Ok(())
     }
 
-    fn verify_log(&self, ctx: &Ctx<'_>) -> Verdict {
+    fn verify_log(&self, ctx: &Ctx<'_>) -> VerifyResult {
         let blocks = self.logblocks.get();
         let log_bytes = u64::from(blocks).saturating_mul(self.blocksize.get().into());
         ctx.within("sb.logblocks", 1..=1 << 20, blocks)?;
@@ -465,7 +465,7 @@ impl Superblock {
         Ok(())
     }
 
-    fn verify_optional(&self, ctx: &Ctx<'_>) -> Verdict {
+    fn verify_optional(&self, ctx: &Ctx<'_>) -> VerifyResult {
         let dalign = u32::from(self.versionnum.get()) & versionnum::DALIGN != 0;
         ctx.eq("sb.unit", dalign, self.unit.get() != 0)?;
         let whole = self.width.get().checked_rem(self.unit.get()).unwrap_or(self.width.get());
@@ -577,7 +577,7 @@ mod tests {
         0d0: 00000000 0000000d 00000009 00000000
         0e0: 35914a26 00000000 00000000 00000000";
 
-    fn verify(sector: &[u8]) -> Verdict {
+    fn verify(sector: &[u8]) -> VerifyResult {
         match Superblock::verify(sector, AgNumber(0)) {
             Ok(_) => Ok(()),
             Err(SbError::Corrupt(fault)) => Err(fault),
@@ -641,18 +641,18 @@ mod tests {
         other[0] = b'Y';
         let refused = Superblock::verify(&other, AgNumber(0)).unwrap_err();
         assert!(matches!(refused, SbError::NotXfs { .. }));
-        assert_eq!(refused.fault().check, CheckId("sb.magicnum"));
+        assert_eq!(refused.corruption().check, CheckId("sb.magicnum"));
         let mut broken = golden(512, PRIMARY_1G);
         broken[120] = 17;
         let corrupt = Superblock::verify(&broken, AgNumber(0)).unwrap_err();
-        assert_eq!(corrupt.fault().check, CheckId("sb.crc"));
+        assert_eq!(corrupt.corruption().check, CheckId("sb.crc"));
         let good = golden(512, PRIMARY_1G);
         for (check, offset, bytes) in
             [("sb.versionnum", 100, &[0xb4, 0xa3][..]), ("sb.refused", 216, &[0, 0, 0x10, 0x2b])]
         {
             let newer = broken(&good, offset, bytes, Some(CRC_OFFSET));
             let refused = Superblock::verify(&newer, AgNumber(0)).unwrap_err();
-            assert_eq!(refused.fault().check, CheckId(check));
+            assert_eq!(refused.corruption().check, CheckId(check));
         }
     }
 

@@ -8,8 +8,8 @@ use xfskit_units::{ByteLen, Daddr, FilBlks, FsBlock, Geometry, Ino, Lsn, Sectors
 use zerocopy::big_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use crate::corruption::{Location, VerifyResult};
 use crate::ctx::Ctx;
-use crate::fault::{Location, Verdict};
 use crate::image::Image;
 use crate::layout::Layout;
 
@@ -62,7 +62,7 @@ pub fn verify<'a>(
     ctx: &Ctx<'_>,
     offset: u32,
     remaining: ByteLen,
-) -> Verdict<&'a [u8]> {
+) -> VerifyResult<&'a [u8]> {
     let payload = extent.get(Layout::of(ctx.geo).symlink_header..).unwrap_or(&[]);
     let len = payload.len().min(usize::try_from(remaining.0).unwrap_or(usize::MAX));
     if ctx.geo.v5() {

@@ -3,7 +3,7 @@
 
 use xfskit_units::{Features, FsBlock, Geometry, Ino, RfsBlock, Version, example};
 
-use crate::fault::{Corruption, Fault};
+use crate::corruption::Corruption;
 
 /// 1 GiB of version 5, with every default feature.
 pub(crate) fn geo_v5() -> Geometry {
@@ -68,7 +68,7 @@ pub(crate) fn each_check_fails(
     good: &[u8],
     crc: Option<usize>,
     cases: &[(&str, usize, &[u8])],
-    verify: impl Fn(&[u8]) -> Result<(), Fault>,
+    verify: impl Fn(&[u8]) -> Result<(), Box<Corruption>>,
 ) {
     verify(good).expect("the golden bytes pass");
     for (id, offset, bytes) in cases {

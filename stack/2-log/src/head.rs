@@ -1,18 +1,19 @@
 //! Finding head and tail.
 //!
-//! Every block carries the cycle of the lap in which it was written, so the head is where the cycle
-//! falls by one; a binary search finds it. Up to eight records may have been on their way to the
-//! disk when the power went, in any order: blocks before that place may still be of the last lap
-//! (a hole), and the newest records may be torn, which their checksums tell. The head goes back to
-//! the first of these. Had the tail been about to be overwritten by such a record, the tail moves on.
+//! Every block carries the number of the cycle in which it was written. So the head is where the
+//! cycle falls by one; a binary search finds it. When the power fails, up to eight records may be
+//! in flight, and they arrive in any order. Some blocks before that point may still be of the
+//! previous cycle (a hole), and the newest records may be torn, which their checksums reveal. The
+//! head moves back to the first of these. If such a record could have overwritten the tail, the
+//! tail moves forward.
 //!
 //! Linux takes the number of header blocks of all records from the oldest one, and so drops records
-//! that a mount with another record size wrote behind it. Here each record speaks for itself.
+//! that a later mount wrote with another record size. Here each record states its own.
 
 use xfskit_format::log::RecordHeader;
 use xfskit_format::log::op::{OpHeader, UNMOUNT};
 use xfskit_format::log::record::{BLOCK, MAGIC, cycle_of, next_cycle};
-use xfskit_format::{Expected, Fault, Value};
+use xfskit_format::{Corruption, Expected, Value};
 use xfskit_units::{LogBlock, Lsn};
 use zerocopy::FromBytes;
 
@@ -20,35 +21,35 @@ use crate::record::{Crc, Record};
 use crate::ring::{RECORD_MAX, Ring, Window};
 use crate::{Error, Result};
 
-/// Blocks that may be on their way to the disk at once: 2 MiB, whatever the record size.
+/// Most blocks in flight at once: 2 MiB, whatever the record size.
 pub(crate) const IN_FLIGHT: u32 = 4096;
-/// Records that may be on their way to the disk at once.
+/// Most records in flight at once.
 const IN_FLIGHT_RECORDS: usize = 8;
 
-/// What the search found.
+/// The result of the search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Search {
-    /// Where the next record goes.
+    /// Position of the next record.
     pub head: Lsn,
-    /// Where recovery starts.
+    /// Position where recovery starts.
     pub tail: Lsn,
-    /// Nothing to recover.
+    /// True if there is nothing to recover.
     pub clean: bool,
     /// The newest record.
     pub last_record: Option<LogBlock>,
-    /// What was cut off.
+    /// The records that were cut off.
     pub torn: Option<Torn>,
 }
 
-/// A record at the head that was not written to its end, and with it all behind it.
+/// An incomplete record at the head. It is cut off together with everything after it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Torn {
-    /// Where the head was before.
+    /// The head before the cut.
     pub head: LogBlock,
     /// The first record cut off.
     pub at: LogBlock,
-    /// What was wrong with it.
-    pub fault: Fault,
+    /// The check that failed.
+    pub corruption: Box<Corruption>,
 }
 
 /// Finds head and tail of `ring`.
@@ -72,7 +73,8 @@ pub(crate) fn search(ring: &Ring<'_>) -> Result<Search> {
 
 // ---- the head ------------------------------------------------------------------------------------
 
-/// The block behind the newest whole record, and what was cut off there; `None` in a ring that was never written.
+/// Returns the block after the newest whole record, and what was cut off there; `None` in a ring
+/// that was never written.
 fn find_head(ring: &Ring<'_>) -> Result<Option<(LogBlock, Option<Torn>)>> {
     let last_block = LogBlock(ring.blocks() - 1);
     let (first, last) = (ring.cycle(LogBlock(0))?, ring.cycle(last_block)?);
@@ -80,7 +82,7 @@ fn find_head(ring: &Ring<'_>) -> Result<Option<(LogBlock, Option<Torn>)>> {
         return Ok(None);
     }
     let candidate = if last == 0 {
-        // The first lap: zeroes behind the head.
+        // The first cycle: zeroes after the head.
         let candidate = first_with(ring, 0)?;
         hole(ring, candidate.saturating_sub(IN_FLIGHT), candidate, 0)?.unwrap_or(candidate)
     } else {
@@ -94,8 +96,8 @@ fn find_head(ring: &Ring<'_>) -> Result<Option<(LogBlock, Option<Torn>)>> {
     whole_records(ring, LogBlock(candidate)).map(Some)
 }
 
-/// Binary search for the first block of cycle `cycle`, which the last block has and the first has
-/// not.
+/// Finds the first block of cycle `cycle` by binary search. The last block has this cycle and the
+/// first has not.
 fn first_with(ring: &Ring<'_>, cycle: u32) -> Result<u32> {
     let (mut low, mut high) = (0, ring.blocks() - 1);
     while low + 1 < high {
@@ -105,7 +107,7 @@ fn first_with(ring: &Ring<'_>, cycle: u32) -> Result<u32> {
     Ok(high)
 }
 
-/// Moves `candidate` back to the first block in the window before it that the last lap wrote. Such
+/// Moves `candidate` back to the first block of the previous cycle in the window before it. Such
 /// blocks carry `stale`; where the window reaches back over the start of the ring, `older`.
 fn without_holes(ring: &Ring<'_>, candidate: u32, stale: u32, older: u32) -> Result<u32> {
     let window = IN_FLIGHT.min(ring.blocks());
@@ -119,15 +121,15 @@ fn without_holes(ring: &Ring<'_>, candidate: u32, stale: u32, older: u32) -> Res
     Ok(hole(ring, 0, candidate, stale)?.unwrap_or(candidate))
 }
 
-/// The first block of `[from, to)` that carries `cycle`.
+/// Returns the first block of `[from, to)` that carries `cycle`.
 fn hole(ring: &Ring<'_>, from: u32, to: u32, cycle: u32) -> Result<Option<u32>> {
     let bytes = ring.read_blocks(LogBlock(from), to - from)?;
     let found = bytes.chunks_exact(BLOCK).position(|block| cycle_of(block) == cycle);
     Ok(found.and_then(|n| u32::try_from(n).ok()).map(|n| from + n))
 }
 
-/// Moves `candidate` back to where a whole record ends: nothing that the one before it says is believed before. Even
-/// its header may be torn.
+/// Moves `candidate` back to the end of a whole record. Nothing that the record states is trusted
+/// before; even its header may be torn.
 fn whole_records(ring: &Ring<'_>, candidate: LogBlock) -> Result<(LogBlock, Option<Torn>)> {
     let end = ring.forward(candidate, 0);
     let (mut head, mut torn) = (end, None);
@@ -140,14 +142,15 @@ fn whole_records(ring: &Ring<'_>, candidate: LogBlock) -> Result<(LogBlock, Opti
                 if blocks == ring.distance(at, head) {
                     break;
                 }
-                // It is whole, and what lies behind it is what arrived of one without its header.
+                // The record is whole, and the blocks after it are the part that arrived of one
+                // without its header.
                 if blocks < ring.distance(at, head) {
                     let behind = ring.forward(at, blocks);
-                    let fault = no_header(ring, behind, "a record header");
-                    return Ok((behind, Some(Torn { head: end, at: behind, fault })));
+                    let corruption = no_header(ring, behind, "a record header");
+                    return Ok((behind, Some(Torn { head: end, at: behind, corruption })));
                 }
             }
-            Err(Error::Corrupt(fault)) => torn = Some(Torn { head: end, at, fault }),
+            Err(Error::Corrupt(corruption)) => torn = Some(Torn { head: end, at, corruption }),
             Err(error) => return Err(error),
         }
         head = at;
@@ -157,18 +160,22 @@ fn whole_records(ring: &Ring<'_>, candidate: LogBlock) -> Result<(LogBlock, Opti
 
 // ---- headers, backwards --------------------------------------------------------------------------
 
-/// The block of the nearest record header before `block`.
+/// Returns the block of the nearest record header before `block`.
 fn last_header(ring: &Ring<'_>, block: LogBlock) -> Result<LogBlock> {
     let nearest = headers_before(ring, block, RECORD_MAX)?.first().copied();
     let wanted = "a record within 520 blocks before the head";
     nearest.ok_or_else(|| no_header(ring, block, wanted).into())
 }
 
-fn no_header(ring: &Ring<'_>, at: LogBlock, wanted: &'static str) -> Fault {
-    ring.ctx(at).fault("log.record.magicno", Expected::Described(wanted.into()), Value::Missing)
+fn no_header(ring: &Ring<'_>, at: LogBlock, wanted: &'static str) -> Box<Corruption> {
+    ring.ctx(at).corruption(
+        "log.record.magicno",
+        Expected::Described(wanted.into()),
+        Value::Missing,
+    )
 }
 
-/// The blocks of all record headers in the `window` blocks before `block`, nearest first.
+/// Returns the blocks of all record headers in the `window` blocks before `block`, nearest first.
 fn headers_before(ring: &Ring<'_>, block: LogBlock, window: u32) -> Result<Vec<LogBlock>> {
     let window = window.min(ring.blocks());
     let from = ring.back(block, window);
@@ -182,7 +189,7 @@ fn headers_before(ring: &Ring<'_>, block: LogBlock, window: u32) -> Result<Vec<L
         .collect())
 }
 
-/// The header at block `at`, judged.
+/// Reads and verifies the header at block `at`.
 pub(crate) fn header_at(ring: &Ring<'_>, at: LogBlock) -> Result<Box<RecordHeader>> {
     let block = ring.read_blocks(at, 1)?;
     Ok(Box::new(RecordHeader::verify(&block, &ring.ctx(at), at)?.clone()))
@@ -190,7 +197,7 @@ pub(crate) fn header_at(ring: &Ring<'_>, at: LogBlock) -> Result<Box<RecordHeade
 
 // ---- the tail ------------------------------------------------------------------------------------
 
-/// What the record before `head` says.
+/// Returns the state that the record before `head` describes.
 fn state(ring: &Ring<'_>, head: LogBlock) -> Result<Search> {
     let at = last_header(ring, head)?;
     let header = header_at(ring, at)?;
@@ -205,7 +212,7 @@ fn state(ring: &Ring<'_>, head: LogBlock) -> Result<Search> {
     Ok(Search { head, tail, clean, last_record: Some(at), torn: None })
 }
 
-/// True where the record at `at` reaches to `head` and says that the journal is clean.
+/// Returns true if the record at `at` ends at `head` and marks the journal clean.
 fn is_unmount(
     ring: &Ring<'_>,
     at: LogBlock,
@@ -222,24 +229,24 @@ fn is_unmount(
     Ok(unmount)
 }
 
-/// The tail must lie on this lap before the head, or on the last one behind it.
+/// Checks that the tail lies in this cycle before the head, or in the previous one after it.
 fn check_tail(ring: &Ring<'_>, at: LogBlock, head: Lsn, tail: Lsn) -> Result<()> {
-    let (lap, block) = (tail.cycle(), tail.block());
-    let this_lap = lap == head.cycle() && block < head.block();
+    let (cycle, block) = (tail.cycle(), tail.block());
+    let this_lap = cycle == head.cycle() && block < head.block();
     let last_lap =
-        next_cycle(lap) == head.cycle() && block > head.block() && block.0 < ring.blocks();
+        next_cycle(cycle) == head.cycle() && block > head.block() && block.0 < ring.blocks();
     ring.ctx(at).require(
         "log.record.tail_lsn",
         this_lap || last_lap,
-        "a position within one lap before the head",
+        "a position within one cycle before the head",
         tail,
     )?;
     Ok(())
 }
 
-// ---- what was on its way -------------------------------------------------------------------------
+// ---- records in flight ---------------------------------------------------------------------------
 
-/// The first of the newest records that is not as its writer meant it.
+/// Returns the first of the newest records that is not intact.
 fn first_torn(ring: &Ring<'_>, found: &Search) -> Result<Option<Torn>> {
     let head = found.head.block();
     let span = ring.distance(found.tail.block(), head);
@@ -249,8 +256,8 @@ fn first_torn(ring: &Ring<'_>, found: &Search) -> Result<Option<Torn>> {
     for at in headers.into_iter().take(IN_FLIGHT_RECORDS).rev() {
         match Record::read(&mut reader, ring, at, Crc::IfPresent) {
             Ok(_) => {}
-            Err(Error::Corrupt(fault)) => {
-                return Ok(Some(Torn { head, at, fault }));
+            Err(Error::Corrupt(corruption)) => {
+                return Ok(Some(Torn { head, at, corruption }));
             }
             Err(error) => return Err(error),
         }
@@ -258,8 +265,8 @@ fn first_torn(ring: &Ring<'_>, found: &Search) -> Result<Option<Torn>> {
     Ok(None)
 }
 
-/// The first intact record from the tail on, where only those may be skipped that records on their
-/// way, ahead of the head, can have overwritten.
+/// Returns the first intact record from the tail on. Only records that the records in flight, ahead
+/// of the head, can have overwritten may be skipped.
 fn intact_tail(ring: &Ring<'_>, found: &Search) -> Result<Lsn> {
     let (head, mut tail) = (found.head.block(), found.tail);
     let mut reader = Window::new(ring);
@@ -270,7 +277,7 @@ fn intact_tail(ring: &Ring<'_>, found: &Search) -> Result<Lsn> {
             Ok(record) => {
                 return Err(ring
                     .ctx(at)
-                    .fault("log.record.tail_lsn", Expected::Exactly(record.lsn().into()), tail)
+                    .corruption("log.record.tail_lsn", Expected::Exactly(record.lsn().into()), tail)
                     .into());
             }
             Err(error) => error,
@@ -284,7 +291,7 @@ fn intact_tail(ring: &Ring<'_>, found: &Search) -> Result<Lsn> {
     }
 }
 
-/// The block of the next record header behind `at` and before `head`.
+/// Returns the block of the next record header after `at` and before `head`.
 fn next_header(ring: &Ring<'_>, at: LogBlock, head: LogBlock) -> Result<Option<LogBlock>> {
     let from = ring.forward(at, 1);
     let window = ring.distance(from, head).min(RECORD_MAX);

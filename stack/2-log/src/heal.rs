@@ -1,15 +1,16 @@
-//! Records that one member of an array has wrong, read from the others.
+//! Healing of records that are bad on one member of an array, from the other members.
 //!
-//! A record whose checksum fails is put together from the other ways that the device has to give its blocks
-//! (`BlockDevice::alternatives`): pieces of 4 KiB in which every block carries the record's cycle, until the checksum
-//! agrees. Of several the newest counts. What was found so lies over the ring from then on ([`Ring`]), and is
-//! rewritten on the member that lied where the device can be written.
+//! A record whose checksum fails is assembled from the other sources of the device
+//! (`BlockDevice::alternatives`). It is taken in pieces of 4 KiB in which every block carries the
+//! record's cycle, until the checksum agrees. Of several candidates the newest counts. From then on
+//! the result overlays the ring ([`Ring`]). If the device can be written, the bad member is
+//! rewritten.
 //!
-//! Two kinds of damage have to be told apart. Between tail and head all records must be sound, and one that is
-//! not is healed where it stands. Near the head a record may also be torn, for the power went; and a block that lies
-//! may mislead the search for the head. Then the blocks around what is torn, or else all of the ring, are looked
-//! through for records that are whole in another way only, and the search is done again. What is torn in every way
-//! stays torn.
+//! Two kinds of damage must be distinguished. Between tail and head all records must be sound, so a
+//! bad one is healed in place. Near the head a record may also be torn, because the power failed,
+//! and a bad block may mislead the search for the head. In that case the blocks around the torn
+//! record, or else the whole ring, are searched for records that are whole in another source only.
+//! Then the search for the head runs again. A record that is torn in every source stays torn.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -24,38 +25,39 @@ use crate::record::{Crc, Record};
 use crate::ring::{Patches, RECORD_MAX, Ring, Window};
 use crate::{Error, Result};
 
-/// Blocks of a piece that is taken in one way: 4 KiB, which no chunk of an array cuts.
+/// Blocks of a piece that is taken from one source: 4 KiB, which no chunk of an array splits.
 const PIECE: u32 = 8;
-/// Blocks looked through at once: 1 MiB.
+/// Blocks searched at once: 1 MiB.
 const WINDOW: u32 = 2048;
 
-/// A record that was bad in the way it was read first.
+/// A record that was bad in the source that is read first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HealedRecord {
-    /// What was wrong with it there.
-    pub fault: Corruption,
-    /// The device holds the right one in every way now.
+    /// The check that failed there.
+    pub corruption: Corruption,
+    /// True if the device now holds the correct record in every source.
     pub rewritten: bool,
 }
 
-/// A record as the device has it in other ways than the first.
+/// A record as another source of the device has it.
 struct Found {
     lsn: Lsn,
     at: LogBlock,
-    /// What is to lie over the ring; `None` where the ring has it.
+    /// The bytes to overlay on the ring; `None` if the ring has them.
     bytes: Option<Vec<u8>>,
-    /// Blocks that it takes.
+    /// Length of the record in blocks.
     blocks: u32,
 }
 
-/// Finds head and tail of `ring`, and heals what lies between.
+/// Finds head and tail of `ring`, and heals the records between them.
 pub(crate) fn search(ring: &mut Ring<'_>) -> Result<(Search, Vec<HealedRecord>)> {
-    // Without checksums nobody can tell.
-    if !ring.geo().v5() || !ring.tell_ways_apart() {
+    // Without checksums the correct source cannot be identified.
+    if !ring.geo().v5() || !ring.pin_alternatives() {
         return head::search(ring).map(|found| (found, Vec::new()));
     }
     let (found, mut healed) = (head::search(ring), Vec::new());
-    let sound = |found: &Search| found.torn.is_none() && !is_misled(ring, found).unwrap_or(true);
+    let sound =
+        |found: &Search| found.torn.is_none() && !search_was_misled(ring, found).unwrap_or(true);
     let found = match found {
         Ok(found) if sound(&found) => found,
         Err(error @ Error::Device(_)) => return Err(error),
@@ -73,11 +75,11 @@ pub(crate) fn search(ring: &mut Ring<'_>) -> Result<(Search, Vec<HealedRecord>)>
                 let (tail, head) = (found.tail.block(), found.head.block());
                 let between = ring.distance(tail, record.at) < ring.distance(tail, head);
                 let newest = found.last_record == Some(record.at);
-                (between || newest) && record.lsn.cycle() == lap_of(found.head, record.at)
+                (between || newest) && record.lsn.cycle() == cycle_before_head(found.head, record.at)
             };
             let rewritten = rewrite(ring, &patches);
             let records = records.into_iter().filter(|(record, _)| counts(record));
-            healed.extend(records.map(|(_, fault)| HealedRecord { fault, rewritten }));
+            healed.extend(records.map(|(_, corruption)| HealedRecord { corruption, rewritten }));
             found
         }
     };
@@ -85,8 +87,9 @@ pub(crate) fn search(ring: &mut Ring<'_>) -> Result<(Search, Vec<HealedRecord>)>
     Ok((found, healed))
 }
 
-/// True where the newest record is of another lap than the ring's first block: some block before it lied.
-fn is_misled(ring: &Ring<'_>, found: &Search) -> Result<bool> {
+/// Returns true if the newest record and the ring's first block belong to different cycles: then
+/// some block before the record was bad.
+fn search_was_misled(ring: &Ring<'_>, found: &Search) -> Result<bool> {
     match found.last_record {
         Some(at) if at < found.head.block() => {
             Ok(header_at(ring, at)?.cycle.get() != ring.cycle(LogBlock(0))?)
@@ -95,45 +98,46 @@ fn is_misled(ring: &Ring<'_>, found: &Search) -> Result<bool> {
     }
 }
 
-/// Heals the records from tail to head, as far as that goes.
+/// Heals the records from tail to head, as far as possible.
 fn heal_between(ring: &mut Ring<'_>, found: &Search, healed: &mut Vec<HealedRecord>) -> Result<()> {
     let (mut at, head) = (found.tail.block(), found.head.block());
     let crc = Crc::for_replay(true);
     while at != head {
-        let fault = match Record::read(&mut Window::new(ring), ring, at, crc) {
+        let corruption = match Record::read(&mut Window::new(ring), ring, at, crc) {
             Ok(record) => {
                 let blocks = u32::try_from(record.header.blocks()).unwrap_or(u32::MAX);
                 if blocks > ring.distance(at, head) {
-                    return Ok(()); // whoever reads it says so
+                    return Ok(()); // reading it reports the error
                 }
                 at = ring.forward(at, blocks);
                 continue;
             }
-            Err(Error::Corrupt(fault)) => fault,
+            Err(Error::Corrupt(corruption)) => corruption,
             Err(error) => return Err(error),
         };
         let fits = |record: &Found| {
-            record.lsn.cycle() == lap_of(found.head, at) && record.blocks <= ring.distance(at, head)
+            record.lsn.cycle() == cycle_before_head(found.head, at)
+                && record.blocks <= ring.distance(at, head)
         };
-        let Some(record) = other_ways(ring, at).filter(fits) else { return Ok(()) };
+        let Some(record) = find_alternative(ring, at).filter(fits) else { return Ok(()) };
         let mut patches = Patches::new();
-        lay(ring, &record, &mut patches);
+        add_patch(ring, &record, &mut patches);
         let rewritten = rewrite(ring, &patches);
-        healed.push(HealedRecord { fault: *fault, rewritten });
+        healed.push(HealedRecord { corruption: *corruption, rewritten });
         ring.patch(patches);
     }
     Ok(())
 }
 
-/// The cycle of block `at`, which lies before `head`.
-pub(crate) fn lap_of(head: Lsn, at: LogBlock) -> u32 {
+/// Returns the cycle of block `at`, which lies before `head`.
+pub(crate) fn cycle_before_head(head: Lsn, at: LogBlock) -> u32 {
     if at < head.block() { head.cycle() } else { previous_cycle(head.cycle()) }
 }
 
-/// Has the device rewrite what is wrong in one of its ways between these blocks, and right in another. For a device
-/// whose journal is clean, and whose ways are known not to agree there.
-pub(crate) fn mend(ring: &mut Ring<'_>, blocks: Range<u32>) -> Result<()> {
-    if !ring.geo().v5() || !ring.tell_ways_apart() {
+/// Makes the device rewrite blocks in this range that are wrong in one source and right in another.
+/// For a device whose journal is clean, and whose sources are known to differ there.
+pub(crate) fn heal_blocks(ring: &mut Ring<'_>, blocks: Range<u32>) -> Result<()> {
+    if !ring.geo().v5() || !ring.pin_alternatives() {
         return Ok(());
     }
     let from = blocks.start.saturating_sub(RECORD_MAX);
@@ -143,7 +147,7 @@ pub(crate) fn mend(ring: &mut Ring<'_>, blocks: Range<u32>) -> Result<()> {
     Ok(())
 }
 
-/// Blocks of the ring in a row.
+/// A contiguous range of blocks of the ring.
 struct Region {
     from: LogBlock,
     count: u32,
@@ -154,21 +158,22 @@ impl Region {
         Self { from: LogBlock(0), count: ring.blocks() }
     }
 
-    /// Where blocks may have been on their way together with this one.
+    /// Returns the range in which blocks may have been in flight together with this one.
     fn around(ring: &Ring<'_>, at: LogBlock) -> Self {
         let count = (2 * IN_FLIGHT).min(ring.blocks());
         Self { from: ring.back(at, count / 2), count }
     }
 
-    /// It in windows: from which block on, and how many.
+    /// Splits the region into windows: first block and number of blocks.
     fn windows(&self, ring: &Ring<'_>) -> Vec<(LogBlock, u32)> {
         let starts = (0..self.count).step_by(WINDOW as usize);
         starts.map(|n| (ring.forward(self.from, n), WINDOW.min(self.count - n))).collect()
     }
 }
 
-/// What of a region is whole in another way only: records, and blocks whose cycle makes no sense. Answers the records
-/// with what was wrong with each, and what is to lie over the ring.
+/// Finds the records of a region that are whole in another source only, and blocks whose cycle is
+/// impossible. Returns the records with the check that failed for each, and the blocks to overlay
+/// on the ring.
 fn heal_region(ring: &Ring<'_>, region: &Region) -> Result<(Vec<(Found, Corruption)>, Patches)> {
     let mut records = Vec::new();
     let mut reader = Window::new(ring);
@@ -178,8 +183,9 @@ fn heal_region(ring: &Ring<'_>, region: &Region) -> Result<(Vec<(Found, Corrupti
                 let blocks = u32::try_from(record.header.blocks()).unwrap_or(u32::MAX);
                 records.push((Found { lsn: record.lsn(), at, bytes: None, blocks }, None));
             }
-            Err(Error::Corrupt(fault)) => {
-                records.extend(other_ways(ring, at).map(|record| (record, Some(*fault))));
+            Err(Error::Corrupt(corruption)) => {
+                records
+                    .extend(find_alternative(ring, at).map(|record| (record, Some(*corruption))));
             }
             Err(error) => return Err(error),
         }
@@ -187,22 +193,23 @@ fn heal_region(ring: &Ring<'_>, region: &Region) -> Result<(Vec<(Found, Corrupti
     records.sort_by_key(|(record, _)| record.lsn);
     let mut patches = Patches::new();
     for (record, _) in &records {
-        lay(ring, record, &mut patches);
+        add_patch(ring, record, &mut patches);
     }
     if let Some((newest, _)) = records.last() {
-        mend_cycles(ring, region, newest.lsn.cycle(), &mut patches)?;
+        heal_cycles(ring, region, newest.lsn.cycle(), &mut patches)?;
     }
-    let records = records.into_iter().filter_map(|(record, fault)| Some((record, fault?)));
+    let records =
+        records.into_iter().filter_map(|(record, corruption)| Some((record, corruption?)));
     Ok((records.collect(), patches))
 }
 
-/// The blocks of a region at which a record begins in any way.
+/// Returns the blocks of a region at which a record begins in any source.
 fn headers(ring: &Ring<'_>, region: &Region) -> BTreeSet<LogBlock> {
     let mut found = BTreeSet::new();
     for (from, count) in region.windows(ring) {
         let mut bytes = vec![0; count as usize * BLOCK];
-        for k in 0..ring.ways() {
-            if ring.read_way(from, &mut bytes, k).is_err() {
+        for k in 0..ring.alternatives() {
+            if ring.read_alternative(from, &mut bytes, k).is_err() {
                 continue;
             }
             let numbers = (0..).map(|n| ring.forward(from, n));
@@ -217,8 +224,8 @@ fn headers(ring: &Ring<'_>, region: &Region) -> BTreeSet<LogBlock> {
     found
 }
 
-/// Blocks that no lap near `cycle` can have written are had in a way in which one has.
-fn mend_cycles(ring: &Ring<'_>, region: &Region, cycle: u32, patches: &mut Patches) -> Result<()> {
+/// Replaces blocks that cannot have been written near `cycle` by those of a source that can.
+fn heal_cycles(ring: &Ring<'_>, region: &Region, cycle: u32, patches: &mut Patches) -> Result<()> {
     let makes_sense = |block: &[u8]| {
         let found = cycle_of(block);
         found == cycle || found == previous_cycle(cycle) || found == next_cycle(cycle)
@@ -231,9 +238,10 @@ fn mend_cycles(ring: &Ring<'_>, region: &Region, cycle: u32, patches: &mut Patch
                 continue;
             }
             let mut other = [0; BLOCK];
-            let mut gives =
-                |k| ring.read_way(LogBlock(at), &mut other, k).is_ok() && makes_sense(&other);
-            if (1..ring.ways()).any(&mut gives) {
+            let mut gives = |k| {
+                ring.read_alternative(LogBlock(at), &mut other, k).is_ok() && makes_sense(&other)
+            };
+            if (1..ring.alternatives()).any(&mut gives) {
                 patches.insert(at, Box::new(other));
             }
         }
@@ -241,8 +249,8 @@ fn mend_cycles(ring: &Ring<'_>, region: &Region, cycle: u32, patches: &mut Patch
     Ok(())
 }
 
-/// Lays a record over what is older.
-fn lay(ring: &Ring<'_>, record: &Found, patches: &mut Patches) {
+/// Adds a record to the patches, over older ones.
+fn add_patch(ring: &Ring<'_>, record: &Found, patches: &mut Patches) {
     for n in 0..record.blocks {
         let LogBlock(at) = ring.forward(record.at, n);
         let bytes =
@@ -254,12 +262,14 @@ fn lay(ring: &Ring<'_>, record: &Found, patches: &mut Patches) {
     }
 }
 
-/// Has the device give these blocks in every way. False where it cannot.
+/// Makes the device return these blocks from every source. Returns false if it cannot.
 fn rewrite(ring: &Ring<'_>, patches: &Patches) -> bool {
     patches.iter().all(|(at, good)| {
         let mut found = [0; BLOCK];
-        let mut gives = |k| ring.read_way(LogBlock(*at), &mut found, k).is_ok() && found == **good;
-        let (right, wrong): (Vec<usize>, Vec<usize>) = (0..ring.ways()).partition(|k| gives(*k));
+        let mut gives =
+            |k| ring.read_alternative(LogBlock(*at), &mut found, k).is_ok() && found == **good;
+        let (right, wrong): (Vec<usize>, Vec<usize>) =
+            (0..ring.alternatives()).partition(|k| gives(*k));
         wrong.is_empty()
             || right
                 .first()
@@ -267,13 +277,13 @@ fn rewrite(ring: &Ring<'_>, patches: &Patches) -> bool {
     })
 }
 
-/// The newest record at `at` that is whole in other ways than the first.
-fn other_ways(ring: &Ring<'_>, at: LogBlock) -> Option<Found> {
+/// Returns the newest record at `at` that is whole in another source than the first.
+fn find_alternative(ring: &Ring<'_>, at: LogBlock) -> Option<Found> {
     let ctx = ring.ctx(at);
     let mut headers: Vec<RecordHeader> = Vec::new();
-    for k in 0..ring.ways() {
+    for k in 0..ring.alternatives() {
         let mut block = [0; BLOCK];
-        if ring.read_way(at, &mut block, k).is_err() {
+        if ring.read_alternative(at, &mut block, k).is_err() {
             continue;
         }
         if let Ok(header) = RecordHeader::verify(&block, &ctx, at) {
@@ -287,7 +297,7 @@ fn other_ways(ring: &Ring<'_>, at: LogBlock) -> Option<Found> {
     for (lsn, blocks) in lengths {
         let blocks = u32::try_from(blocks).unwrap_or(u32::MAX);
         if blocks <= RECORD_MAX.min(ring.blocks())
-            && let Some(bytes) = put_together(ring, at, lsn, blocks)
+            && let Some(bytes) = assemble(ring, at, lsn, blocks)
         {
             return Some(Found { lsn, at, bytes: Some(bytes), blocks });
         }
@@ -295,14 +305,16 @@ fn other_ways(ring: &Ring<'_>, at: LogBlock) -> Option<Found> {
     None
 }
 
-/// A record of so many blocks, piece by piece in ways whose blocks carry its cycle, so that its checksum agrees: all
-/// in the first such way, or all but one piece.
-fn put_together(ring: &Ring<'_>, at: LogBlock, lsn: Lsn, blocks: u32) -> Option<Vec<u8>> {
+/// Assembles a record of `blocks` blocks so that its checksum agrees. Each piece comes from a
+/// source whose blocks carry the record's cycle: all from the first such source, or all except one
+/// piece.
+fn assemble(ring: &Ring<'_>, at: LogBlock, lsn: Lsn, blocks: u32) -> Option<Vec<u8>> {
     let pieces: Vec<Vec<Vec<u8>>> =
-        cut(ring, at, blocks).map(|piece| candidates(ring, at, lsn, &piece)).collect();
+        pieces(ring, at, blocks).map(|piece| candidates(ring, at, lsn, &piece)).collect();
     let mut choice = vec![0; pieces.len()];
     let assemble = |choice: &[usize]| -> Option<Vec<u8>> {
-        let parts = pieces.iter().zip(choice).map(|(ways, i)| ways.get(*i).map(Vec::as_slice));
+        let parts =
+            pieces.iter().zip(choice).map(|(candidates, i)| candidates.get(*i).map(Vec::as_slice));
         let parts: Option<Vec<&[u8]>> = parts.collect();
         parts.map(|parts| parts.concat()).filter(|bytes| is_whole(ring, at, bytes))
     };
@@ -321,8 +333,9 @@ fn put_together(ring: &Ring<'_>, at: LogBlock, lsn: Lsn, blocks: u32) -> Option<
     None
 }
 
-/// A record cut at multiples of a piece of the device, and at the end of the ring; blocks behind `at`.
-fn cut(ring: &Ring<'_>, at: LogBlock, blocks: u32) -> impl Iterator<Item = Range<u32>> {
+/// Splits a record at multiples of a piece of the device, and at the end of the ring. The ranges
+/// count blocks from `at`.
+fn pieces(ring: &Ring<'_>, at: LogBlock, blocks: u32) -> impl Iterator<Item = Range<u32>> {
     let (mut from, ring_blocks) = (0, ring.blocks());
     let (start, at) = (ring.start().0 % u64::from(PIECE), at.0);
     std::iter::from_fn(move || {
@@ -335,15 +348,16 @@ fn cut(ring: &Ring<'_>, at: LogBlock, blocks: u32) -> impl Iterator<Item = Range
     })
 }
 
-/// What the ways in which every block of a piece carries the record's cycle give, each content once.
+/// Returns the distinct contents of a piece among the sources in which every block carries the
+/// record's cycle.
 fn candidates(ring: &Ring<'_>, at: LogBlock, lsn: Lsn, piece: &Range<u32>) -> Vec<Vec<u8>> {
     let from = ring.forward(at, piece.start);
     let wrapped = from < at;
     let cycle = if wrapped { next_cycle(lsn.cycle()) } else { lsn.cycle() };
     let mut found: Vec<Vec<u8>> = Vec::new();
-    for k in 0..ring.ways() {
+    for k in 0..ring.alternatives() {
         let mut bytes = vec![0; piece.len() * BLOCK];
-        let fits = ring.read_way(from, &mut bytes, k).is_ok()
+        let fits = ring.read_alternative(from, &mut bytes, k).is_ok()
             && bytes.chunks_exact(BLOCK).all(|block| cycle_of(block) == cycle);
         if fits && !found.contains(&bytes) {
             found.push(bytes);
@@ -352,7 +366,7 @@ fn candidates(ring: &Ring<'_>, at: LogBlock, lsn: Lsn, piece: &Range<u32>) -> Ve
     found
 }
 
-/// True where these bytes are a whole record at `at`.
+/// Returns true if these bytes are a whole record at `at`.
 fn is_whole(ring: &Ring<'_>, at: LogBlock, bytes: &[u8]) -> bool {
     Record::of_bytes(bytes, ring, at, Crc::Required).is_ok()
 }

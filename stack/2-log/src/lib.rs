@@ -1,34 +1,35 @@
 //! Floor 2: the journal as a ring of records.
 //!
 //! This floor knows where the journal's records are, which of them count, and which bytes belong to
-//! which transaction. It does not know what the bytes mean: that is recovery's business, on floor 4.
+//! which transaction. It does not know the meaning of the bytes: that is left to recovery, on floor
+//! 4.
 //!
 //! ```text
 //!        tail                                   head
 //!  ──────┬──────────┬────────────┬──────────────┬────────────────────────
-//!   old  │ record   │ record     │ record       │  older lap of the ring
+//!   old  │ record   │ record     │ record       │  previous cycle
 //!  ──────┴──────────┴────────────┴──────────────┴────────────────────────
 //! ```
 //!
-//! Writers append at the *head*; the *tail* is the oldest record whose changes may not yet be in
-//! place. Neither is stored anywhere. The head is found from the cycle numbers, of which every block
-//! of the ring carries one: blocks of this lap have cycle c, those of the last one c-1, and the head
-//! is where the number falls. The newest record then says where the tail is.
+//! Writers append at the *head*. The *tail* is the oldest record whose changes may not yet be
+//! written in place. Neither is stored anywhere. The head is found from the cycle numbers, of which
+//! every block of the ring carries one: blocks of this cycle have number c, those of the previous
+//! one c-1, and the head is where the number falls. The newest record then gives the tail.
 //!
-//! | module | what |
+//! | module | content |
 //! | --- | --- |
 //! | [`ring`] | the blocks of the journal, read in large pieces across the end |
-//! | [`head`] | finding head and tail; torn writes; is it clean? |
-//! | `heal` | records that one member of an array has wrong, read from the others |
-//! | [`record`] | the records from tail to head, checked and unpacked |
-//! | [`transaction`] | committed transactions, put together from records |
-//! | `stale` | what an interrupted write left ahead of the head |
-//! | [`payload`] | what a checkpoint carries, on its way into records |
-//! | [`writer`] | checkpoints written at the head |
+//! | [`head`] | finds head and tail, torn writes, and whether the journal is clean |
+//! | `heal` | heals records that are bad on one member of an array |
+//! | [`record`] | the records from tail to head, verified and unpacked |
+//! | [`transaction`] | committed transactions, assembled from records |
+//! | `stale` | clears blocks that an interrupted write left ahead of the head |
+//! | [`payload`] | the regions of a checkpoint before they are written |
+//! | [`writer`] | writes checkpoints at the head |
 //!
-//! Every length and count here comes from the disk. Reading ends after one lap whatever the records
-//! say; a record is at most [`RECORD_MAX`](ring::RECORD_MAX) blocks; and what unfinished
-//! transactions may hold in memory is bounded.
+//! Every length and count here comes from the disk. So reading ends after one cycle whatever the
+//! records say, a record is at most [`RECORD_MAX`](ring::RECORD_MAX) blocks, and the memory of
+//! unfinished transactions is bounded.
 
 pub mod head;
 mod heal;
@@ -46,7 +47,7 @@ pub mod writer;
 use std::ops::Range;
 
 use xfskit_block::BlockDevice;
-use xfskit_format::{Fault, log};
+use xfskit_format::{Corruption, log};
 use xfskit_units::{Daddr, Geometry, LogBlock, Lsn, Uuid};
 
 pub use head::{Search, Torn};
@@ -55,23 +56,23 @@ pub use payload::Payload;
 pub use record::{Record, Records};
 pub use ring::Ring;
 pub use transaction::{Transaction, Transactions};
-pub use writer::{AppendError, BUFFERS_MAX, Before, Committed, LogWriter, RECORD_SIZE, Stats};
+pub use writer::{AppendError, BUFFERS_MAX, Committed, FlushBefore, LogWriter, RECORD_SIZE, Stats};
 
-/// What can go wrong with a journal.
+/// An error of a journal.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The device failed.
     #[error(transparent)]
     Device(#[from] xfskit_block::Error),
-    /// The bytes are wrong.
+    /// A check failed.
     #[error(transparent)]
-    Corrupt(#[from] Fault),
+    Corrupt(#[from] Box<Corruption>),
 }
 
-/// A journal's answer.
+/// The result of a request to a journal.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// An opened journal: its ring, and where head and tail are.
+/// An open journal: its ring, and the positions of head and tail.
 #[derive(Debug)]
 pub struct Log<'d> {
     ring: Ring<'d>,
@@ -80,99 +81,103 @@ pub struct Log<'d> {
 }
 
 impl<'d> Log<'d> {
-    /// Opens the journal of the volume `geo`, which begins at `start` of `dev`: find head and tail.
+    /// Opens the journal of the volume `geo`, which begins at `start` of `dev`, and finds head and
+    /// tail.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] where no head can be found or the records near it make no sense; damage
-    /// further back is found when it is read. What the device has right in another way is taken from there, and
-    /// rewritten where the device can be written.
+    /// [`Error::Corrupt`] if no head can be found or the records near it are inconsistent. Damage
+    /// further back is found when it is read. Bad blocks that the device holds intact in another
+    /// source are taken from there, and rewritten if the device can be written.
     pub fn open(dev: &'d dyn BlockDevice, start: Daddr, geo: &'d Geometry) -> Result<Self> {
         let mut ring = Ring::new(dev, start, geo)?;
         let (search, healed) = heal::search(&mut ring)?;
         Ok(Self { ring, search, healed })
     }
 
-    /// What was bad as the device gave it, and was had in another of its ways.
+    /// Returns the records that were bad in the first source of the device and intact in another.
     pub fn healed(&self) -> &[HealedRecord] {
         &self.healed
     }
 
-    /// Has a device whose members do not agree on these bytes of the journal's own rewrite those that are wrong, as far
-    /// as records and cycles tell. For a journal that is clean, or was replayed.
+    /// Makes a device whose members differ in these bytes of the journal rewrite the wrong ones, as
+    /// far as records and cycles reveal them. For a journal that is clean, or was replayed.
     ///
     /// # Errors
-    /// Where the device fails.
-    pub fn mend(
+    /// If the device fails.
+    pub fn heal_blocks(
         dev: &dyn BlockDevice,
         start: Daddr,
         geo: &Geometry,
         bytes: Range<u64>,
     ) -> Result<()> {
         let block = |byte: u64| u32::try_from(byte / 512).unwrap_or(u32::MAX);
-        heal::mend(&mut Ring::new(dev, start, geo)?, block(bytes.start)..block(bytes.end + 511))
+        heal::heal_blocks(
+            &mut Ring::new(dev, start, geo)?,
+            block(bytes.start)..block(bytes.end + 511),
+        )
     }
 
-    /// The blocks.
+    /// Returns the ring of blocks.
     pub fn ring(&self) -> &Ring<'d> {
         &self.ring
     }
 
-    /// Where the next record would be written. No LSN on the volume may lie ahead of it.
+    /// Returns the position of the next record. No LSN on the volume may lie ahead of it.
     pub fn head(&self) -> Lsn {
         self.search.head
     }
 
-    /// Where recovery starts; equals the head of a clean journal.
+    /// Returns the position where recovery starts; equals the head of a clean journal.
     pub fn tail(&self) -> Lsn {
         self.search.tail
     }
 
-    /// The cycle in which block `at`, which lies before the head, was written.
+    /// Returns the cycle in which block `at`, which lies before the head, was written.
     pub fn cycle_of(&self, at: LogBlock) -> u32 {
-        heal::lap_of(self.head(), at)
+        heal::cycle_before_head(self.head(), at)
     }
 
-    /// True where nothing needs to be recovered.
+    /// Returns true if nothing needs to be recovered.
     pub fn is_clean(&self) -> bool {
         self.search.clean
     }
 
-    /// Block of the newest record; `None` in a journal never written.
+    /// Returns the block of the newest record; `None` in a journal never written.
     pub fn last_record(&self) -> Option<LogBlock> {
         self.search.last_record
     }
 
-    /// What was cut off at the head because it was not written to its end.
+    /// Returns the incomplete record that was cut off at the head.
     pub fn torn(&self) -> Option<&Torn> {
         self.search.torn.as_ref()
     }
 
-    /// Overwrites what an interrupted write of this lap may have left ahead of the head with blocks of
-    /// the lap before, as far as nothing there is needed: once the head comes near, they would be
-    /// taken for records. Writes nothing where there is nothing.
+    /// Overwrites blocks that an interrupted write of this cycle may have left ahead of the head
+    /// with blocks of the previous cycle, as far as nothing there is needed. Otherwise they would
+    /// be taken for records once the head comes near. Writes nothing if there are none.
     ///
     /// # Errors
-    /// Where the device fails.
+    /// If the device fails.
     pub fn clear_ahead(&self) -> Result<()> {
         stale::clear(&self.ring, &self.search)
     }
 
-    /// Marks the journal clean: an unmount record at the head. The caller has put in place, and made
-    /// durable, all that the journal holds.
+    /// Marks the journal clean by an unmount record at the head. The caller has written everything
+    /// that the journal holds in place, and made it durable.
     ///
     /// # Errors
-    /// Where the device fails.
-    pub fn seal(self) -> Result<()> {
+    /// If the device fails.
+    pub fn mark_clean(self) -> Result<()> {
         let uuid = self.ring.geo().uuid;
-        self.seal_as(uuid)
+        self.mark_clean_as(uuid)
     }
 
-    /// The same with another UUID in the record: that which the volume is about to get, or nil, which
-    /// fits every volume.
+    /// Does what [`mark_clean`](Self::mark_clean) does, with another UUID in the record: one that
+    /// the volume is about to get, or nil, which matches every volume.
     ///
     /// # Errors
-    /// Where the device fails.
-    pub fn seal_as(self, uuid: Uuid) -> Result<()> {
+    /// If the device fails.
+    pub fn mark_clean_as(self, uuid: Uuid) -> Result<()> {
         self.clear_ahead()?;
         let prev = self.last_record().map_or(u32::MAX, |block| block.0);
         let geo = Geometry { uuid, ..self.ring.geo().clone() };
@@ -181,12 +186,12 @@ impl<'d> Log<'d> {
         self.ring.flush()
     }
 
-    /// The records from tail to head, oldest first. None in a clean journal.
+    /// Returns the records from tail to head, oldest first. None in a clean journal.
     pub fn records(&self) -> Records<'_, 'd> {
         Records::new(&self.ring, self.tail().block(), self.head().block())
     }
 
-    /// The committed transactions from tail to head, in the order of their commits.
+    /// Returns the committed transactions from tail to head, in the order of their commits.
     pub fn transactions(&self) -> Transactions<'_, 'd> {
         Transactions::new(self.records())
     }

@@ -1,9 +1,9 @@
-//! The payload of a checkpoint: its regions in order, in one piece of memory.
+//! The payload of a checkpoint: its regions in order, in one buffer.
 
 use xfskit_format::log::item::Regions;
 
-/// Regions, each a multiple of four bytes, one behind the other. May hold many megabytes; kept and
-/// [cleared](Self::clear), it needs its memory only once.
+/// Consecutive regions, each a multiple of four bytes. A payload may hold many megabytes. Reused
+/// and [cleared](Self::clear), it allocates its memory only once.
 #[derive(Clone, Debug, Default)]
 pub struct Payload {
     pub(crate) bytes: Vec<u8>,
@@ -12,33 +12,33 @@ pub struct Payload {
 }
 
 impl Payload {
-    /// Nothing yet.
+    /// Makes an empty payload.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// True where there is no region.
+    /// Returns true if there is no region.
     pub fn is_empty(&self) -> bool {
         self.lens.is_empty()
     }
 
-    /// Number of regions.
+    /// Returns the number of regions.
     pub fn region_count(&self) -> usize {
         self.lens.len()
     }
 
-    /// Bytes of all regions together.
+    /// Returns the length of all regions together, in bytes.
     pub fn byte_len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Empties it, and keeps its memory.
+    /// Removes all regions, and keeps the memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.lens.clear();
     }
 
-    /// The regions in order.
+    /// Returns the regions in order.
     pub fn regions(&self) -> impl Iterator<Item = &[u8]> {
         let mut rest = &self.bytes[..];
         self.lens.iter().map(move |&len| {

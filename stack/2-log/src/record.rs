@@ -1,9 +1,9 @@
-//! Records: read, checked, unpacked.
+//! Records: reads, verifies and unpacks them.
 
 use xfskit_format::log::RecordHeader;
 use xfskit_format::log::op::{self, Op};
 use xfskit_format::log::record::{BLOCK, checksums, unpack};
-use xfskit_format::{Ctx, Expected, Value, Verdict};
+use xfskit_format::{Ctx, Expected, Value, VerifyResult};
 use xfskit_units::{LogBlock, Lsn};
 
 use crate::Result;
@@ -16,22 +16,22 @@ pub struct Record {
     pub at: LogBlock,
     /// The header.
     pub header: Box<RecordHeader>,
-    /// The payload as its writer had it in mind, without cycle numbers.
+    /// The payload as it was before cycle numbers were stamped into it.
     pub payload: Vec<u8>,
 }
 
 impl Record {
-    /// Where the record lies in the history of the journal.
+    /// Returns the LSN of the record.
     pub fn lsn(&self) -> Lsn {
         self.header.lsn()
     }
 
-    /// The operations; ends behind the first that makes no sense.
-    pub fn ops<'a>(&'a self, ctx: &Ctx<'_>) -> impl Iterator<Item = Verdict<Op<'a>>> {
+    /// Iterates over the operations; ends after the first that fails a check.
+    pub fn ops<'a>(&'a self, ctx: &Ctx<'_>) -> impl Iterator<Item = VerifyResult<Op<'a>>> {
         op::ops(&self.payload, self.header.num_logops.get(), ctx)
     }
 
-    /// Reads and judges the record at `at`. What its checksum is worth, `crc` decides.
+    /// Reads and verifies the record at `at`. `crc` decides about a missing checksum.
     ///
     /// # Errors
     /// The first check that fails, or the device's failure.
@@ -49,7 +49,7 @@ impl Record {
         Self::of_bytes(window.blocks(at, blocks)?, ring, at, crc)
     }
 
-    /// Judges the record whose blocks these are.
+    /// Verifies the record in `bytes`.
     ///
     /// # Errors
     /// The first check that fails.
@@ -65,17 +65,17 @@ impl Record {
     }
 }
 
-/// What a missing checksum means.
+/// The treatment of a missing checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Crc {
-    /// Corruption: on version 5 every record that is replayed has one.
+    /// It is a corruption: on version 5 every record that is replayed has one.
     Required,
-    /// An old writer, or mkfs.
+    /// It is valid: old kernels and mkfs write none.
     IfPresent,
 }
 
 impl Crc {
-    /// What replay asks of the volume's records.
+    /// Returns the treatment for the replay of a volume.
     pub fn for_replay(v5: bool) -> Self {
         if v5 { Self::Required } else { Self::IfPresent }
     }
@@ -86,7 +86,7 @@ impl Crc {
         headers: &[u8],
         payload: &[u8],
         ctx: &Ctx<'_>,
-    ) -> Verdict {
+    ) -> VerifyResult {
         let found = header.crc();
         if found == 0 && self == Self::IfPresent {
             return Ok(());
@@ -96,27 +96,27 @@ impl Crc {
             return Ok(());
         }
         let [expected, _] = expected.map(|crc| Value::Hex(crc.into()));
-        Err(ctx.fault("log.record.crc", Expected::Exactly(expected), Value::Hex(found.into())))
+        Err(ctx.corruption("log.record.crc", Expected::Exactly(expected), Value::Hex(found.into())))
     }
 }
 
-/// The records from one block to another, oldest first; ends behind the first bad one.
+/// The records from one block to another, oldest first. The iterator ends after the first bad one.
 #[derive(Debug)]
 pub struct Records<'r, 'd> {
     ring: &'r Ring<'d>,
     window: Window<'r, 'd>,
     next: LogBlock,
-    /// Blocks still to go: the ring is walked once at most.
+    /// Blocks left to read: the ring is read once at most.
     left: u32,
     /// The block of the record that was read last, or failed.
     current: LogBlock,
-    /// The record before was bad.
+    /// True if the previous record was bad.
     failed: bool,
     crc: Crc,
 }
 
 impl<'r, 'd> Records<'r, 'd> {
-    /// The records of `[from, to)`, none where the two are the same.
+    /// Iterates over the records of `[from, to)`; none if both are equal.
     pub fn new(ring: &'r Ring<'d>, from: LogBlock, to: LogBlock) -> Self {
         let left = ring.distance(from, to);
         let crc = Crc::for_replay(ring.geo().v5());
@@ -131,22 +131,22 @@ impl<'r, 'd> Records<'r, 'd> {
         }
     }
 
-    /// The ring.
+    /// Returns the ring.
     pub fn ring(&self) -> &'r Ring<'d> {
         self.ring
     }
 
-    /// The block of the record that was read last, or could not be.
+    /// Returns the block of the record that was read last, or that failed.
     pub fn current(&self) -> LogBlock {
         self.current
     }
 
-    /// Blocks that have not been read yet.
-    pub fn left(&self) -> u32 {
+    /// Returns the number of blocks that have not been read yet.
+    pub fn blocks_left(&self) -> u32 {
         self.left
     }
 
-    /// The same records, where `crc` says what a missing checksum means.
+    /// Sets the treatment of a missing checksum.
     pub fn crc(self, crc: Crc) -> Self {
         Self { crc, ..self }
     }

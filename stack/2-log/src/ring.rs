@@ -1,4 +1,4 @@
-//! The blocks of the journal.
+//! The ring of blocks of the journal.
 
 use std::collections::BTreeMap;
 
@@ -9,39 +9,39 @@ use xfskit_units::{ByteLen, ByteOffset, Daddr, Geometry, LogBlock, Sectors};
 
 use crate::Result;
 
-/// Blocks of the longest record: 256 KiB with its headers, and 8 header blocks more for a writer
-/// that forgot to count them.
+/// Blocks of the longest record: 256 KiB with its headers, and 8 more header blocks for a writer
+/// that did not count them.
 pub const RECORD_MAX: u32 = 520;
 /// Blocks read at once: 1 MiB.
 const READ_AHEAD: u32 = 2048;
 
-/// A journal's blocks, numbered from 0; behind the last one comes the first again.
+/// The blocks of a journal, numbered from 0. The first follows the last.
 #[derive(Debug)]
 pub struct Ring<'d> {
     dev: &'d dyn BlockDevice,
     start: Daddr,
     blocks: u32,
     geo: &'d Geometry,
-    /// The device has several ways to give a block, which are to be told apart.
-    has_ways: bool,
+    /// True if the device has several sources for a block, which must be distinguished.
+    has_alternatives: bool,
     patches: Patches,
 }
 
-/// Blocks that are not to be had in the first way that the device has, by number.
+/// Blocks that replace those of the device's first source, by number.
 pub(crate) type Patches = BTreeMap<u32, Box<[u8; BLOCK]>>;
 
 impl<'d> Ring<'d> {
-    /// The ring of the volume `geo` that begins at `start` of `dev`.
+    /// Returns the ring of the volume `geo` that begins at `start` of `dev`.
     ///
     /// # Errors
-    /// [`Error::Corrupt`](crate::Error::Corrupt) where the device ends before the ring does.
+    /// [`Error::Corrupt`](crate::Error::Corrupt) if the device ends before the ring does.
     pub fn new(dev: &'d dyn BlockDevice, start: Daddr, geo: &'d Geometry) -> Result<Self> {
         let ring = Self {
             dev,
             start,
             blocks: geo.log_bbs(),
             geo,
-            has_ways: false,
+            has_alternatives: false,
             patches: Patches::new(),
         };
         let end = start.saturating_add(ring.blocks.into()).byte_offset();
@@ -51,47 +51,47 @@ impl<'d> Ring<'d> {
         Ok(ring)
     }
 
-    /// Where the ring begins on its device.
+    /// Returns the address of the ring on its device.
     pub fn start(&self) -> Daddr {
         self.start
     }
 
-    /// Number of blocks.
+    /// Returns the number of blocks.
     pub fn blocks(&self) -> u32 {
         self.blocks
     }
 
-    /// The volume.
+    /// Returns the geometry of the volume.
     pub fn geo(&self) -> &'d Geometry {
         self.geo
     }
 
-    /// What a verifier needs to know about the record at `at`.
+    /// Returns the verifier's context for the record at `at`.
     pub fn ctx(&self, at: LogBlock) -> Ctx<'d> {
         let daddr = self.start.saturating_add(at.0.into());
         Ctx::new(self.geo, Location::of("log record").daddr(daddr, Sectors(0)))
     }
 
-    /// The block `n` behind `at`.
+    /// Returns the block `n` after `at`.
     pub fn forward(&self, at: LogBlock, n: u32) -> LogBlock {
         let sum = (u64::from(at.0) + u64::from(n)) % u64::from(self.blocks);
         LogBlock(u32::try_from(sum).unwrap_or(0))
     }
 
-    /// The block `n` before `at`.
+    /// Returns the block `n` before `at`.
     pub fn back(&self, at: LogBlock, n: u32) -> LogBlock {
         self.forward(at, self.blocks - n % self.blocks)
     }
 
-    /// How many blocks one must go forward from `from` to reach `to`: 0 where they are the same.
+    /// Returns the number of blocks from `from` forward to `to`: 0 if they are equal.
     pub fn distance(&self, from: LogBlock, to: LogBlock) -> u32 {
         if to >= from { to.0 - from.0 } else { self.blocks.saturating_sub(from.0) + to.0 }
     }
 
-    /// Fills `buf`, whole blocks and no more than the ring has, from block `at` on.
+    /// Fills `buf` from block `at` on. It consists of whole blocks, no more than the ring has.
     pub fn read(&self, at: LogBlock, buf: &mut [u8]) -> Result<()> {
-        if self.has_ways && self.read_way(at, buf, 0).is_ok() {
-            self.lay_over(at, buf);
+        if self.has_alternatives && self.read_alternative(at, buf, 0).is_ok() {
+            self.apply_patches(at, buf);
             return Ok(());
         }
         let to_end = (self.blocks - at.0 % self.blocks) as usize * BLOCK;
@@ -100,12 +100,12 @@ impl<'d> Ring<'d> {
         if !wrapped.is_empty() {
             self.dev.read_at(self.byte(LogBlock(0)), wrapped)?;
         }
-        self.lay_over(at, buf);
+        self.apply_patches(at, buf);
         Ok(())
     }
 
-    /// Puts what was healed over what the device gave.
-    fn lay_over(&self, at: LogBlock, buf: &mut [u8]) {
+    /// Overlays healed blocks on those that the device returned.
+    fn apply_patches(&self, at: LogBlock, buf: &mut [u8]) {
         if self.patches.is_empty() {
             return;
         }
@@ -116,56 +116,57 @@ impl<'d> Ring<'d> {
         }
     }
 
-    /// From now on a block is had in the same way whoever asks: of mirrors, from the first copy. False where the
-    /// device has no other.
-    pub(crate) fn tell_ways_apart(&mut self) -> bool {
-        self.has_ways = self.ways() > 1;
-        self.has_ways
+    /// Makes every further read use the same source: of mirrors, the first copy. Returns false if
+    /// the device has no other source.
+    pub(crate) fn pin_alternatives(&mut self) -> bool {
+        self.has_alternatives = self.alternatives() > 1;
+        self.has_alternatives
     }
 
-    /// These blocks are had from here from now on.
+    /// Adds `patches` to the overlay.
     pub(crate) fn patch(&mut self, patches: Patches) {
         self.patches.extend(patches);
     }
 
-    /// In how many ways the device can give the journal's blocks, at most.
-    pub(crate) fn ways(&self) -> usize {
+    /// Returns the largest number of sources that the device has for a block of the journal.
+    pub(crate) fn alternatives(&self) -> usize {
         let len = Sectors(self.blocks.into()).byte_len();
         self.dev.alternatives(self.start.byte_offset(), len)
     }
 
-    /// As [`read`](Self::read), in the device's way `k`, or the last that it has there.
-    pub(crate) fn read_way(&self, at: LogBlock, buf: &mut [u8], k: usize) -> Result<()> {
+    /// Reads like [`read`](Self::read), from source `k` of the device, or from the last source if
+    /// it has fewer there.
+    pub(crate) fn read_alternative(&self, at: LogBlock, buf: &mut [u8], k: usize) -> Result<()> {
         let to_end = (self.blocks - at.0 % self.blocks) as usize * BLOCK;
         let (first, wrapped) = buf.split_at_mut(to_end.min(buf.len()));
         let parts = [(self.byte(at), first), (self.byte(LogBlock(0)), wrapped)];
         for (offset, part) in parts.into_iter().filter(|(_, part)| !part.is_empty()) {
-            let ways = self.dev.alternatives(offset, ByteLen(part.len() as u64));
-            self.dev.read_alternative(offset, part, k.min(ways.saturating_sub(1)))?;
+            let sources = self.dev.alternatives(offset, ByteLen(part.len() as u64));
+            self.dev.read_alternative(offset, part, k.min(sources.saturating_sub(1)))?;
         }
         Ok(())
     }
 
-    /// Has the device give these blocks, which do not cross the end of the ring and are what its way `k` gave, in
-    /// every way.
+    /// Makes the device return these blocks from every source. They do not cross the end of the
+    /// ring, and source `k` returned them.
     pub(crate) fn heal(&self, at: LogBlock, good: &[u8], k: usize) -> Result<bool> {
         Ok(self.dev.heal(self.byte(at), good, k)?)
     }
 
-    /// `count` blocks from block `at` on; at most the whole ring.
+    /// Reads `count` blocks from block `at` on; at most the whole ring.
     pub fn read_blocks(&self, at: LogBlock, count: u32) -> Result<Vec<u8>> {
         let mut buf = vec![0; count.min(self.blocks) as usize * BLOCK];
         self.read(at, &mut buf)?;
         Ok(buf)
     }
 
-    /// Writes `bytes`, whole blocks and no more than the ring has, from block `at` on. Answers how
-    /// many writes that took.
+    /// Writes `bytes` from block `at` on: whole blocks, no more than the ring has. Returns the
+    /// number of writes.
     pub fn write(&self, at: LogBlock, bytes: &[u8]) -> Result<u64> {
         self.write_with(at, bytes, |offset, bytes| self.dev.write_at(offset, bytes))
     }
 
-    /// As [`write`](Self::write), and what is written is durable.
+    /// Writes like [`write`](Self::write), and makes the bytes durable.
     pub fn write_fua(&self, at: LogBlock, bytes: &[u8]) -> Result<u64> {
         self.write_with(at, bytes, |offset, bytes| self.dev.write_fua(offset, bytes))
     }
@@ -191,14 +192,14 @@ impl<'d> Ring<'d> {
         Ok(self.dev.flush()?)
     }
 
-    /// The cycle that block `at` carries.
+    /// Returns the cycle that block `at` carries.
     pub fn cycle(&self, at: LogBlock) -> Result<u32> {
         let mut block = [0; BLOCK];
         self.read(at, &mut block)?;
         Ok(cycle_of(&block))
     }
 
-    /// The first block before `end` that begins with a record's header.
+    /// Returns the first block before `end` that begins with a record's header.
     pub fn first_record(&self, end: LogBlock) -> Result<Option<LogBlock>> {
         let bytes = self.read_blocks(LogBlock(0), end.0.min(RECORD_MAX))?;
         let magic = MAGIC.to_be_bytes();
@@ -207,13 +208,13 @@ impl<'d> Ring<'d> {
         Ok(found.and_then(|n| u32::try_from(n).ok()).map(LogBlock))
     }
 
-    /// Where block `at` lies on the device.
+    /// Returns the offset of block `at` on the device.
     fn byte(&self, at: LogBlock) -> ByteOffset {
         self.start.saturating_add((at.0 % self.blocks).into()).byte_offset()
     }
 }
 
-/// A reader that goes forward through the ring and reads far ahead.
+/// A reader that moves forward through the ring with a large read-ahead.
 #[derive(Debug)]
 pub struct Window<'r, 'd> {
     ring: &'r Ring<'d>,
@@ -222,15 +223,15 @@ pub struct Window<'r, 'd> {
 }
 
 impl<'r, 'd> Window<'r, 'd> {
-    /// A window with nothing in it yet.
+    /// Makes an empty window.
     pub fn new(ring: &'r Ring<'d>) -> Self {
         Self { ring, first: LogBlock(0), bytes: Vec::new() }
     }
 
-    /// The `count` blocks from `at`, in one piece even across the end of the ring.
+    /// Returns the `count` blocks from `at`, contiguous even across the end of the ring.
     ///
     /// # Errors
-    /// Where the device fails. `count` beyond the ring's size yields the whole ring.
+    /// If the device fails. A `count` beyond the ring's size yields the whole ring.
     pub fn blocks(&mut self, at: LogBlock, count: u32) -> Result<&[u8]> {
         let count = count.min(self.ring.blocks());
         let len = count as usize * BLOCK;

@@ -1,8 +1,9 @@
-//! Stale blocks: what an interrupted write of this lap left ahead of the head.
+//! Stale blocks, which an interrupted write of this cycle left ahead of the head.
 //!
-//! Of records on their way when the power went, later ones may have arrived though an earlier one did not,
-//! and the head goes back before it. Behind the head then lie blocks that carry the cycle of this lap,
-//! whole records among them. A record written before them would join them to the journal.
+//! When the power fails, later records in flight may have arrived although an earlier one did not.
+//! The head then moves back before the missing one, and blocks that carry the current cycle lie
+//! ahead of it, whole records among them. A record written before them would join them to the
+//! journal.
 
 use xfskit_format::log::RecordHeader;
 use xfskit_format::log::record::{BLOCK, FMT_LINUX_LE, MAGIC, cycle_of, previous_cycle};
@@ -13,16 +14,16 @@ use crate::Result;
 use crate::head::{IN_FLIGHT, Search, header_at};
 use crate::ring::Ring;
 
-/// Lays blocks of the lap before over all that may be stale, where anything is.
+/// Overwrites all blocks that may be stale with blocks of the previous cycle, if there are any.
 pub(crate) fn clear(ring: &Ring<'_>, found: &Search) -> Result<()> {
     let Some(last) = found.last_record else { return Ok(()) };
     let tail = header_at(ring, last)?.tail_lsn();
     let head = found.head.block();
-    // Nothing is free behind the tail, nor behind the newest record, which a clean journal keeps.
+    // Nothing is free after the tail, nor after the newest record, which a clean journal keeps.
     let free = ring.distance(head, tail.block()).min(ring.distance(head, last));
     let count = free.min(IN_FLIGHT);
     let mut bytes = ring.read_blocks(head, count)?;
-    let lsns = || (0..count).map(|n| lap_before(found.head, ring.forward(head, n)));
+    let lsns = || (0..count).map(|n| lsn_of_previous_cycle(found.head, ring.forward(head, n)));
     let is_old = |(lsn, block): (Lsn, &[u8])| cycle_of(block) == lsn.cycle();
     if lsns().zip(bytes.chunks_exact(BLOCK)).all(is_old) {
         return Ok(());
@@ -34,13 +35,13 @@ pub(crate) fn clear(ring: &Ring<'_>, found: &Search) -> Result<()> {
     ring.flush()
 }
 
-/// What `block`, ahead of `head`, was last written as.
-fn lap_before(head: Lsn, block: LogBlock) -> Lsn {
+/// Returns the LSN that `block`, ahead of `head`, had when it was last written.
+fn lsn_of_previous_cycle(head: Lsn, block: LogBlock) -> Lsn {
     let cycle = if block >= head.block() { previous_cycle(head.cycle()) } else { head.cycle() };
     Lsn::new(cycle, block)
 }
 
-/// A header without a record: nothing but its cycle counts.
+/// Makes a header without a record; only its cycle counts.
 fn placeholder(ring: &Ring<'_>, lsn: Lsn, tail: Lsn) -> RecordHeader {
     let mut header = RecordHeader::new_zeroed();
     header.magicno = MAGIC.into();

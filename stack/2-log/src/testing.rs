@@ -1,4 +1,4 @@
-//! A writer of journals, for tests: it knows where everything is, so that the reader can be asked.
+//! A writer of journals for tests. It knows all positions, so tests can compare the reader with it.
 
 use xfskit_block::{BlockDevice, MemDevice};
 use xfskit_format::log::op::{self, OpHeader, TransHeader};
@@ -9,7 +9,7 @@ use zerocopy::{FromZeros, IntoBytes};
 
 use crate::{Log, Result};
 
-/// A volume with a journal of `logblocks` blocks of 4 KiB.
+/// Returns the geometry of a volume with a journal of `logblocks` blocks of 4 KiB.
 pub(crate) fn geo(version: Version, logblocks: u32, logsunit: u32) -> Geometry {
     let versionnum = if logsunit == u32::MAX { 0xb0a0 } else { 0xb4a0 };
     let example = example::geometry();
@@ -29,7 +29,7 @@ pub(crate) type TestOp<'a> = (u32, u8, &'a [u8]);
 pub(crate) struct Writer {
     pub(crate) dev: MemDevice,
     pub(crate) geo: Geometry,
-    /// Where the next record goes.
+    /// Position of the next record.
     pub(crate) head: Lsn,
     pub(crate) prev: u32,
     /// Record buffer, in bytes.
@@ -37,7 +37,7 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    /// A zeroed journal with nothing in it.
+    /// Makes an empty, zeroed journal.
     pub(crate) fn new(geo: Geometry) -> Self {
         let dev = MemDevice::new(ByteLen(u64::from(geo.log_bbs()) * 512));
         let size = geo.logsunit.max(32 * 1024);
@@ -48,7 +48,7 @@ impl Writer {
         Log::open(&self.dev, Daddr(0), &self.geo)
     }
 
-    /// Appends a record of these operations and answers where it lies.
+    /// Appends a record of these operations and returns its LSN.
     pub(crate) fn append(&mut self, tail: Option<Lsn>, ops: &[TestOp<'_>]) -> Lsn {
         let mut payload = Vec::new();
         for (tid, flags, data) in ops {
@@ -99,7 +99,7 @@ impl Writer {
         self.put(&bytes)
     }
 
-    /// One transaction in one record, with a region of `len` bytes behind its header.
+    /// Appends one transaction in one record, with a region of `len` bytes after its header.
     pub(crate) fn transaction(&mut self, tail: Option<Lsn>, tid: u32, len: usize) -> Lsn {
         let header = trans_header(tid);
         let region = vec![0xaa; len];
@@ -132,7 +132,7 @@ impl Writer {
     }
 }
 
-/// The first region of a transaction.
+/// Returns the first region of a transaction.
 pub(crate) fn trans_header(tid: u32) -> Vec<u8> {
     let header = TransHeader {
         magic: op::TRANS_MAGIC.into(),

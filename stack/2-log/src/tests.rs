@@ -12,7 +12,7 @@ const V1: u32 = u32::MAX;
 
 fn check_id(error: &Error) -> &'static str {
     match error {
-        Error::Corrupt(fault) => fault.check.0,
+        Error::Corrupt(corruption) => corruption.check.0,
         Error::Device(error) => panic!("{error}"),
     }
 }
@@ -30,8 +30,8 @@ fn a_ring_never_written_is_clean() {
     assert_eq!(log.records().count(), 0);
 }
 
-/// Appends and unmounts for many laps, and asks the reader after each.
-fn laps(logsunit: u32, size: u32, records: u32) {
+/// Appends and unmounts for many cycles, and compares the reader after each.
+fn cycles(logsunit: u32, size: u32, records: u32) {
     let version = if logsunit == V1 { Version::V4 } else { Version::V5 };
     let mut writer = Writer::new(geo(version, 1100, logsunit));
     writer.size = writer.size.max(size);
@@ -58,31 +58,31 @@ fn laps(logsunit: u32, size: u32, records: u32) {
             (tail, since_tail) = (None, Vec::new());
         }
     }
-    assert!(writer.head.cycle() > 3, "several laps");
+    assert!(writer.head.cycle() > 3, "several cycles");
 }
 
 #[test]
-fn head_and_tail_are_found_on_every_lap() {
-    laps(1, 32 * 1024, 1200);
+fn head_and_tail_are_found_in_every_cycle() {
+    cycles(1, 32 * 1024, 1200);
 }
 
 #[test]
 fn head_and_tail_are_found_with_large_records() {
-    laps(1, 256 * 1024, 200);
+    cycles(1, 256 * 1024, 200);
 }
 
 #[test]
 fn head_and_tail_are_found_with_a_stripe_unit() {
-    laps(64 * 1024, 64 * 1024, 400);
+    cycles(64 * 1024, 64 * 1024, 400);
 }
 
 #[test]
 fn head_and_tail_are_found_in_a_version_1_journal() {
-    laps(V1, 32 * 1024, 1200);
+    cycles(V1, 32 * 1024, 1200);
 }
 
 #[test]
-fn a_torn_record_is_cut_off_and_with_it_all_behind() {
+fn a_torn_record_is_cut_off_with_all_records_after_it() {
     let mut writer = Writer::new(geo(Version::V5, 1024, 1));
     writer.unmount();
     let first = writer.transaction(None, 1, 5000);
@@ -90,14 +90,14 @@ fn a_torn_record_is_cut_off_and_with_it_all_behind() {
     writer.damage(LogBlock(lsns[3].block().0 + 2), 100);
     let log = writer.open().unwrap();
     assert_eq!((log.head(), log.tail()), (lsns[3], first));
-    assert_eq!(log.torn().unwrap().fault.check.0, "log.record.crc");
+    assert_eq!(log.torn().unwrap().corruption.check.0, "log.record.crc");
     assert_eq!(tids(&log), [1, 2, 3, 4]);
 }
 
-/// A sector of which the first half is new, too: whatever it says.
+/// Tears the sector of a header at every word. Its first half is new, too.
 #[test]
 fn a_torn_header_is_cut_off_wherever_the_tear_is() {
-    // What comes behind byte 328 nobody reads.
+    // Bytes after 328 are never read.
     for keep in (4..328).step_by(4) {
         let mut writer = Writer::new(geo(Version::V5, 1024, 1));
         writer.unmount();
@@ -105,7 +105,7 @@ fn a_torn_header_is_cut_off_wherever_the_tear_is() {
         writer.transaction(Some(first), 2, 5000);
         let third = writer.transaction(Some(first), 3, 5000);
         let fourth = writer.transaction(Some(first), 4, 5000);
-        // What stood there: a header of another place, or data.
+        // The old content: a header of another record, or data.
         let mut before = [0x11; 512];
         if keep < 16 {
             writer.dev.read_at(ByteOffset(u64::from(first.block().0) * 512), &mut before).unwrap();
@@ -121,9 +121,9 @@ fn a_torn_header_is_cut_off_wherever_the_tear_is() {
     }
 }
 
-/// Not even enough to know the header by.
+/// Too little arrived to recognize the header.
 #[test]
-fn what_arrived_of_a_record_without_its_header_takes_none_before_it_along() {
+fn parts_of_a_record_without_its_header_do_not_cut_off_earlier_records() {
     for (keep, lost) in [(1, 3), (2, 5), (3, 5), (2, 9)] {
         let mut writer = Writer::new(geo(Version::V5, 1024, 1));
         writer.unmount();
@@ -153,7 +153,7 @@ fn the_only_record_torn_leaves_a_clean_journal() {
 }
 
 #[test]
-fn damage_further_back_is_an_error_and_nothing_is_handed_out_behind_it() {
+fn damage_further_back_is_an_error_and_no_later_record_is_returned() {
     let mut writer = Writer::new(geo(Version::V5, 1024, 1));
     writer.unmount();
     let first = writer.transaction(None, 1, 5000);
@@ -170,10 +170,10 @@ fn damage_further_back_is_an_error_and_nothing_is_handed_out_behind_it() {
 }
 
 #[test]
-fn a_record_that_never_arrived_ends_the_journal_though_later_ones_did() {
+fn a_missing_record_ends_the_journal_although_later_ones_arrived() {
     let mut writer = Writer::new(geo(Version::V5, 1024, 1));
     writer.unmount();
-    // A whole lap first, so that the hole shows the blocks of the lap before.
+    // A whole cycle first, so that the hole shows the blocks of the previous one.
     let mut tail = writer.transaction(None, 1, 20_000);
     while writer.head.cycle() < 2 || writer.head.block().0 < 5000 {
         tail = writer.transaction(Some(tail), 1, 20_000);
@@ -200,7 +200,7 @@ fn sealing_makes_a_journal_clean_wherever_its_head_is() {
             let tail = writer.transaction(None, tid, 12_000);
             let log = writer.open().unwrap();
             assert_eq!(log.tail(), tail);
-            log.seal().unwrap();
+            log.mark_clean().unwrap();
             let log = writer.open().unwrap();
             assert!(log.is_clean());
             assert_eq!(log.last_record(), Some(writer.head.block()));
@@ -209,7 +209,7 @@ fn sealing_makes_a_journal_clean_wherever_its_head_is() {
 }
 
 #[test]
-fn a_region_cut_by_the_end_of_a_record_is_put_together() {
+fn a_region_split_between_records_is_assembled() {
     let mut writer = Writer::new(geo(Version::V5, 1024, 1));
     writer.unmount();
     let header = trans_header(7);
@@ -227,7 +227,7 @@ fn a_region_cut_by_the_end_of_a_record_is_put_together() {
 }
 
 #[test]
-fn fragments_and_transactions_without_commit_never_happened() {
+fn fragments_and_uncommitted_transactions_are_ignored() {
     let mut writer = Writer::new(geo(Version::V5, 1024, 1));
     writer.unmount();
     let header = trans_header(2);
@@ -241,7 +241,7 @@ fn fragments_and_transactions_without_commit_never_happened() {
 }
 
 #[test]
-fn operations_that_make_no_sense_are_refused() {
+fn inconsistent_operations_are_refused() {
     type Ops<'a> = &'a [(u32, u8, &'a [u8])];
     let cases: [(&str, Ops<'_>); 2] = [
         ("log.op.flags", &[(1, START, &[]), (1, START, &[])]),
@@ -258,7 +258,7 @@ fn operations_that_make_no_sense_are_refused() {
 }
 
 #[test]
-fn more_open_transactions_than_anybody_has_are_refused() {
+fn too_many_open_transactions_are_refused() {
     let mut writer = Writer::new(geo(Version::V5, 1024, 1));
     writer.unmount();
     let first = writer.head;
@@ -272,7 +272,7 @@ fn more_open_transactions_than_anybody_has_are_refused() {
 }
 
 #[test]
-fn a_tail_out_of_the_lap_is_refused() {
+fn a_tail_outside_the_cycle_is_refused() {
     for tail in [Lsn::new(1, LogBlock(500)), Lsn::new(3, LogBlock(0)), Lsn::new(0, LogBlock(0))] {
         let mut writer = Writer::new(geo(Version::V5, 1024, 1));
         writer.unmount();

@@ -1,38 +1,38 @@
-//! Committed transactions, put together from the records.
+//! Committed transactions, assembled from the records.
 //!
-//! Operations carry a transaction id. START opens a transaction, COMMIT closes it; in between, every
-//! operation adds a region, or, where a region did not fit into its record, a piece of one. Several
-//! transactions may be open at once. One without COMMIT before the head never happened; pieces of
-//! one that began before the tail are passed over.
+//! Operations carry a transaction id. START opens a transaction, COMMIT closes it. In between,
+//! every operation adds a region, or a piece of one that did not fit into its record. Several
+//! transactions may be open at once. A transaction without COMMIT before the head is ignored;
+//! pieces of one that began before the tail are skipped.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use xfskit_format::log::op::{COMMIT, Op, START, TransHeader, WAS_CONT};
-use xfskit_format::{Ctx, Verdict};
+use xfskit_format::{Ctx, VerifyResult};
 use xfskit_units::{LogBlock, Lsn};
 
 use crate::Result;
 use crate::record::{Record, Records};
 
-/// Transactions that may be open at once. Delayed logging has a handful, older kernels one for every
+/// Most transactions open at once. Delayed logging has a handful, older kernels one for every
 /// thread.
 const OPEN_MAX: usize = 4096;
-/// Bytes that open transactions may hold together. Linux blocks writers at 64 MiB.
+/// Most bytes that open transactions hold together. Linux blocks writers at 64 MiB.
 const BYTES_MAX: usize = 256 << 20;
 
-/// A transaction: its regions, and where it stands in the journal.
+/// A transaction: its regions, and its position in the journal.
 #[derive(Clone, Debug)]
 pub struct Transaction {
-    /// The id.
+    /// Transaction id.
     pub tid: u32,
-    /// Position of the record that has its START. What it changes carries this LSN.
+    /// Position of the record with its START. Everything that it changes carries this LSN.
     pub lsn: Lsn,
-    /// Position of the record that has its COMMIT.
+    /// Position of the record with its COMMIT.
     pub commit_lsn: Lsn,
-    /// Block of the record that has its START.
+    /// Block of the record with its START.
     pub at: LogBlock,
     bytes: Vec<u8>,
-    /// Where each region ends in `bytes`.
+    /// End of each region in `bytes`.
     ends: Vec<usize>,
 }
 
@@ -42,28 +42,31 @@ impl Transaction {
         Self { tid, lsn, commit_lsn: lsn, at: record.at, bytes: Vec::new(), ends: Vec::new() }
     }
 
-    /// Every region, that of the transaction header first.
+    /// Returns all regions; that of the transaction header is first.
     pub fn regions(&self) -> Vec<&[u8]> {
         let mut start = 0;
         let cut = |&end: &usize| self.bytes.get(std::mem::replace(&mut start, end)..end);
         self.ends.iter().filter_map(cut).collect()
     }
 
-    /// Bytes of all regions.
+    /// Returns the length of all regions, in bytes.
     pub fn byte_len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// The transaction header, judged; `None` for a transaction of nothing.
+    /// Verifies and returns the transaction header; `None` for an empty transaction.
     ///
     /// # Errors
-    /// A first region that is no transaction header.
-    pub fn header<'a>(regions: &[&'a [u8]], ctx: &Ctx<'_>) -> Verdict<Option<&'a TransHeader>> {
+    /// If the first region is no transaction header.
+    pub fn header<'a>(
+        regions: &[&'a [u8]],
+        ctx: &Ctx<'_>,
+    ) -> VerifyResult<Option<&'a TransHeader>> {
         regions.first().map(|region| TransHeader::verify(region, ctx)).transpose()
     }
 
-    /// Adds what `op` carries.
-    fn add(&mut self, op: &Op<'_>, ctx: &Ctx<'_>) -> Verdict {
+    /// Adds the data of `op`.
+    fn add(&mut self, op: &Op<'_>, ctx: &Ctx<'_>) -> VerifyResult {
         if op.data.is_empty() {
             return Ok(());
         }
@@ -79,8 +82,8 @@ impl Transaction {
     }
 }
 
-/// The committed transactions of some records, in the order of their commits; ends behind the first
-/// error.
+/// The committed transactions of some records, in the order of their commits. The iterator ends
+/// after the first error.
 #[derive(Debug)]
 pub struct Transactions<'r, 'd> {
     records: Records<'r, 'd>,
@@ -92,7 +95,7 @@ pub struct Transactions<'r, 'd> {
 }
 
 impl<'r, 'd> Transactions<'r, 'd> {
-    /// The transactions that `records` hold.
+    /// Iterates over the transactions of `records`.
     pub fn new(records: Records<'r, 'd>) -> Self {
         Self {
             records,
@@ -104,27 +107,27 @@ impl<'r, 'd> Transactions<'r, 'd> {
         }
     }
 
-    /// Records read so far.
+    /// Returns the number of records read so far.
     pub fn records_read(&self) -> u64 {
         self.records_read
     }
 
-    /// The block of the record that was read last, or could not be.
+    /// Returns the block of the record that was read last, or that failed.
     pub fn current(&self) -> LogBlock {
         self.records.current()
     }
 
-    /// Blocks of the journal not yet read.
+    /// Returns the number of journal blocks that have not been read yet.
     pub fn blocks_left(&self) -> u32 {
-        self.records.left()
+        self.records.blocks_left()
     }
 
-    /// What a verifier needs to know about `transaction`.
+    /// Returns the verifier's context for `transaction`.
     pub fn ctx(&self, transaction: &Transaction) -> Ctx<'d> {
         self.records.ring().ctx(transaction.at)
     }
 
-    /// Takes all operations of `record`.
+    /// Adds all operations of `record`.
     fn take(&mut self, record: &Record) -> Result<()> {
         let ctx = self.records.ring().ctx(record.at);
         for op in record.ops(&ctx) {
@@ -134,7 +137,7 @@ impl<'r, 'd> Transactions<'r, 'd> {
         Ok(())
     }
 
-    fn take_op(&mut self, record: &Record, op: &Op<'_>, ctx: &Ctx<'_>) -> Verdict {
+    fn take_op(&mut self, record: &Record, op: &Op<'_>, ctx: &Ctx<'_>) -> VerifyResult {
         let tid = op.header.tid.get();
         if op.has(START) {
             ctx.at_most("log.trans.open", OPEN_MAX, self.open.len())?;

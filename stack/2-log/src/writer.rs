@@ -1,21 +1,23 @@
-//! Writing the journal: checkpoints at the head.
+//! Writes checkpoints at the head of the journal.
 //!
 //! A checkpoint is one transaction: START, the transaction header, the regions, COMMIT. It fills as
-//! many records as it needs; a region that meets the end of a record goes on in the next one. One
-//! writer writes one checkpoint at a time, so the place of the next one is known beforehand.
+//! many records as it needs; a region that reaches the end of a record continues in the next one.
+//! One writer writes one checkpoint at a time, so the position of the next one is known beforehand.
 //!
-//! 1. Everything of a checkpoint is durable when [`append`](LogWriter::append) returns.
-//! 2. At most 2 MiB (eight of the longest records) are on their way at once, in one write with FUA. Any sectors of
-//!    them may be lost in a crash: recovery cuts the journal off at the first record that is not whole, and looks for
-//!    such records no further back. Within that bound the record with COMMIT needs no flush of its own before it.
-//! 3. What was written in place is durable before a record that lets go of it is written: the caller flushes before
-//!    he moves the tail, and [`Before`] has new data flushed that the metadata refers to.
-//! 4. The head never reaches the tail: room for one whole record stays between them.
+//! 1. A checkpoint is durable when [`append`](LogWriter::append) returns.
+//! 2. At most 2 MiB (eight of the longest records) are in flight at once, in one write with FUA. A
+//!    crash may lose any sectors of them: recovery cuts the journal off at the first record that is
+//!    not whole, and looks for such records no further back. Within that bound the record with
+//!    COMMIT needs no flush of its own before it.
+//! 3. Changes written in place are durable before a record that releases their space in the journal
+//!    is written: the caller flushes before it moves the tail. [`FlushBefore`] flushes new file
+//!    data to which the metadata refers.
+//! 4. The head never reaches the tail: space for one whole record stays between them.
 //! 5. All records between tail and head have the same number of header blocks. A writer begins on a
-//!    journal of which nothing is needed any more, or takes over the record size of what is
-//!    ([`LogWriter::behind`]), and keeps its record size.
+//!    journal whose content is no longer needed, or adopts the record size of the existing records
+//!    ([`LogWriter::resume`]). It never changes its record size.
 //!
-//! What it costs: a write with FUA for every 2 MiB, and a flush before them where [`Before`] asks for it.
+//! Cost: a write with FUA for every 2 MiB, and a flush before them if [`FlushBefore`] requests it.
 
 use std::sync::Arc;
 
@@ -35,48 +37,48 @@ use crate::head::header_at;
 use crate::payload::Payload;
 use crate::{Error, Log, Result, Ring};
 
-/// Size of records unless somebody wants another, in bytes: what every kernel uses by default.
+/// Default size of records, in bytes; every kernel's default.
 pub const RECORD_SIZE: u32 = 32 * 1024;
-/// Records of the greatest size that may be on their way at once.
+/// Most records of the greatest size in flight at once.
 pub const BUFFERS_MAX: u32 = 8;
-/// A region is not cut for less than an operation header and four bytes.
+/// Smallest space for which a region is split: an operation header and four bytes.
 const CUT_MIN: usize = op::LEN + 4;
 
-/// What must be durable before a checkpoint is written.
+/// The data that must be durable before a checkpoint is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Before {
-    /// Nothing more.
+pub enum FlushBefore {
+    /// None.
     Nothing,
-    /// File data that was written: the data device is flushed first.
+    /// New file data: the data device is flushed first.
     Data,
 }
 
-/// Where a checkpoint lies.
+/// The position of a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Committed {
-    /// The record with its START: the LSN of everything that it changes.
+    /// Position of the record with its START: the LSN of everything that it changes.
     pub start: Lsn,
-    /// The record with its COMMIT.
+    /// Position of the record with its COMMIT.
     pub commit: Lsn,
 }
 
-/// Why a checkpoint was not written.
+/// The reason why a checkpoint was not written.
 #[derive(Debug, thiserror::Error)]
 pub enum AppendError {
-    /// It does not fit before the tail; nothing was written.
-    #[error("{needed} bytes are to be written to the journal, which has {free} free")]
+    /// It does not fit before the tail. Nothing was written.
+    #[error("{needed} bytes do not fit into the journal, which has {free} free")]
     Full {
-        /// Bytes to be written, at most.
+        /// Upper bound of the bytes to write.
         needed: u64,
         /// Bytes free.
         free: u64,
     },
-    /// The journal failed; nobody may append again.
+    /// The journal failed. No further append is possible.
     #[error(transparent)]
     Journal(#[from] Error),
 }
 
-/// What a writer has done so far.
+/// The totals of a writer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Checkpoints written.
@@ -87,15 +89,15 @@ pub struct Stats {
     pub bytes: u64,
     /// Writes to the journal's device, each with FUA.
     pub writes: u64,
-    /// Flushes of the journal's device, where that is the data device too.
+    /// Flushes of the journal's device, if that is the data device too.
     pub flushes: u64,
     /// Flushes of a data device that is not the journal's.
     pub data_flushes: u64,
-    /// What the records' checksums took, where [`xfskit_crc::meter`] is on.
+    /// Cycles spent on the records' checksums, while [`xfskit_crc::meter`] is on.
     pub sum_cycles: u64,
 }
 
-/// The head of a journal, and who may append there.
+/// The writer at the head of a journal.
 #[derive(Debug)]
 pub struct LogWriter {
     dev: Arc<dyn BlockDevice>,
@@ -103,9 +105,9 @@ pub struct LogWriter {
     start: Daddr,
     geo: Geometry,
     shape: Shape,
-    /// Bytes written at once, at most.
+    /// Most bytes written at once.
     at_once: usize,
-    /// Nothing before this is needed: where the first record of this writer goes, or an older tail.
+    /// Nothing before this position is needed: the first record of this writer, or an older tail.
     first: Lsn,
     head: Lsn,
     prev: u32,
@@ -115,16 +117,16 @@ pub struct LogWriter {
     stats: Stats,
 }
 
-/// Sizes of records, in bytes.
+/// The sizes of records, in bytes.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
-    /// What records say in `size`.
+    /// The field `size` of records.
     size: u32,
     /// Header blocks.
     headers: usize,
-    /// Records are multiples of this.
+    /// Records are padded to multiples of this.
     unit: usize,
-    /// Longest record, headers included.
+    /// Length of the longest record, headers included.
     max: usize,
 }
 
@@ -137,32 +139,33 @@ impl Shape {
         Self { size, headers, unit, max: size as usize / unit * unit }
     }
 
-    /// Payload bytes of the longest record.
+    /// Returns the payload bytes of the longest record.
     fn room(&self) -> usize {
         self.max - self.headers * BLOCK
     }
 
-    /// Length of a record with `payload` bytes.
+    /// Returns the length of a record with `payload` bytes.
     fn record(&self, payload: usize) -> usize {
         (self.headers * BLOCK + payload).next_multiple_of(self.unit)
     }
 }
 
-/// Bytes of `buffers` records of the greatest size.
+/// Returns the length of `buffers` records of the greatest size, in bytes.
 fn at_once(buffers: u32) -> usize {
     buffers as usize * SIZE_MAX as usize
 }
 
 impl LogWriter {
-    /// A writer at the head of `log`, whose device is `dev`; `data` is the volume's (the same one for
-    /// an internal journal). Everything that the journal holds is in place and durable: a clean
-    /// journal, or one just recovered. Records are `size` bytes at most ([`RECORD_SIZE`]), or the
-    /// stripe unit of the journal where that is more; from 16 KiB to 256 KiB.
+    /// Makes a writer at the head of `log`, whose device is `dev`. `data` is the device of the
+    /// volume (the same one for an internal journal). Everything that the journal holds is in place
+    /// and durable: the journal is clean, or was just recovered. Records have at most `size` bytes
+    /// ([`RECORD_SIZE`]), from 16 KiB to 256 KiB, or the stripe unit of the journal if that is
+    /// larger.
     ///
-    /// Remains of an interrupted write ahead of the head are [cleared away](Log::clear_ahead).
+    /// Remains of an interrupted write ahead of the head are [cleared](Log::clear_ahead).
     ///
     /// # Errors
-    /// Where the device fails.
+    /// If the device fails.
     pub fn new(
         log: &Log<'_>,
         dev: Arc<dyn BlockDevice>,
@@ -188,12 +191,12 @@ impl LogWriter {
         })
     }
 
-    /// A writer at the head of `log`, of which something is still needed: the tail stays where it is until
-    /// [`append`](Self::append) says otherwise, and records are as long as the one there says.
+    /// Makes a writer at the head of `log` whose content is still needed in part. The tail stays
+    /// until [`append`](Self::append) moves it, and records are as long as the existing ones.
     ///
     /// # Errors
-    /// Where the device fails.
-    pub fn behind(
+    /// If the device fails.
+    pub fn resume(
         log: &Log<'_>,
         dev: Arc<dyn BlockDevice>,
         data: Arc<dyn BlockDevice>,
@@ -203,30 +206,30 @@ impl LogWriter {
         Ok(Self { first: tail, tail, ..Self::new(log, dev, data, size)? })
     }
 
-    /// The tail that the newest record carries, or will carry where none was written yet.
+    /// Returns the tail that the newest record carries, or that the first record will carry.
     pub fn tail(&self) -> Lsn {
         self.tail
     }
 
-    /// The same writer, at most `buffers` records of the greatest size on their way at once: 2 to [`BUFFERS_MAX`].
+    /// Sets the most records of the greatest size in flight at once: 2 to [`BUFFERS_MAX`].
     #[must_use]
     pub fn buffers(self, buffers: u32) -> Self {
         Self { at_once: at_once(buffers.clamp(2, BUFFERS_MAX)), ..self }
     }
 
-    /// Where the next record will begin: the start LSN of the next checkpoint. No LSN on the volume may
-    /// lie ahead of it.
+    /// Returns the position of the next record: the start LSN of the next checkpoint. No LSN on the
+    /// volume may lie ahead of it.
     pub fn next_lsn(&self) -> Lsn {
         self.head
     }
 
-    /// What was done so far.
+    /// Returns the totals so far.
     pub fn stats(&self) -> Stats {
         self.stats
     }
 
-    /// The place `bytes` bytes behind the head: what stands under older LSNs is that old.
-    pub fn lsn_behind_head(&self, bytes: u64) -> Lsn {
+    /// Returns the LSN `bytes` bytes before the head.
+    pub fn lsn_before_head(&self, bytes: u64) -> Lsn {
         let back = u32::try_from(bytes / BLOCK as u64).unwrap_or(u32::MAX).min(self.geo.log_bbs());
         let (cycle, block) = (self.head.cycle(), self.head.block().0);
         match block.checked_sub(back) {
@@ -235,29 +238,30 @@ impl LogWriter {
         }
     }
 
-    /// Size of the whole journal in bytes.
+    /// Returns the size of the whole journal in bytes.
     pub fn size(&self) -> u64 {
         u64::from(self.geo.log_bbs()) * BLOCK as u64
     }
 
-    /// Bytes of the journal that `payload` takes at most, headers and padding included.
+    /// Returns the most bytes of the journal that `payload` takes, headers and padding included.
     pub fn space_of(&self, payload: &Payload) -> u64 {
         self.space_for(payload.byte_len(), payload.region_count())
     }
 
-    /// Bytes of the journal that `regions` regions of `bytes` bytes in all take at most.
+    /// Returns the most bytes of the journal that `regions` regions of `bytes` bytes in all take.
     pub fn space_for(&self, bytes: usize, regions: usize) -> u64 {
         let all = bytes + size_of::<TransHeader>() + (regions + 3) * op::LEN;
         let room = self.shape.room();
         if all <= room {
             return self.shape.record(all) as u64;
         }
-        // A record may end early by less than CUT_MIN bytes, and a cut region has one more header.
+        // A record may end early by less than CUT_MIN bytes, and a split region has one more
+        // header.
         let records = all.div_ceil(room - CUT_MIN - op::LEN);
         records as u64 * self.shape.max as u64
     }
 
-    /// Bytes that may be written before the head comes too near to `tail`.
+    /// Returns the bytes that can be written before the head comes too near to `tail`.
     pub fn free(&self, tail: Lsn) -> u64 {
         let (tail, head) = (tail.max(self.first), self.head);
         let blocks = match tail.block().0.checked_sub(head.block().0) {
@@ -268,23 +272,25 @@ impl LogWriter {
         (u64::from(blocks) * BLOCK as u64).saturating_sub(self.shape.max as u64)
     }
 
-    /// Writes `payload` as one checkpoint; it is durable when this returns. `tail` is the start LSN of
-    /// the oldest checkpoint that is not in place and flushed yet; [`next_lsn`](Self::next_lsn) where there is none.
+    /// Writes `payload` as one checkpoint, which is durable on return. `tail` is the start LSN of
+    /// the oldest checkpoint that is not in place and flushed yet, or [`next_lsn`](Self::next_lsn)
+    /// if there is none.
     ///
     /// # Errors
-    /// [`AppendError::Full`] where the payload does not fit before the tail; else those of the devices.
+    /// [`AppendError::Full`] if the payload does not fit before the tail; else those of the
+    /// devices.
     pub fn append(
         &mut self,
         payload: &Payload,
         tail: Lsn,
-        before: Before,
+        before: FlushBefore,
     ) -> std::result::Result<Committed, AppendError> {
         let tail = tail.clamp(self.first, self.head);
         let (needed, free) = (self.space_of(payload), self.free(tail));
         if needed > free {
             return Err(AppendError::Full { needed, free });
         }
-        if before == Before::Data {
+        if before == FlushBefore::Data {
             self.flush_data()?;
         }
         let start = self.head;
@@ -306,10 +312,11 @@ impl LogWriter {
         Ok(Committed { start, commit })
     }
 
-    /// Marks the journal clean. Everything that it holds is in place; the data device is flushed first.
+    /// Marks the journal clean. Everything that it holds is in place. The data device is flushed
+    /// first.
     ///
     /// # Errors
-    /// Where the device fails.
+    /// If the device fails.
     pub fn unmount(&mut self) -> Result<()> {
         self.flush_data()?;
         let at = self.head;
@@ -318,7 +325,7 @@ impl LogWriter {
         self.prev = at.block().0;
         self.advance(self.records.len());
         self.write(at, 1)?;
-        // Records may change their size here, and nothing before is needed.
+        // The size of records may change here, because nothing before is needed.
         (self.first, self.tail) = (self.head, self.head);
         Ok(())
     }
@@ -333,7 +340,7 @@ impl LogWriter {
         Ok(())
     }
 
-    /// Adds the next record to those to be written, and moves the head behind it.
+    /// Adds the next record to those to be written, and moves the head after it.
     fn add_record(&mut self, ops: &mut Ops<'_>, tail: Lsn) {
         let Shape { size, headers, .. } = self.shape;
         let from = self.records.len();
@@ -378,7 +385,7 @@ impl LogWriter {
         };
     }
 
-    /// Writes the `count` records that wait, from `at` on, and makes them durable.
+    /// Writes the `count` pending records from `at` on, and makes them durable.
     fn write(&mut self, at: Lsn, count: u32) -> Result<()> {
         let ring = Ring::new(&*self.dev, self.start, &self.geo)?;
         self.stats.writes += ring.write_fua(at.block(), &self.records)?;
@@ -388,22 +395,22 @@ impl LogWriter {
     }
 }
 
-/// The id of the checkpoint that begins at `start`. Only one transaction is open at a time, so any
-/// number will do; this one seldom comes again.
+/// Returns the id of the checkpoint that begins at `start`. Only one transaction is open at a time,
+/// so any number will do; this one rarely repeats.
 fn tid(start: Lsn) -> u32 {
     start.block().0 ^ start.cycle().wrapping_mul(0x9e37_79b1)
 }
 
-/// The operations of one checkpoint, as far as they have not been written.
+/// The operations of one checkpoint that have not been written yet.
 struct Ops<'p> {
     payload: &'p Payload,
     tid: u32,
-    /// The region that comes next: 0 is START, 1 the transaction header, 2 the payload's first; the one
-    /// behind the last is COMMIT.
+    /// The next region: 0 is START, 1 the transaction header, 2 the payload's first; the one after
+    /// the last is COMMIT.
     next: usize,
-    /// Byte of the payload at which that region begins.
+    /// Offset of that region in the payload, in bytes.
     offset: usize,
-    /// Bytes of that region that are written already.
+    /// Bytes of that region that are already written.
     cut: usize,
 }
 
@@ -416,7 +423,7 @@ impl<'p> Ops<'p> {
         self.next > self.payload.lens.len() + 2
     }
 
-    /// Adds operations to `record` until `room` bytes are filled or none is left; how many.
+    /// Adds operations to `record` until `room` bytes are filled or none is left. Returns how many.
     fn fill(&mut self, record: &mut AlignedBuf, room: usize) -> u32 {
         let end = record.len() + room;
         let mut count = 0;
@@ -426,7 +433,7 @@ impl<'p> Ops<'p> {
         count
     }
 
-    /// Adds the next operation, or as much of it as there is room for; false where there is none.
+    /// Adds the next operation, or as much of it as fits. Returns false if none was added.
     fn add(&mut self, record: &mut AlignedBuf, end: usize) -> bool {
         let payload = self.payload;
         let trans;

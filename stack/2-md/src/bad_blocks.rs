@@ -1,23 +1,23 @@
 //! The bad-block log: ranges of one member that must not be read.
 //!
-//! A block comes onto the list when it could not be written, or when a rebuild could not compute it;
-//! it is had from the other members, and leaves the list when it is written again. On disk a list of
-//! 64-bit numbers, `start << 10 | length`, in units of `1 << bblog_shift` sectors from the member's
-//! data offset; a number of all ones ends it.
+//! A block is listed when it could not be written, or when a rebuild could not compute it. It is
+//! then read from the other members, and leaves the list when it is written again. On disk the log
+//! is a list of 64-bit numbers, `start << 10 | length`, in units of `1 << bblog_shift` sectors from
+//! the member's data offset. A number of all ones ends the list.
 
 use std::ops::Range;
 
 use xfskit_block::BlockDevice;
 use xfskit_units::{MemberSector, index};
 
-use crate::superblock::{Place, Superblock};
+use crate::superblock::{MemberRange, Superblock};
 
 /// Ends the list.
 const END: u64 = u64::MAX;
 /// The longest range of one entry, in units.
 const LONGEST: u64 = 512;
 
-/// The ranges in `bytes`, sorted, those that meet joined.
+/// Decodes the ranges in `bytes`, sorted, with touching ranges merged.
 pub fn decode(bytes: &[u8], shift: u8) -> Vec<Range<MemberSector>> {
     let (entries, _) = bytes.as_chunks::<8>();
     let entries = entries.iter().map(|entry| u64::from_le_bytes(*entry));
@@ -38,8 +38,8 @@ pub fn decode(bytes: &[u8], shift: u8) -> Vec<Range<MemberSector>> {
     joined
 }
 
-/// `ranges` as they go to a log of `len` bytes; `None` where they do not fit. A range that begins or
-/// ends within a unit takes all of it.
+/// Encodes `ranges` for a log of `len` bytes. Returns `None` if they do not fit. A range that
+/// begins or ends within a unit takes the whole unit.
 pub fn encode(ranges: &[Range<MemberSector>], shift: u8, len: usize) -> Option<Vec<u8>> {
     let unit = 1u64.checked_shl(u32::from(shift))?;
     let mut bytes = Vec::with_capacity(len);
@@ -59,15 +59,15 @@ pub fn encode(ranges: &[Range<MemberSector>], shift: u8, len: usize) -> Option<V
     Some(bytes)
 }
 
-/// The bad blocks of the member with this superblock.
+/// Reads the bad blocks of the member with this superblock.
 ///
 /// # Errors
-/// Where the member cannot be read.
+/// Returns an error if the member cannot be read.
 pub fn read(
     device: &dyn BlockDevice,
     superblock: &Superblock,
 ) -> xfskit_block::Result<Vec<Range<MemberSector>>> {
-    let (Some(Place { at, len }), Superblock::V1(sb)) = (superblock.bad_blocks(), superblock)
+    let (Some(MemberRange { at, len }), Superblock::V1(sb)) = (superblock.bad_blocks(), superblock)
     else {
         return Ok(Vec::new());
     };
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_encoded_is_decoded() {
+    fn encoded_ranges_decode_to_the_same_ranges() {
         let ranges = [range(5..6), range(100..1700), range(1 << 40..(1 << 40) + 8)];
         let bytes = encode(&ranges, 0, 4096).unwrap();
         assert_eq!(bytes.len(), 4096);

@@ -1,10 +1,10 @@
 //! The write-intent bitmap: which regions may differ between members.
 //!
-//! A bit is set on disk before its region is written and cleared some time after. After a crash only
-//! regions with a set bit need a resync, and a member that was away needs only those. Every member
+//! A bit is set on disk before its region is written, and cleared some time later. After a crash,
+//! only regions with a set bit need a resync. A member that was away needs only those. Every member
 //! carries a copy, `bitmap_offset` sectors from its superblock: 256 bytes of [`BitmapSuper`], then
-//! bit `i` as bit `i % 8` of byte `i / 8`. A bit covers `chunksize` bytes of each member on levels 1,
-//! 4, 5 and 6, and of the array on level 10.
+//! bit `i` as bit `i % 8` of byte `i / 8`. A bit covers `chunksize` bytes of each member on levels
+//! 1, 4, 5 and 6, and of the array on level 10.
 
 use std::mem::{offset_of, size_of};
 use std::ops::Range;
@@ -14,7 +14,7 @@ use xfskit_units::{Daddr, Sectors, index};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::superblock::{Fault, Superblock, check};
+use crate::superblock::{Corruption, Superblock, check};
 
 /// `magic`: "bitm".
 pub const MAGIC: u32 = 0x6d74_6962;
@@ -59,7 +59,7 @@ pub struct BitmapSuper {
     pub daemon_sleep: U32,
     /// Writes that may be outstanding on write-mostly members.
     pub write_behind: U32,
-    /// Sectors set aside for the bitmap; 0 where nobody said.
+    /// Sectors reserved for the bitmap; 0 if unspecified.
     pub sectors_reserved: U32,
     /// Nodes of the cluster.
     pub nodes: U32,
@@ -83,7 +83,7 @@ pub struct Bitmap {
 }
 
 impl BitmapSuper {
-    /// A head for an array: all else is zero.
+    /// Returns the head of an array's bitmap. The remaining fields are zero.
     pub fn new(uuid: [u8; 16], events: u64, sync_size: Sectors, chunksize: u32) -> Self {
         let mut head = Self::new_zeroed();
         head.magic.set(MAGIC);
@@ -97,11 +97,11 @@ impl BitmapSuper {
         head
     }
 
-    /// How many bits there are.
+    /// Returns the number of bits.
     ///
     /// # Errors
-    /// The first field that cannot be true.
-    pub fn bits(&self) -> Result<u64, Fault> {
+    /// Returns the first impossible field.
+    pub fn bits(&self) -> Result<u64, Corruption> {
         let (magic, version) = (self.magic.get(), self.version.get());
         check("bitmap.magic", magic == MAGIC, format_args!("{magic:#x}"), "0x6d746962")?;
         let known = matches!(version, VERSION | VERSION_HOST_ENDIAN | VERSION_CLUSTERED);
@@ -118,24 +118,24 @@ impl BitmapSuper {
 }
 
 impl Bitmap {
-    /// A bitmap with no bit set.
+    /// Creates a bitmap with no bit set.
     ///
     /// # Errors
-    /// Where the head cannot be true.
-    pub fn new(superblock: BitmapSuper) -> Result<Self, Fault> {
+    /// Returns an error if the head has an impossible field.
+    pub fn new(superblock: BitmapSuper) -> Result<Self, Corruption> {
         let count = superblock.bits()?;
         Ok(Self { superblock, bits: vec![0; index(count.div_ceil(8))], count })
     }
 
-    /// The bitmap in `bytes`.
+    /// Decodes the bitmap in `bytes`.
     ///
     /// # Errors
-    /// [`Fault`] where there is none, or it goes beyond the bytes.
-    pub fn decode(bytes: &[u8]) -> Result<Self, Fault> {
-        let short = || Fault {
+    /// Returns [`Corruption`] if there is none, or it is longer than `bytes`.
+    pub fn decode(bytes: &[u8]) -> Result<Self, Corruption> {
+        let short = || Corruption {
             check: "bitmap.sync_size",
-            found: "more bits than there is room for".into(),
-            expected: format!("at most {} bytes of them", bytes.len().saturating_sub(HEAD_BYTES)),
+            found: "more bits than fit".into(),
+            expected: format!("at most {} bytes of bits", bytes.len().saturating_sub(HEAD_BYTES)),
         };
         let (superblock, rest) = BitmapSuper::read_from_prefix(bytes).map_err(|_| short())?;
         let count = superblock.bits()?;
@@ -143,10 +143,10 @@ impl Bitmap {
         Ok(Self { superblock, bits: bits.ok_or_else(short)?.to_vec(), count })
     }
 
-    /// The bitmap that belongs to `superblock` on its device; `None` where it has none.
+    /// Reads the bitmap that belongs to `superblock` on its device; `None` if it has none.
     ///
     /// # Errors
-    /// [`ReadError`] where it cannot be read or makes no sense.
+    /// Returns [`ReadError`] if the bitmap cannot be read or is invalid.
     pub fn read(
         device: &dyn BlockDevice,
         superblock: &Superblock,
@@ -158,20 +158,20 @@ impl Bitmap {
             BitmapSuper::read_from_bytes(&head).unwrap_or_else(|_| BitmapSuper::new_zeroed());
         let count = head.bits()?;
         let len = count.div_ceil(8).saturating_add(HEAD_BYTES as u64);
-        let room = room(superblock, at, device.size().sectors());
-        let fits = len <= room.byte_len().0;
+        let space = space_behind(superblock, at, device.size().sectors());
+        let fits = len <= space.byte_len().0;
         check(
             "bitmap.sync_size",
             fits,
             format_args!("{count} bits"),
-            format_args!("{room} sectors"),
+            format_args!("{space} sectors"),
         )?;
         let mut bytes = vec![0; index(len)];
         device.read_at(at.byte_offset(), &mut bytes)?;
         Ok(Some(Self::decode(&bytes)?))
     }
 
-    /// The bytes as they go to the disk, in whole sectors.
+    /// Encodes the bitmap as it is on disk, in whole sectors.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = self.superblock.as_bytes().to_vec();
         bytes.extend_from_slice(&self.bits);
@@ -179,28 +179,28 @@ impl Bitmap {
         bytes
     }
 
-    /// How many bits there are.
+    /// Returns the number of bits.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// How many are set.
+    /// Returns the number of set bits.
     pub fn dirty(&self) -> u64 {
         self.set_bits().count() as u64
     }
 
-    /// The bits that are set, in order.
+    /// Returns the set bits in order.
     pub fn set_bits(&self) -> impl Iterator<Item = u64> {
         (0..self.count).filter(|bit| self.get(*bit))
     }
 
-    /// True where `bit` is set; beyond the last it is not.
+    /// Returns whether `bit` is set; false beyond the last bit.
     pub fn get(&self, bit: u64) -> bool {
         let byte = usize::try_from(bit / 8).ok().and_then(|i| self.bits.get(i));
         bit < self.count && byte.is_some_and(|byte| byte >> (bit % 8) & 1 == 1)
     }
 
-    /// Sets or clears `bit`; beyond the last nothing happens.
+    /// Sets or clears `bit`. Does nothing beyond the last bit.
     pub fn put(&mut self, bit: u64, set: bool) {
         let byte = usize::try_from(bit / 8).ok().and_then(|i| self.bits.get_mut(i));
         let Some(byte) = byte.filter(|_| bit < self.count) else { return };
@@ -216,24 +216,24 @@ impl Bitmap {
         }
     }
 
-    /// The bit that covers a sector.
+    /// Returns the bit that covers a sector.
     pub fn bit_of(&self, sector: u64) -> u64 {
         sector / self.sectors_per_bit()
     }
 
-    /// The sectors that a bit covers.
+    /// Returns the sectors that a bit covers.
     pub fn covers(&self, bit: u64) -> Range<u64> {
         let start = bit.saturating_mul(self.sectors_per_bit());
         start..start.saturating_add(self.sectors_per_bit()).min(self.superblock.sync_size.get())
     }
 
-    /// Sectors that a bit covers.
+    /// Returns the number of sectors that a bit covers.
     pub fn sectors_per_bit(&self) -> u64 {
         u64::from(self.superblock.chunksize.get() / 512)
     }
 
-    /// True where its bits can be believed by an array with these events: it is the array's, is not
-    /// marked stale, and was written no earlier than the superblock.
+    /// Returns true if an array with these events can trust the bits: the bitmap has the array's
+    /// UUID, is not marked stale, and was written no earlier than the superblock.
     pub fn is_current(&self, set_uuid: [u8; 16], events: u64) -> bool {
         let head = &self.superblock;
         let stale = head.state.get() & state::STALE != 0;
@@ -241,8 +241,9 @@ impl Bitmap {
     }
 }
 
-/// Sectors from `at` to whatever comes next on the member: superblock, bad-block log, data, its end.
-fn room(superblock: &Superblock, at: Daddr, end: Sectors) -> Sectors {
+/// Returns the sectors from `at` to the next structure on the member: superblock, bad-block log,
+/// data, or its end.
+fn space_behind(superblock: &Superblock, at: Daddr, end: Sectors) -> Sectors {
     let log = match superblock {
         Superblock::V1(sb) => sb.bad_blocks().map(|place| place.at.0),
         Superblock::V090(_) => None,
@@ -252,15 +253,15 @@ fn room(superblock: &Superblock, at: Daddr, end: Sectors) -> Sectors {
     Sectors(next.unwrap_or(at.0) - at.0)
 }
 
-/// Why a bitmap is not there.
+/// Why a bitmap cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// The member cannot be read.
     #[error(transparent)]
     Device(#[from] xfskit_block::Error),
-    /// What is there is no bitmap.
+    /// The bytes are not a valid bitmap.
     #[error(transparent)]
-    Fault(#[from] Fault),
+    Corruption(#[from] Corruption),
 }
 
 #[cfg(test)]
@@ -272,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn bits_survive_the_disk() {
+    fn bits_survive_encoding() {
         let mut bitmap = bitmap();
         assert_eq!(bitmap.count(), 64);
         for bit in [0, 2, 6, 9, 63, 64, u64::MAX] {
@@ -296,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_that_cannot_be_true_is_refused_by_name() {
+    fn an_impossible_head_is_refused_by_name() {
         let broken = |change: fn(&mut BitmapSuper)| {
             let mut bitmap = bitmap();
             change(&mut bitmap.superblock);
@@ -311,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bitmap_is_believed_only_when_it_is_the_arrays_and_as_new() {
+    fn a_bitmap_is_trusted_only_if_it_belongs_to_the_array_and_is_current() {
         let mut bitmap = bitmap();
         assert!(bitmap.is_current([7; 16], 18) && bitmap.is_current([7; 16], 17));
         assert!(!bitmap.is_current([7; 16], 19) && !bitmap.is_current([8; 16], 18));

@@ -1,7 +1,7 @@
-//! The numbers of one array, checked once, and the members' places in it.
+//! The geometry of one array, checked once, and the members' slots.
 //!
-//! Everything that later divides, multiplies or indexes by these numbers relies on the checks here:
-//! sizes stay below 2^63 bytes, a chunk is never 0 where it is divided by, RAID6 never has more
+//! Code that later divides, multiplies or indexes by these numbers relies on the checks here: sizes
+//! stay below 2^63 bytes, a chunk is never 0 where it is a divisor, and RAID6 never has more
 //! members than GF(2^8) has exponents.
 
 use std::ops::Range;
@@ -11,9 +11,9 @@ use xfskit_block::{BlockDevice, Topology};
 use xfskit_units::{ByteLen, MemberSector, Sectors};
 
 use crate::layout::{Layout, Level, Raid0Layout, Raid6Layout};
-use crate::superblock::Place;
+use crate::superblock::MemberRange;
 
-/// No member and no array is larger, in sectors: 2^63 bytes.
+/// The maximum size of a member or an array, in sectors: 2^63 bytes.
 const MAX_SECTORS: u64 = 1 << 54;
 
 /// The most members that a 1.x superblock has room for (`dev_roles` of 4096 bytes).
@@ -25,7 +25,7 @@ pub const PAGE_SECTORS: u64 = 8;
 /// Why numbers make no array.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GeometryError {
-    /// A level that is not ours: multipath, faulty, container.
+    /// An unsupported level: multipath, faulty, container.
     #[error("level {level} is not supported [md.level]")]
     Level {
         /// The superblock's `level`.
@@ -39,13 +39,13 @@ pub enum GeometryError {
         /// The superblock's `layout`.
         layout: u32,
     },
-    /// RAID0 of members of several sizes, and nobody said by which layout.
+    /// A RAID0 of members of several sizes that does not specify its layout.
     #[error(
         "this raid0 has members of several sizes but does not say whether its layout is \
          \"original\" or \"alternate\" [md.layout.unspecified]"
     )]
     LayoutUnspecified,
-    /// A chunk size that the level does not bear.
+    /// A chunk size that the level does not support.
     #[error("{level} cannot have chunks of {chunk} sectors: {want} [md.chunk]")]
     Chunk {
         /// The level.
@@ -55,19 +55,19 @@ pub enum GeometryError {
         /// What it should be.
         want: &'static str,
     },
-    /// Fewer or more members than the level and layout bear.
+    /// Fewer or more members than the level and layout support.
     #[error("{level} cannot have {raid_disks} members, only {min} to {max} [md.raid_disks]")]
     RaidDisks {
         /// The level.
         level: Level,
         /// How many members.
         raid_disks: u32,
-        /// At least so many.
+        /// The minimum.
         min: u32,
-        /// At most so many.
+        /// The maximum.
         max: u32,
     },
-    /// A size of nothing, or beyond all bounds.
+    /// A size of zero, or beyond the maximum.
     #[error("a size of {size} sectors is impossible [md.size]")]
     Size {
         /// The size of a member or of the array, in sectors.
@@ -75,7 +75,7 @@ pub enum GeometryError {
     },
 }
 
-/// The numbers of one array. Made by [`Geometry::new`] only, so they are consistent.
+/// The geometry of one array. Made by [`Geometry::new`] only, so its numbers are consistent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Geometry {
     layout: Layout,
@@ -87,15 +87,15 @@ pub struct Geometry {
 }
 
 impl Geometry {
-    /// An array of `raid_disks` members.
+    /// Checks the geometry of an array of `raid_disks` members.
     ///
-    /// `chunk` in sectors: 0 for RAID1 (what is given there is ignored), and for a linear array
-    /// without rounding. `size` is the superblock's component size in sectors, ignored for linear
-    /// and RAID0. `data_sizes` are the members' usable sectors in role order, used for linear and
-    /// RAID0 only; the others may pass an empty slice.
+    /// `chunk` is in sectors: ignored for RAID1, and 0 for a linear array without rounding. `size`
+    /// is the superblock's component size in sectors, ignored for linear and RAID0. `data_sizes`
+    /// are the members' usable sectors in role order, used for linear and RAID0 only; an empty
+    /// slice is enough for other levels.
     ///
     /// # Errors
-    /// [`GeometryError`] where these numbers make no array.
+    /// Returns [`GeometryError`] if these numbers make no array.
     pub fn new(
         layout: Layout,
         chunk: Sectors,
@@ -129,39 +129,39 @@ impl Geometry {
         Ok(geometry)
     }
 
-    /// Level and layout.
+    /// Returns level and layout.
     pub fn layout(&self) -> Layout {
         self.layout
     }
 
-    /// The level.
+    /// Returns the level.
     pub fn level(&self) -> Level {
         self.layout.level()
     }
 
-    /// The chunk in sectors; 0 for RAID1 and for a linear array without rounding.
+    /// Returns the chunk in sectors; 0 for RAID1 and for a linear array without rounding.
     pub fn chunk(&self) -> Sectors {
         self.chunk
     }
 
-    /// The chunk in bytes.
+    /// Returns the chunk in bytes.
     pub fn chunk_bytes(&self) -> ByteLen {
         self.chunk.byte_len()
     }
 
-    /// How many roles there are.
+    /// Returns the number of roles.
     pub fn raid_disks(&self) -> u32 {
         self.raid_disks
     }
 
-    /// Sectors that the array uses of each member, from its data offset; whole chunks. 0 for linear
-    /// and RAID0, see [`member_size`](Self::member_size).
+    /// Returns the sectors that the array uses of each member, from its data offset; whole chunks.
+    /// Returns 0 for linear and RAID0, see [`member_size`](Self::member_size).
     pub fn component_size(&self) -> Sectors {
         self.component
     }
 
-    /// Sectors that the array uses of the member with this role, from its data offset. 0 for a role
-    /// that does not exist.
+    /// Returns the sectors that the array uses of the member with this role, from its data offset;
+    /// 0 for a role that does not exist.
     pub fn member_size(&self, role: usize) -> Sectors {
         if role >= self.raid_disks as usize {
             return Sectors(0);
@@ -169,12 +169,13 @@ impl Geometry {
         self.members.get(role).copied().unwrap_or(self.component)
     }
 
-    /// Size of the array in sectors.
+    /// Returns the size of the array in sectors.
     pub fn array_size(&self) -> Sectors {
         self.array_size
     }
 
-    /// Chunks of data in one stripe, or members that are striped over: 1 for linear and RAID1.
+    /// Returns the number of data chunks in one stripe, or of members that are striped over; 1 for
+    /// linear and RAID1.
     pub fn data_disks(&self) -> u32 {
         match self.layout {
             Layout::Linear | Layout::Raid1 => 1,
@@ -185,8 +186,8 @@ impl Geometry {
         }
     }
 
-    /// The stripes, as Linux tells of them. Of RAID10 whose copies do not fill whole rows, as with
-    /// two on five members, they go over all members.
+    /// Returns the stripes as Linux reports them. If the copies of a RAID10 do not fill whole
+    /// stripes, as with two copies on five members, the stripe goes over all members.
     pub fn topology(&self) -> Topology {
         let members = match self.layout {
             Layout::Linear | Layout::Raid1 => return Topology::default(),
@@ -201,7 +202,7 @@ impl Geometry {
         Topology { stripe_unit, stripe_width, ..Topology::default() }
     }
 
-    /// How many members may be missing whichever they are.
+    /// Returns how many members may be missing, whichever they are.
     pub fn tolerates(&self) -> u32 {
         self.layout.tolerates(self.raid_disks)
     }
@@ -228,17 +229,17 @@ impl Geometry {
     }
 }
 
-/// What the members have by this count, in sectors.
+/// Returns the sum of the members' sizes by `count`, in sectors.
 fn sum(members: &[Sectors], count: impl Fn(&Sectors) -> u64) -> u64 {
     members.iter().map(count).fold(0, u64::saturating_add)
 }
 
-/// A size that is neither nothing nor absurd.
+/// Checks that a size is neither zero nor beyond the maximum.
 fn check_size(size: Sectors) -> Result<Sectors, GeometryError> {
     if (1..=MAX_SECTORS).contains(&size.0) { Ok(size) } else { Err(GeometryError::Size { size }) }
 }
 
-/// `size` less what is left over after whole chunks.
+/// Rounds `size` down to whole chunks.
 fn round(size: Sectors, chunk: Sectors) -> Result<Sectors, GeometryError> {
     let rest = size.0.checked_rem(chunk.0).unwrap_or(0);
     check_size(check_size(size).map(|size| Sectors(size.0 - rest))?)
@@ -250,7 +251,7 @@ fn check_chunk(level: Level, chunk: Sectors) -> Result<(), GeometryError> {
         Level::Raid0 if chunk.0 > 0 && chunk.0.is_multiple_of(PAGE_SECTORS) => return Ok(()),
         Level::Raid0 => "a multiple of 4 KiB",
         _ if chunk.0 >= PAGE_SECTORS && chunk.0.is_power_of_two() => return Ok(()),
-        _ => "a power of two from 4 KiB on",
+        _ => "a power of two, at least 4 KiB",
     };
     Err(GeometryError::Chunk { level, chunk, want })
 }
@@ -264,7 +265,7 @@ fn check_raid_disks(layout: Layout, raid_disks: u32) -> Result<(), GeometryError
     let bounds = match layout {
         Layout::Linear | Layout::Raid0(_) | Layout::Raid1 => (1, MAX_RAID_DISKS),
         Layout::Raid4 | Layout::Raid5(_) => (2, MAX_RAID_DISKS),
-        // Exponents of Q are 0 to 254; in DDF order the roles are the exponents.
+        // Exponents of Q are 0 to 254. In DDF order the roles are the exponents.
         Layout::Raid6(DdfNContinue | DdfNRestart | DdfZeroRestart) => (4, 255),
         Layout::Raid6(_) => (4, 257),
         Layout::Raid10(layout) => (layout.copies().max(2), MAX_RAID_DISKS),
@@ -276,26 +277,26 @@ fn check_raid_disks(layout: Layout, raid_disks: u32) -> Result<(), GeometryError
     }
 }
 
-/// One role's member, or its absence.
+/// The member of one role, or its absence.
 #[derive(Clone, Debug)]
 pub struct Slot {
-    /// The member; `None` where the role is missing.
+    /// The member; `None` if the role is missing.
     pub device: Option<Arc<dyn BlockDevice>>,
-    /// What messages call the member: its path, or "missing".
+    /// The member's name in messages: its path, or "missing".
     pub name: String,
     /// Where the member's data starts, in sectors from the start of the device.
     pub data_offset: Sectors,
     /// Usable sectors from `data_offset`.
     pub data_size: Sectors,
-    /// Sectors from here on are not valid yet (`recovery_offset` of a member that is being rebuilt).
-    /// [`Slot::ALL_READABLE`] for a member in sync.
+    /// Sectors from here on are not valid yet (`recovery_offset` of a member that is being
+    /// rebuilt). [`Slot::ALL_READABLE`] for a member in sync.
     pub readable_until: MemberSector,
-    /// Ranges that must not be read: the member's bad-block log. Sorted, apart from each other.
+    /// Ranges that must not be read: the member's bad-block log. Sorted and disjoint.
     pub bad_blocks: Vec<Range<MemberSector>>,
-    /// Read from this member only where no other will do (mirrors).
+    /// Read from this member only if no other can deliver the data (mirrors).
     pub write_mostly: bool,
-    /// The member was away: it lacks only what the write-intent bitmap names. It is not read before
-    /// that is made good.
+    /// The member was away and is re-added: it lacks only what the write-intent bitmap names, and
+    /// is not read until that is rebuilt.
     pub by_bitmap: bool,
     /// The device that is to replace the member.
     pub replacement: Option<Replacement>,
@@ -306,23 +307,23 @@ pub struct Slot {
 pub struct Replacement {
     /// The device.
     pub device: Arc<dyn BlockDevice>,
-    /// What messages call it.
+    /// Its name in messages.
     pub name: String,
     /// Where its data start, in sectors from the start of the device.
     pub data_offset: Sectors,
-    /// Sectors that it holds already.
+    /// Sectors that are filled already.
     pub filled: MemberSector,
-    /// Ranges that it does not have.
+    /// Ranges that must not be read.
     pub bad_blocks: Vec<Range<MemberSector>>,
-    /// Its partial parity log, where the array has such.
-    pub ppl: Option<Place>,
+    /// Its partial parity log, if the array has such logs.
+    pub ppl: Option<MemberRange>,
 }
 
 impl Slot {
-    /// [`readable_until`](Self::readable_until) of a member in sync.
+    /// The [`readable_until`](Self::readable_until) of a member in sync.
     pub const ALL_READABLE: MemberSector = MemberSector(u64::MAX);
 
-    /// A member in sync without bad blocks.
+    /// Returns the slot of a member in sync without bad blocks.
     pub fn new(
         device: Arc<dyn BlockDevice>,
         name: impl Into<String>,
@@ -332,7 +333,7 @@ impl Slot {
         Self { device: Some(device), name: name.into(), data_offset, data_size, ..Self::missing() }
     }
 
-    /// A role without a member.
+    /// Returns the slot of a role without a member.
     pub fn missing() -> Self {
         Self {
             device: None,
@@ -372,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn linear_and_raid0_add_up_what_their_members_have() {
+    fn linear_and_raid0_sizes_are_sums_of_member_sizes() {
         let sizes = [Sectors(100), Sectors(47), Sectors(200)];
         let linear = Geometry::new(Layout::Linear, Sectors(0), 3, Sectors(0), &sizes).unwrap();
         assert_eq!(linear.array_size(), Sectors(347));
@@ -380,12 +381,12 @@ mod tests {
             let layout = Layout::Raid0(layout);
             Geometry::new(layout, Sectors(24), 3, Sectors(0), &sizes)
         };
-        // Of a member of one chunk of 24 sectors Linux counts 8.
+        // Linux counts 8 sectors of a member with one chunk of 24 sectors.
         assert_eq!(raid0(Raid0Layout::Original).unwrap().array_size(), Sectors(96 + 8 + 192));
         assert_eq!(raid0(Raid0Layout::Unspecified), Err(GeometryError::LayoutUnspecified));
     }
 
-    /// Chunk in KiB, sectors of the members' data, bytes of the array, as Linux 7.2 said.
+    /// Chunk in KiB, sectors of the members' data, bytes of the array, as reported by Linux 7.2.
     const RAID0_OF_LINUX: [(u64, &[u64], u64); 9] = [
         (12, &[2048, 2048, 2048], 3_108_864),
         (12, &[2048, 4096, 6000], 6_180_864),
@@ -399,7 +400,7 @@ mod tests {
     ];
 
     #[test]
-    fn a_raid0_has_the_size_that_linux_gives_it_whatever_its_chunk() {
+    fn a_raid0_has_the_same_size_as_in_linux_for_any_chunk() {
         for (kib, sizes, bytes) in RAID0_OF_LINUX {
             let sizes: Vec<Sectors> = sizes.iter().copied().map(Sectors).collect();
             let n = u32::try_from(sizes.len()).unwrap();

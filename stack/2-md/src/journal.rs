@@ -1,11 +1,12 @@
-//! The journal device of RAID4, 5 and 6: stripes as they will be, before their members are written.
+//! The journal device of RAID4, 5 and 6: stripes are logged there before their members are written.
 //!
-//! A ring of 4 KiB blocks in the journal's data area. A meta block lists payloads, whose pages follow
-//! it in the same order: data by the sector of the array, parity by the sector of the members.
-//! `journal_tail` of the superblock names the oldest meta block that is still needed; from there the
-//! blocks follow each other with sequence numbers one apart, until one does not fit.
+//! The journal is a ring of 4 KiB blocks in the device's data area. A meta block lists payloads,
+//! whose pages follow it in the same order: data by the sector of the array, parity by the sector
+//! of the members. `journal_tail` of the superblock names the oldest meta block that is still
+//! needed. From there, blocks follow each other with consecutive sequence numbers until one is not
+//! valid.
 //!
-//! [`Journal`] reads it, [`Ring`] is its open end, where what is to be written is put.
+//! [`JournalReader`] reads the journal, [`JournalWriter`] appends to it.
 
 use std::mem::{offset_of, size_of};
 use std::sync::Arc;
@@ -29,27 +30,27 @@ const BLOCK_SECTORS: u64 = 8;
 pub struct MetaBlock {
     /// [`MAGIC`].
     pub magic: U32,
-    /// CRC32c of the 4 KiB, begun with that of the array's identity.
+    /// CRC32c of the 4 KiB block, seeded with that of the array's UUID.
     pub checksum: U32,
     /// 1.
     pub version: u8,
     /// Zero.
     pub pad: [u8; 3],
-    /// Bytes of the block that count.
+    /// Bytes of the block in use.
     pub meta_size: U32,
-    /// One more than that of the block before.
+    /// One more than that of the previous block.
     pub seq: U64,
     /// The block's own sector in the journal's data area.
     pub position: U64,
 }
 
-/// The head of a payload, 16 bytes; a checksum of 4 bytes for each page follows.
+/// The head of a payload, 16 bytes. A checksum of 4 bytes for each page follows.
 #[derive(Clone, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct PayloadHead {
     /// 0 data, 1 parity, 2 flush.
     pub kind: U16,
-    /// Nothing known.
+    /// Unused.
     pub flags: U16,
     /// Sectors of the payload.
     pub size: U32,
@@ -62,7 +63,7 @@ const HEAD: usize = size_of::<PayloadHead>();
 const CHECKSUM: usize = offset_of!(MetaBlock, checksum);
 const _: () = assert!(META == 32 && HEAD == 16 && CHECKSUM == 4);
 
-/// What a payload is.
+/// The kind of a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Pages of the array's content.
@@ -73,10 +74,10 @@ pub enum Kind {
     Flush,
 }
 
-/// One payload, its pages found whole.
+/// A payload whose pages are valid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Payload {
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
     /// Data: a sector of the array. Parity and flush: a sector of the members.
     pub location: u64,
@@ -95,7 +96,7 @@ pub struct Entry {
     pub payloads: Vec<Payload>,
 }
 
-/// Where the ring lies on its device, and whose it is.
+/// The location of the ring on its device, and its array.
 #[derive(Clone, Copy, Debug)]
 struct Area {
     data_offset: Daddr,
@@ -104,12 +105,12 @@ struct Area {
 }
 
 impl Area {
-    /// CRC32c of the array's identity and these bytes, without the final complement.
+    /// Returns the CRC32c of the array's UUID and these bytes, without the final complement.
     fn checksum(&self, bytes: &[u8]) -> u32 {
         !xfskit_crc::append(xfskit_crc::crc32c(&self.set_uuid), bytes)
     }
 
-    /// The meta block with this number and place that lists these payloads, each a head with its checksums.
+    /// Returns a meta block that lists these payloads, each a head with its checksums.
     fn block(&self, seq: u64, position: u64, payloads: &[u8]) -> Vec<u8> {
         let head = MetaBlock {
             magic: U32::new(MAGIC),
@@ -130,30 +131,31 @@ impl Area {
     }
 }
 
-/// A journal, to be read.
+/// A journal, opened for reading.
 #[derive(Debug)]
-pub struct Journal<'a> {
+pub struct JournalReader<'a> {
     device: &'a dyn BlockDevice,
     area: Area,
     tail: u64,
 }
 
-impl<'a> Journal<'a> {
-    /// The ring of the journal device with this superblock; `None` where it does not fit the device.
+impl<'a> JournalReader<'a> {
+    /// Opens the journal of the device with this superblock; `None` if it does not fit the device.
     pub fn new(device: &'a dyn BlockDevice, superblock: &SuperblockV1) -> Option<Self> {
         let data_offset = Daddr(superblock.data_offset.get());
-        let room = (device.size().0 / 512).checked_sub(data_offset.0)?;
-        let sectors = superblock.data_size.get().min(room) & !(BLOCK_SECTORS - 1);
+        let available = (device.size().0 / 512).checked_sub(data_offset.0)?;
+        let sectors = superblock.data_size.get().min(available) & !(BLOCK_SECTORS - 1);
         let tail = superblock.recovery_offset.get();
         let set_uuid = superblock.set_uuid;
         let area = Area { data_offset, sectors, set_uuid };
         (tail < sectors).then_some(Self { device, area, tail })
     }
 
-    /// The entries from the tail on, until one is not whole. No more than the ring has room for.
+    /// Returns the entries from the tail until the first invalid one, at most as many as the ring
+    /// holds.
     ///
     /// # Errors
-    /// Where the device cannot be read.
+    /// Returns an error if the device cannot be read.
     pub fn entries(&self) -> xfskit_block::Result<Vec<Entry>> {
         let mut entries: Vec<Entry> = Vec::new();
         let (mut position, mut walked) = (self.tail, 0);
@@ -170,10 +172,10 @@ impl<'a> Journal<'a> {
         Ok(entries)
     }
 
-    /// The page at a sector of the data area.
+    /// Reads the page at a sector of the data area.
     ///
     /// # Errors
-    /// Where the device cannot be read.
+    /// Returns an error if the device cannot be read.
     pub fn page(&self, position: u64) -> xfskit_block::Result<Vec<u8>> {
         let mut page = vec![0; BLOCK_BYTES];
         let at = self.area.data_offset.saturating_add(position % self.area.sectors);
@@ -181,8 +183,8 @@ impl<'a> Journal<'a> {
         Ok(page)
     }
 
-    /// The meta block at `position` with its payloads; `None` where it or one of its pages is not
-    /// whole, or it is not the one that follows.
+    /// Decodes the meta block at `position` with its payloads. Returns `None` if it or one of its
+    /// pages is invalid, or if its sequence number does not follow.
     fn entry(
         &self,
         block: &[u8],
@@ -210,7 +212,8 @@ impl<'a> Journal<'a> {
         Ok(Some(Entry { seq: head.seq.get(), position, payloads }))
     }
 
-    /// The payload at the start of `bytes`, its pages from `next` on, and the bytes behind it.
+    /// Decodes the payload at the start of `bytes`, with its pages from `next` on. Also returns the
+    /// remaining bytes.
     fn payload<'b>(
         &self,
         bytes: &'b [u8],
@@ -242,19 +245,19 @@ impl<'a> Journal<'a> {
     }
 }
 
-/// What is to be written at one page of the members of a row.
+/// What is written to one page of the members of a stripe.
 #[derive(Clone, Debug)]
-pub struct Column<'a> {
+pub struct StripePage<'a> {
     /// Sectors of the array, and their pages.
     pub data: Vec<(u64, &'a [u8])>,
     /// The page's first sector on every member.
-    pub row: u64,
-    /// P, or P and Q; none where data are to wait for it.
+    pub member_sector: u64,
+    /// P, or P and Q; empty if the data are to wait for their parity.
     pub parity: Vec<&'a [u8]>,
 }
 
-impl Column<'_> {
-    /// Bytes that it takes in a meta block.
+impl StripePage<'_> {
+    /// Returns the bytes that it takes in a meta block.
     fn heads_len(&self) -> usize {
         let parity = if self.parity.is_empty() { 0 } else { HEAD + 4 * self.parity.len() };
         self.data.len() * (HEAD + 4) + parity
@@ -265,38 +268,38 @@ impl Column<'_> {
     }
 }
 
-/// The most roles that an array may have for all of a [`Column`] to be listed in one meta block.
+/// The most roles of an array whose [`StripePage`] fits in one meta block.
 pub const ROLES_MAX: usize = (BLOCK_BYTES - META - HEAD - 8) / (HEAD + 4);
-/// The most sectors that are put into a journal at once.
+/// The most sectors that are appended at once.
 const AT_ONCE: u64 = 16_384;
 
-/// The open end of a journal.
+/// A journal, opened for appending.
 #[derive(Clone, Debug)]
-pub struct Ring {
+pub struct JournalWriter {
     device: Arc<dyn BlockDevice>,
     area: Area,
-    /// Where the next meta block goes, in sectors of the data area.
+    /// Sector of the data area for the next meta block.
     head: u64,
-    /// Its number.
+    /// Sequence number of the next meta block.
     seq: u64,
-    /// Sectors from the tail to there.
+    /// Sectors from the tail to the head.
     used: u64,
-    /// Something between them is more than an empty block.
-    holds_entries: bool,
+    /// The journal has more than an empty block.
+    has_entries: bool,
 }
 
-impl Ring {
-    /// The open end of the journal with this superblock; `None` where it does not fit the device. `now` numbers
-    /// the blocks of a journal that has none yet.
+impl JournalWriter {
+    /// Opens the journal with this superblock for appending; `None` if it does not fit the device.
+    /// `now` is the basis of the sequence numbers of a journal without any block.
     ///
     /// # Errors
-    /// Where the device cannot be read.
+    /// Returns an error if the device cannot be read.
     pub fn new(
         device: &Arc<dyn BlockDevice>,
         superblock: &SuperblockV1,
         now: u64,
     ) -> xfskit_block::Result<Option<Self>> {
-        let Some(journal) = Journal::new(device, superblock) else { return Ok(None) };
+        let Some(journal) = JournalReader::new(device, superblock) else { return Ok(None) };
         let entries = journal.entries()?;
         let length = |entry: &Entry| {
             let pages: usize = entry.payloads.iter().map(|payload| payload.pages.len()).sum();
@@ -310,32 +313,33 @@ impl Ring {
             head: (journal.tail + used) % journal.area.sectors,
             seq,
             used,
-            holds_entries: entries.iter().any(|entry| !entry.payloads.is_empty()),
+            has_entries: entries.iter().any(|entry| !entry.payloads.is_empty()),
         }))
     }
 
-    /// True where something waits for the members to have it.
-    pub fn holds_entries(&self) -> bool {
-        self.holds_entries
+    /// Returns true if the journal has entries that the members may lack.
+    pub fn has_entries(&self) -> bool {
+        self.has_entries
     }
 
-    /// How many columns of so many pages are put here at once.
-    pub fn columns_max(&self, pages: usize) -> usize {
+    /// Returns how many stripe pages with so many pages each are appended at once.
+    pub fn pages_max(&self, pages: usize) -> usize {
         index((self.area.sectors / 4).min(AT_ONCE) / ((pages as u64 + 1) * BLOCK_SECTORS)).max(1)
     }
 
-    /// True where there is room for these, and an empty block behind them.
-    pub fn has_room_for(&self, columns: &[Column<'_>]) -> bool {
-        let pages: usize = columns.iter().map(Column::pages).sum();
+    /// Returns true if there is space for these pages and an empty block behind them.
+    pub fn has_space_for(&self, columns: &[StripePage<'_>]) -> bool {
+        let pages: usize = columns.iter().map(StripePage::pages).sum();
         let blocks = blocks(columns).count();
         let needed = (pages + blocks + 1) as u64 * BLOCK_SECTORS;
         self.used.saturating_add(needed) <= self.area.sectors
     }
 
-    /// What [`append`](Self::append) would leave, without writing anything: to see whether there is room.
-    pub fn pretend(&mut self, columns: &[Column<'_>]) -> bool {
-        let pages: usize = columns.iter().map(Column::pages).sum();
-        let fits = self.has_room_for(columns);
+    /// Advances as [`append`](Self::append) would, without writing. Returns whether there was
+    /// space.
+    pub fn simulate_append(&mut self, columns: &[StripePage<'_>]) -> bool {
+        let pages: usize = columns.iter().map(StripePage::pages).sum();
+        let fits = self.has_space_for(columns);
         self.advance((pages + blocks(columns).count()) * BLOCK_BYTES);
         fits
     }
@@ -345,12 +349,12 @@ impl Ring {
         self.used += bytes as u64 / 512;
     }
 
-    /// Puts these behind what is there, on the disk. False, and nothing is written, where there is no room.
+    /// Appends these pages, durably. Returns false, and writes nothing, if there is no space.
     ///
     /// # Errors
-    /// Where the device cannot be written.
-    pub fn append(&mut self, columns: &[Column<'_>]) -> xfskit_block::Result<bool> {
-        if !self.has_room_for(columns) {
+    /// Returns an error if the device cannot be written.
+    pub fn append(&mut self, columns: &[StripePage<'_>]) -> xfskit_block::Result<bool> {
+        if !self.has_space_for(columns) {
             return Ok(false);
         }
         let mut bytes = Vec::new();
@@ -363,7 +367,7 @@ impl Ring {
                     self.put_head(&mut heads, 0, *sector, &[page]);
                 }
                 if !column.parity.is_empty() {
-                    self.put_head(&mut heads, 1, column.row, &column.parity);
+                    self.put_head(&mut heads, 1, column.member_sector, &column.parity);
                 }
             }
             bytes.extend_from_slice(&self.area.block(seq, position, &heads));
@@ -377,45 +381,46 @@ impl Ring {
         self.device.flush()?;
         self.advance(bytes.len());
         self.seq = seq;
-        self.holds_entries |= !columns.is_empty();
+        self.has_entries |= !columns.is_empty();
         Ok(true)
     }
 
-    /// Puts an empty block behind what is there; answers its sector. When the superblock names that as the tail
-    /// the journal is empty, and [`emptied`](Self::emptied) is to be called. Its number is far ahead, so that
-    /// nothing older can be taken for what follows it.
+    /// Appends an empty block and returns its sector. The caller writes that sector to the
+    /// superblock as the tail, which empties the journal, and then calls
+    /// [`mark_empty`](Self::mark_empty). The block's sequence number is far ahead, so that no older
+    /// block can be taken for its successor.
     ///
     /// # Errors
-    /// Where the device cannot be written.
-    pub fn empty(&mut self) -> xfskit_block::Result<u64> {
+    /// Returns an error if the device cannot be written.
+    pub fn append_empty_block(&mut self) -> xfskit_block::Result<u64> {
         let (tail, seq) = (self.head, self.seq.wrapping_add(10_000));
         self.write(&self.area.block(seq, tail, &[]))?;
         self.device.flush()?;
         self.advance(BLOCK_BYTES);
         self.seq = seq.wrapping_add(1);
-        self.holds_entries = false;
+        self.has_entries = false;
         Ok(tail)
     }
 
-    /// The superblock names the block at this sector as the tail: nothing before it counts any more.
-    pub fn forget_before(&mut self, tail: u64) {
+    /// Frees everything before `tail`, which the superblock names as the tail.
+    pub fn advance_tail(&mut self, tail: u64) {
         let sectors = self.area.sectors;
         let left = (self.head + sectors - tail % sectors) % sectors;
-        // A ring that is full ends where it begins.
+        // A full ring ends where it begins.
         self.used = if left == 0 { self.used } else { left };
     }
 
-    /// The sector of the tail.
+    /// Returns the sector of the tail.
     pub fn tail(&self) -> u64 {
         (self.head + self.area.sectors - self.used % self.area.sectors) % self.area.sectors
     }
 
-    /// The superblock names the last empty block as the tail.
-    pub fn emptied(&mut self) {
+    /// Marks the journal as empty: the superblock names the last empty block as the tail.
+    pub fn mark_empty(&mut self) {
         self.used = BLOCK_SECTORS;
     }
 
-    /// The sector so many bytes behind the head.
+    /// Returns the sector so many bytes behind the head.
     fn after(&self, bytes: usize) -> u64 {
         (self.head + bytes as u64 / 512) % self.area.sectors
     }
@@ -434,7 +439,7 @@ impl Ring {
         }
     }
 
-    /// Writes from the head on, and around the end of the ring.
+    /// Writes at the head, wrapping at the end of the ring.
     fn write(&self, bytes: &[u8]) -> xfskit_block::Result<()> {
         let left = index((self.area.sectors - self.head) * 512);
         let (here, around) = bytes.split_at(bytes.len().min(left));
@@ -447,8 +452,8 @@ impl Ring {
     }
 }
 
-/// Columns in the meta blocks that list them.
-fn blocks<'a, 'b>(columns: &'b [Column<'a>]) -> impl Iterator<Item = &'b [Column<'a>]> {
+/// Returns the pages grouped by the meta blocks that list them.
+fn blocks<'a, 'b>(columns: &'b [StripePage<'a>]) -> impl Iterator<Item = &'b [StripePage<'a>]> {
     let mut rest = columns;
     std::iter::from_fn(move || {
         let mut len = META;

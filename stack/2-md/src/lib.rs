@@ -1,31 +1,31 @@
-//! Floor 2: Linux md arrays as one device.
+//! Floor 2: Linux md arrays as block devices.
 //!
-//! An array is a [`BlockDevice`](xfskit_block::BlockDevice) like any other, made from members (files,
-//! devices, other arrays), some of which may be missing. Filesystem floors see the trait and never
-//! this crate; `3-target` turns `md:MEMBER,MEMBER,…` into one.
+//! An array is a [`BlockDevice`](xfskit_block::BlockDevice) made from members (files, devices,
+//! other arrays), some of which may be missing. Filesystem floors see the trait and never this
+//! crate. `3-target` opens the name `md:MEMBER,MEMBER,…` as an array.
 //!
 //! | module | what |
 //! | --- | --- |
 //! | [`layout`] | levels and their layouts, by md's numbers and mdadm's names; where each chunk lies |
-//! | [`geometry`] | the numbers of one array, checked; [`Slot`]: one member's place in it |
+//! | [`geometry`] | the numbers of one array, checked; [`Slot`]: the member of one role |
 //! | [`array`](mod@array) | the device: reads, reconstruction, writes |
 //!
-//! What a member says, from its first bytes on:
+//! Metadata on the members:
 //!
 //! | module | what |
 //! | --- | --- |
-//! | [`superblock`] | 0.90 and 1.0 to 1.2: found, decoded, judged, encoded |
+//! | [`superblock`] | 0.90 and 1.0 to 1.2: found, decoded, verified, encoded |
 //! | [`bitmap`] | the write-intent bitmap |
 //! | [`bad_blocks`] | the bad-block log |
 //! | [`ppl`] | the partial parity log |
 //! | [`journal`] | the journal device |
-//! | [`assemble`](mod@assemble) | which members make which array, fresh, stale or missing |
-//! | [`guess`](mod@guess) | members without superblocks, by the XFS volume on them |
+//! | [`assemble`](mod@assemble) | which members form which array; fresh, stale and missing members |
+//! | [`guess`](mod@guess) | arrays without superblocks, found by the XFS volume on them |
 //! | [`reshape`] | an array that stopped half-way through a reshape |
 //! | [`create`](mod@create) | new arrays |
 //!
-//! `BlockDevice::alternatives` is where an array tells the buffer cache that there are other ways to
-//! obtain bytes whose checksum is wrong.
+//! `BlockDevice::alternatives` tells the buffer cache how many other ways an array has to obtain
+//! bytes whose checksum is wrong.
 
 pub mod array;
 pub mod assemble;

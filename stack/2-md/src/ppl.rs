@@ -1,11 +1,12 @@
-//! The partial parity log of RAID5: closes the write hole without a bitmap or a journal device.
+//! The partial parity log (PPL) of RAID5: closes the write hole without a bitmap or a journal
+//! device.
 //!
-//! Before a write that leaves some data of a stripe alone, the xor of what it leaves alone goes to a
-//! log on the member that holds the stripe's parity. After a crash parity is that xor with whatever
-//! now stands where the write went, whichever of its parts arrived. Each member has an area of its
-//! own for it, `ppl_offset` sectors from its superblock, with one log in it, or several one behind
-//! the other, of which the one with the largest generation counts. A log is a header of 4 KiB, then
-//! the partial parity of its entries in their order.
+//! Before a write that leaves some data of a stripe alone, the xor of these data goes to a log on
+//! the member that holds the stripe's parity. After a crash, parity is this xor together with the
+//! data at the place of the write, whichever of its parts arrived. Each member has an area for its
+//! log, `ppl_offset` sectors from its superblock. The area holds one log, or several one behind the
+//! other, of which the one with the largest generation counts. A log is a header of 4 KiB, then the
+//! partial parity of its entries in order.
 
 use std::mem::{offset_of, size_of};
 
@@ -14,11 +15,11 @@ use xfskit_units::Daddr;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::superblock::{Place, Superblock};
+use crate::superblock::{MemberRange, Superblock};
 
 /// Bytes of a log's header.
 pub const HEADER_BYTES: usize = 4096;
-/// Entries that a header has room for.
+/// Entries that fit in a header.
 pub const MAX_ENTRIES: usize = 148;
 
 /// One write in the log, 24 bytes.
@@ -64,7 +65,7 @@ const _: () = assert!(size_of::<PplHeader>() == HEADER_BYTES && CHECKSUM == 532)
 const _: () = assert!(offset_of!(PplHeader, entries) == 536 && size_of::<PplEntry>() == 24);
 
 impl PplHeader {
-    /// The header in `bytes`, where it is one of this array and whole.
+    /// Decodes the header in `bytes`, if it is valid and belongs to this array.
     pub fn decode(bytes: &[u8], set_uuid: [u8; 16]) -> Option<Self> {
         let (header, _) = Self::read_from_prefix(bytes).ok()?;
         let ours = header.signature.get() == xfskit_crc::crc32c(&set_uuid);
@@ -73,14 +74,14 @@ impl PplHeader {
         (ours && whole && count <= MAX_ENTRIES).then_some(header)
     }
 
-    /// The bytes as they go to the disk, with the checksum made anew.
+    /// Encodes the header with a new checksum.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = self.as_bytes().to_vec();
         xfskit_crc::update(&mut bytes, CHECKSUM);
         bytes
     }
 
-    /// A header with these entries.
+    /// Returns a header with these entries.
     pub fn new(set_uuid: [u8; 16], generation: u64, entries: &[PplEntry]) -> Self {
         let mut header = Self::new_zeroed();
         header.reserved.fill(0xff);
@@ -92,7 +93,7 @@ impl PplHeader {
         header
     }
 
-    /// The entries that count.
+    /// Returns the entries in use.
     pub fn entries(&self) -> &[PplEntry] {
         let count = usize::try_from(self.entries_count.get()).unwrap_or(MAX_ENTRIES);
         &self.entries[..count.min(MAX_ENTRIES)]
@@ -108,10 +109,10 @@ pub struct Ppl {
     pub header: PplHeader,
 }
 
-/// The newest log of the member with this superblock; `None` where it has none that is whole.
+/// Reads the newest log of the member with this superblock; `None` if it has no valid log.
 ///
 /// # Errors
-/// Where the member cannot be read.
+/// Returns an error if the member cannot be read.
 pub fn read(
     device: &dyn BlockDevice,
     superblock: &Superblock,
@@ -124,7 +125,7 @@ pub fn read(
 
 fn newest(
     device: &dyn BlockDevice,
-    Place { at, len }: Place,
+    MemberRange { at, len }: MemberRange,
     set_uuid: [u8; 16],
 ) -> xfskit_block::Result<Option<Ppl>> {
     let end = at.saturating_add(len.0);
@@ -144,13 +145,13 @@ fn newest(
     Ok(newest)
 }
 
-/// Empties the log that lies there, of the array with this identity. Answers the generation of the empty log.
+/// Empties the log at `place` of the array with this UUID. Returns the generation of the empty log.
 ///
 /// # Errors
-/// Where the member cannot be read or written.
+/// Returns an error if the member cannot be read or written.
 pub fn clear(
     device: &dyn BlockDevice,
-    place: Place,
+    place: MemberRange,
     set_uuid: [u8; 16],
 ) -> xfskit_block::Result<u64> {
     let newest = newest(device, place, set_uuid)?.map_or(0, |log| log.header.generation.get());

@@ -1,8 +1,8 @@
 //! An array that stopped half-way through a reshape, for reading.
 //!
-//! A reshape moves the content from one geometry to another, stripe by stripe, and notes how far it
-//! has come. Here both geometries are opened as arrays of their own, and each is asked for its part.
-//! The array is as large as the smaller of the two: what is gained appears when the reshape is done.
+//! A reshape moves the data from one geometry to another, stripe by stripe, and records its
+//! position. Here both geometries are opened as arrays of their own, and each serves its part. The
+//! size is the smaller of the two: added space appears when the reshape is done.
 
 use xfskit_block::device::check_range;
 use xfskit_block::{BlockDevice, Error, Result};
@@ -13,20 +13,21 @@ use crate::array::Array;
 /// The two geometries of one array. Read-only.
 #[derive(Debug)]
 pub struct ReshapingDevice {
-    /// What lies before `position`.
+    /// Serves everything before `position`.
     first: Array,
-    /// What lies from there on.
+    /// Serves everything from `position` on.
     second: Array,
     position: ByteOffset,
 }
 
 impl ReshapingDevice {
-    /// `first` up to `position`, `second` from there on.
+    /// Returns a device that reads `first` up to `position` and `second` from there on.
     pub fn new(first: Array, second: Array, position: ArraySector) -> Self {
         Self { first, second, position: ByteOffset(position.0.saturating_mul(512)) }
     }
 
-    /// The array that holds the byte at `offset`, and how many bytes from there on it holds.
+    /// Returns the array that holds the byte at `offset`, and how many bytes from there on it
+    /// holds.
     fn part(&self, offset: ByteOffset) -> (&Array, u64) {
         match self.position.since(offset) {
             Some(rest @ 1..) => (&self.first, rest),

@@ -1,60 +1,60 @@
 //! The grammar of arrays: `md:MEMBER,MEMBER,…`.
 //!
 //! ```text
-//! md:a.img,b.img,c.img            members in any order: their superblocks say the rest
+//! md:a.img,b.img,c.img            members in any order: their superblocks describe the array
 //! md:/images/m*.img               a pattern: * and ? in any part of the path
 //! md:[md:a,b],[md:c,d]            arrays of arrays; brackets around a target make it one member
 //! md:disk0.img#p2,disk1.img#p2    members on partitions
 //! md:a.img,b.img#p1               the array's partition 1
-//! md:overlay=changes:a,b,c        writes go to the file `changes`, members are not touched
-//! md:force:a,b,c                  stale members where there are not enough others
+//! md:overlay=changes:a,b,c        writes go to the file `changes`, members stay unchanged
+//! md:force:a,b,c                  stale members where there are too few fresh ones
 //! md:level=6,layout=left-symmetric,chunk=512K,offset=1M:a,missing,c,d
 //!                                 no superblocks: members in role order
 //! ```
 //!
-//! A part behind the last member belongs to the array, unless other members have parts as well;
-//! `[md:a,b]#p1` and `md:a,[b#p1]` say it exactly. Brackets also hold names with commas.
+//! A part behind the last member belongs to the array, unless other members have parts as well.
+//! `[md:a,b]#p1` and `md:a,[b#p1]` are explicit. Brackets also hold names with commas.
 
 use std::fmt;
 use std::path::PathBuf;
 
-use xfskit_md::{Layout, Level, assemble::Bare};
+use xfskit_md::{Layout, Level, assemble::ManualGeometry};
 use xfskit_units::{ByteLen, Sectors};
 
 use crate::error::{Error, Result};
 use crate::name::{OVERLAY, Part, Target};
 use crate::size;
 
-/// Arrays within arrays, at most.
+/// The deepest nesting of arrays.
 const DEPTH_MAX: usize = 8;
-/// Options before the members.
+/// Option for assembly by force.
 const FORCE: &str = "force";
-/// In place of a member that is not there.
+/// In place of a missing member.
 const MISSING: &str = "missing";
 
-/// An array by its members.
+/// An array, named by its members.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ArrayName {
-    /// What the superblocks would say, where they are not to be asked.
-    pub bare: Option<Bare>,
-    /// Stale members are taken where there are not enough others, and doubtful parity is believed.
+    /// The geometry, if superblocks are not to be read.
+    pub manual: Option<ManualGeometry>,
+    /// Stale members are used where there are too few fresh ones, and untrusted parity is used.
     pub force: bool,
-    /// Writes go to this file; members are not touched.
+    /// The overlay file that receives writes; members stay unchanged.
     pub overlay: Option<PathBuf>,
-    /// The members, `None` for one that is missing.
+    /// The members, `None` for a missing one.
     pub members: Vec<Option<Target>>,
 }
 
 impl ArrayName {
-    /// The array of these members, without options.
-    pub fn new(bare: Option<Bare>, members: Vec<Option<Target>>) -> Self {
-        Self { bare, force: false, overlay: None, members }
+    /// Returns the name of the array of these members, without options.
+    pub fn new(manual: Option<ManualGeometry>, members: Vec<Option<Target>>) -> Self {
+        Self { manual, force: false, overlay: None, members }
     }
 
-    /// Reads what follows `md:`. The second value is the part of the array that is meant.
+    /// Parses the text after `md:`. The second value is the part of the array.
     pub(crate) fn parse(text: &str, depth: usize) -> Result<(Self, Option<Part>)> {
         if depth >= DEPTH_MAX {
-            return Err(bad(text, "more than eight arrays within each other"));
+            return Err(bad(text, "arrays are nested more than eight deep"));
         }
         let (options, rest) = match text.split_once(':') {
             Some((options, rest)) if options.split(',').all(is_option) => (options, rest),
@@ -62,14 +62,14 @@ impl ArrayName {
         };
         let overlay = options.split(',').find_map(|option| option.strip_prefix(OVERLAY));
         let force = options.split(',').any(|option| option == FORCE);
-        let (bare, list) = match rest.split_once(':') {
+        let (manual, list) = match rest.split_once(':') {
             Some((numbers, list)) if numbers.starts_with("level=") => {
-                (Some(parse_bare(numbers)?), list)
+                (Some(parse_manual(numbers)?), list)
             }
             _ => (None, rest),
         };
-        if force && bare.is_some() {
-            return Err(bad(text, "an array without superblocks has nothing that force overrules"));
+        if force && manual.is_some() {
+            return Err(bad(text, "force has no effect on an array without superblocks"));
         }
         let mut members = split(list).ok_or_else(|| bad(text, "its brackets do not match"))?;
         let part = members.split_last_mut().and_then(|(last, others)| take_part(last, others));
@@ -82,7 +82,7 @@ impl ArrayName {
             return Err(bad(text, "it has no member"));
         }
         let overlay = overlay.map(PathBuf::from);
-        Ok((Self { bare, force, overlay, members }, part))
+        Ok((Self { manual, force, overlay, members }, part))
     }
 }
 
@@ -90,7 +90,7 @@ fn is_option(text: &str) -> bool {
     text == FORCE || text.strip_prefix(OVERLAY).is_some_and(|path| !path.is_empty())
 }
 
-/// Takes the part off the last member where it belongs to the array.
+/// Cuts the part off the last member if it belongs to the array.
 fn take_part(last: &mut &str, others: &[&str]) -> Option<Part> {
     let (rest, part) = cut_part(last)?;
     let several = cut_part(rest).is_some() || !others.iter().any(|text| cut_part(text).is_some());
@@ -98,14 +98,14 @@ fn take_part(last: &mut &str, others: &[&str]) -> Option<Part> {
     Some(part)
 }
 
-/// A name and the part behind it.
+/// Splits a name and the part behind it.
 pub(crate) fn cut_part(text: &str) -> Option<(&str, Part)> {
     let (rest, part) = text.rsplit_once('#')?;
     (!rest.is_empty()).then_some(())?;
     Part::parse(part).map(|part| (rest, part))
 }
 
-/// Splits at commas outside of brackets; `None` where brackets do not match.
+/// Splits at commas outside of brackets. Returns `None` if brackets do not match.
 fn split(list: &str) -> Option<Vec<&str>> {
     let (mut members, mut start, mut depth) = (Vec::new(), 0, 0usize);
     for (at, c) in list.char_indices() {
@@ -124,7 +124,7 @@ fn split(list: &str) -> Option<Vec<&str>> {
 }
 
 /// `level=…,layout=…,chunk=…,offset=…,size=…`
-fn parse_bare(text: &str) -> Result<Bare> {
+fn parse_manual(text: &str) -> Result<ManualGeometry> {
     let (mut level, mut layout, mut chunk, mut offset, mut size) = (None, None, None, 0, None);
     for option in text.split(',') {
         let (key, value) = option.split_once('=').unwrap_or((option, ""));
@@ -134,30 +134,32 @@ fn parse_bare(text: &str) -> Result<Bare> {
             "chunk" => chunk = Some(sectors(text, value)?),
             "offset" => offset = sectors(text, value)?,
             "size" => size = Some(Sectors(sectors(text, value)?)),
-            _ => return Err(bad(text, "it knows level, layout, chunk, offset and size only")),
+            _ => {
+                return Err(bad(text, "its only options are level, layout, chunk, offset and size"));
+            }
         }
     }
-    let level = level.ok_or_else(|| bad(text, "there is no such level"))?;
+    let level = level.ok_or_else(|| bad(text, "unknown level"))?;
     let layout = match layout {
         None => Layout::default_of(level),
         Some(name) => Layout::from_name(level, &name)
-            .ok_or_else(|| bad(text, "the level has no such layout"))?,
+            .ok_or_else(|| bad(text, "the level does not have this layout"))?,
     };
     let chunk = match (level, chunk) {
         (_, Some(chunk)) => chunk,
         (Level::Linear | Level::Raid1, None) => 0,
         _ => return Err(bad(text, "this level needs chunk=SIZE")),
     };
-    Ok(Bare { layout, chunk: Sectors(chunk), offset: Sectors(offset), size })
+    Ok(ManualGeometry { layout, chunk: Sectors(chunk), offset: Sectors(offset), size })
 }
 
-/// A size in whole sectors.
+/// Parses a size in whole sectors.
 fn sectors(text: &str, value: &str) -> Result<u64> {
     let bytes = size::parse(value)?.0;
     if bytes.is_multiple_of(512) {
         Ok(bytes / 512)
     } else {
-        Err(bad(text, "sizes are whole sectors"))
+        Err(bad(text, "sizes must be whole sectors"))
     }
 }
 
@@ -165,7 +167,7 @@ fn bad(text: &str, why: &'static str) -> Error {
     Error::BadName { name: format!("md:{text}"), why }
 }
 
-/// Sectors as `parse_bare` reads them.
+/// Sectors in the form that `parse_manual` reads.
 struct Shown(Sectors);
 
 impl fmt::Display for Shown {
@@ -186,7 +188,7 @@ impl fmt::Display for ArrayName {
         if !options.is_empty() {
             write!(f, "{}:", options.join(","))?;
         }
-        if let Some(Bare { layout, chunk, offset, size }) = &self.bare {
+        if let Some(ManualGeometry { layout, chunk, offset, size }) = &self.manual {
             write!(f, "level={}", layout.level())?;
             if let Some(name) = layout.name() {
                 write!(f, ",layout={}", name.replace(", ", "+").replace(',', "+"))?;
@@ -259,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_at_the_end_is_the_arrays_unless_all_have_one() {
+    fn a_part_at_the_end_belongs_to_the_array_unless_all_members_have_one() {
         let part = Some(Part::Partition(1));
         assert_eq!(array("md:a,b#p1").1, part);
         assert_eq!(array("[md:a,b]#p1").1, part);
@@ -272,16 +274,16 @@ mod tests {
     }
 
     #[test]
-    fn arrays_without_superblocks_say_it_themselves() {
+    fn arrays_without_superblocks_give_their_geometry() {
         let (name, _) = array("md:level=6,layout=rs,chunk=64K,offset=1M:a,b,c,d");
-        let bare = name.bare.unwrap();
-        assert_eq!(bare.layout, Layout::Raid6(Raid6Layout::RightSymmetric));
-        assert_eq!((bare.chunk, bare.offset, bare.size), (Sectors(128), Sectors(2048), None));
-        assert_eq!(array("md:level=1:a,b").0.bare.unwrap().layout, Layout::Raid1);
+        let manual = name.manual.unwrap();
+        assert_eq!(manual.layout, Layout::Raid6(Raid6Layout::RightSymmetric));
+        assert_eq!((manual.chunk, manual.offset, manual.size), (Sectors(128), Sectors(2048), None));
+        assert_eq!(array("md:level=1:a,b").0.manual.unwrap().layout, Layout::Raid1);
     }
 
     #[test]
-    fn what_is_no_array_says_why() {
+    fn an_invalid_array_name_reports_why() {
         let why = |name: &str| Target::parse(name).unwrap_err().to_string();
         for (name, says) in [
             ("md:", "it is empty"),
@@ -289,12 +291,12 @@ mod tests {
             ("md:missing,missing", "no member"),
             ("md:[a,b", "brackets"),
             ("md:a],b", "brackets"),
-            ("md:level=7:a", "no such level"),
-            ("md:level=5,layout=near:a", "no such layout"),
+            ("md:level=7:a", "unknown level"),
+            ("md:level=5,layout=near:a", "does not have this layout"),
             ("md:level=5:a,b", "needs chunk"),
-            ("md:force:level=1:a,b", "nothing that force overrules"),
+            ("md:force:level=1:a,b", "force has no effect"),
             ("md:level=5,chunk=1000:a,b", "whole sectors"),
-            ("md:level=5,chunks=64K:a,b", "knows level"),
+            ("md:level=5,chunks=64K:a,b", "only options"),
             (&format!("{}a{}", "[md:".repeat(20), "]".repeat(20)), "eight"),
         ] {
             assert!(why(name).contains(says), "{name}: {}", why(name));

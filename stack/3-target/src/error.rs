@@ -1,4 +1,4 @@
-//! What can go wrong between a name and a device.
+//! Errors of parsing and opening a target.
 
 use crate::open::Found;
 use crate::{Target, size};
@@ -6,18 +6,18 @@ use crate::{Target, size};
 /// Why a target could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The name follows no rule of the grammar.
-    #[error("`{name}` names no target: {why}")]
+    /// The name does not follow the grammar.
+    #[error("`{name}` is not a target: {why}")]
     BadName {
         /// The name as given.
         name: String,
         /// What is wrong with it.
         why: &'static str,
     },
-    /// The size in `mem:SIZE` is none.
+    /// The size in `mem:SIZE` is invalid.
     #[error(transparent)]
     Size(#[from] size::Error),
-    /// A pattern among the members of an array matches nothing.
+    /// A pattern among the members of an array matches no file.
     #[error("`{0}` matches no file")]
     NoMatch(String),
     /// The members make no array.
@@ -34,7 +34,7 @@ pub enum Error {
     /// The device failed, or could not be opened.
     #[error(transparent)]
     Device(#[from] xfskit_block::Error),
-    /// The target is no volume itself but has parts; or it has no part of that name.
+    /// The target is not a volume but has parts, or it has no part of that name.
     #[error("{what}{}", listing(.base, .found))]
     WhichPart {
         /// What is wrong, as a clause: "disk.img is a partitioned disk".
@@ -44,17 +44,17 @@ pub enum Error {
         /// The parts there are.
         found: Vec<Found>,
     },
-    /// The part is there, but its kind cannot be read.
+    /// The part exists, but its kind cannot be read.
     #[error("{target}: {why}")]
     Unsupported {
         /// The target.
         target: Target,
-        /// What kind it is.
+        /// Its kind.
         why: String,
     },
 }
 
-/// The answer of a target.
+/// The result of parsing or opening a target.
 pub type Result<T> = std::result::Result<T, Error>;
 
 fn listing(base: &str, found: &[Found]) -> String {

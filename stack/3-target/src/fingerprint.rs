@@ -1,10 +1,11 @@
-//! What a device is, and in which state: an overlay records both of each device that it is made on.
+//! Fingerprints: what a device is, and its state. An overlay records both for each device that it
+//! is made on.
 //!
 //! | device | identity | state |
 //! | --- | --- | --- |
-//! | member of an array | UUIDs of array and member | events, and when they were counted last |
+//! | member of an array | UUIDs of array and member | events, and when they were last counted |
 //! | XFS volume | its UUID | checksum of the superblock's sector, and the journal's head |
-//! | disk with parts | the same of each part that is one | the same |
+//! | disk with parts | those of each part that is an XFS volume | those of each part |
 //! | anything else | none | checksum of its first 64 KiB |
 //!
 //! The journal's head moves with every change that Linux or xfskit makes to a volume.
@@ -21,20 +22,20 @@ use xfskit_units::{AgNumber, ByteLen, ByteOffset, index};
 use crate::open::discover;
 use crate::partition::has_xfs_magic;
 
-/// Bytes of a device of which nothing else is known that make its state.
+/// Bytes of an otherwise unknown device that make its state.
 const START: u64 = 64 << 10;
 
 /// Bytes of the largest superblock's sector.
 const SECTOR_MAX: u64 = 32768;
 
-/// Volumes of a disk that are looked at.
+/// Volumes of a disk that are examined.
 const PARTS_MAX: usize = 8;
 
-/// What `device` is, and in which state. What cannot be read counts as empty.
+/// Returns the fingerprint of `device`. What cannot be read counts as empty.
 pub(crate) fn of(device: &Arc<dyn BlockDevice>) -> Fingerprint {
-    // The order matters: a member of a mirror has both.
+    // The order matters: a member of a mirror also has an XFS superblock.
     if let Ok(Some(found)) = superblock::read(&**device)
-        && found.fault.is_none()
+        && found.corruption.is_none()
     {
         return of_member(&found.superblock);
     }
@@ -64,7 +65,7 @@ fn of_member(sb: &superblock::Superblock) -> Fingerprint {
     }
 }
 
-/// `None` where the superblock makes no sense.
+/// Returns `None` if the superblock is invalid.
 fn of_volume(device: &dyn BlockDevice) -> Option<Fingerprint> {
     let mut start = vec![0; index(device.size().0.min(SECTOR_MAX))];
     device.read_at(ByteOffset(0), &mut start).ok()?;

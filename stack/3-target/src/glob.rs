@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
-/// The files that `pattern` matches, sorted; itself where it is no pattern, or the name of a file.
-/// Hidden files match only a pattern that begins with a dot.
+/// Returns the files that `pattern` matches, sorted. Returns the pattern itself if it has no
+/// wildcard or is the name of a file. Hidden files match only a pattern that begins with a dot.
 pub(crate) fn expand(pattern: &Path) -> Vec<PathBuf> {
     let is_pattern = |text: &Path| text.to_str().is_some_and(|text| text.contains(['*', '?']));
     if !is_pattern(pattern) || pattern.exists() {
@@ -16,9 +16,9 @@ pub(crate) fn expand(pattern: &Path) -> Vec<PathBuf> {
         found = match component {
             Component::Normal(name) if is_pattern(part) => {
                 let name = name.to_str().unwrap_or_default();
-                found.iter().flat_map(|folder| within(folder, name)).collect()
+                found.iter().flat_map(|directory| within(directory, name)).collect()
             }
-            _ => found.into_iter().map(|folder| folder.join(part)).collect(),
+            _ => found.into_iter().map(|directory| directory.join(part)).collect(),
         };
     }
     found.retain(|path| path.exists());
@@ -26,20 +26,20 @@ pub(crate) fn expand(pattern: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// The entries of a folder that match.
-fn within(folder: &Path, pattern: &str) -> Vec<PathBuf> {
-    let place = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-    let names = fs::read_dir(place).into_iter().flatten().flatten();
+/// Returns the entries of a directory that match.
+fn within(directory: &Path, pattern: &str) -> Vec<PathBuf> {
+    let path = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
+    let names = fs::read_dir(path).into_iter().flatten().flatten();
     names
         .filter_map(|entry| entry.file_name().into_string().ok())
         .filter(|name| name.starts_with('.') == pattern.starts_with('.'))
         .filter(|name| matches(pattern.as_bytes(), name.as_bytes()))
-        .map(|name| folder.join(name))
+        .map(|name| directory.join(name))
         .collect()
 }
 
-/// True where `name` matches `pattern`. On a mismatch the last star takes one byte more, so that the
-/// work is bounded by the product of the lengths.
+/// Returns true if `name` matches `pattern`. On a mismatch the last star takes one byte more, so
+/// the work is bounded by the product of the lengths.
 fn matches(pattern: &[u8], name: &[u8]) -> bool {
     let (mut p, mut n) = (0, 0);
     let mut star: Option<(usize, usize)> = None;
@@ -79,15 +79,15 @@ mod tests {
 
     #[test]
     fn a_pattern_becomes_the_files_it_matches_in_order() {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         for name in ["a/m1.img", "a/m0.img", "b/m0.img", "b/.m.img", "b/x"] {
-            let path = folder.path().join(name);
+            let path = directory.path().join(name);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, b"").unwrap();
         }
         let found = |pattern: &str| -> Vec<String> {
-            let found = expand(&folder.path().join(pattern));
-            let below = |path: &PathBuf| path.strip_prefix(folder.path()).unwrap().to_owned();
+            let found = expand(&directory.path().join(pattern));
+            let below = |path: &PathBuf| path.strip_prefix(directory.path()).unwrap().to_owned();
             found.iter().map(|path| below(path).display().to_string()).collect()
         };
         assert_eq!(found("?/m*.img"), ["a/m0.img", "a/m1.img", "b/m0.img"]);

@@ -1,6 +1,6 @@
 //! Floor 3: from a name to a device.
 //!
-//! A target is what the user writes where a volume is meant:
+//! A target is the name of a volume on the command line:
 //!
 //! | name | what |
 //! | --- | --- |
@@ -9,31 +9,31 @@
 //! | `IMAGE#p2` | partition 2 of an MBR or GPT disk |
 //! | `IMAGE#lv:vg/root` | the logical volume `root` of group `vg`, whose physical volumes lie in IMAGE |
 //! | `md:MEMBER,MEMBER,…` | an md array; [`array`](mod@array) has the whole grammar |
-//! | `[TARGET]#p2` | brackets hold a target together |
+//! | `[TARGET]#p2` | brackets group a target |
 //!
-//! [`Target::parse`] reads a name, [`open()`] makes it a device, [`discover`] says what parts a disk
-//! has. A disk that is no volume itself but has parts is refused with their names.
+//! [`Target::parse`] parses a name, [`open()`] opens it, [`discover`] lists the parts of a disk. A
+//! disk that is not a volume itself but has parts is refused with their names.
 //!
-//! The tables of a disk come from anywhere, so their readers ([`partition`], [`lvm`]) are our own:
-//! the crates there are take a count of entries from the disk for the size of an allocation, or
-//! follow a chain of extended partitions for as long as it goes on. Ours bound both.
+//! The tables of a disk are untrusted, so their parsers ([`partition`], [`lvm`]) are our own.
+//! Existing crates use an entry count from the disk as the size of an allocation, or follow a chain
+//! of extended partitions without a limit. These parsers bound both.
 //!
 //! | module | what |
 //! | --- | --- |
-//! | [`size`] | `500T`, `20 GiB`: sizes, read and printed |
+//! | [`size`] | `500T`, `20 GiB`: sizes, parsed and printed |
 //! | [`name`] | the grammar of targets |
-//! | [`array`](mod@array) | the grammar of arrays; patterns; members become arrays |
-//! | [`open`](mod@open) | names become devices; what a disk holds |
-//! | `fingerprint` | what a device is and in which state, for overlays |
-//! | [`nested`] | an array and those within it, each by itself |
-//! | [`clues`](mod@clues) | arrays without superblocks: where volumes lie in them |
+//! | [`array`](mod@array) | the grammar of arrays |
+//! | [`open`](mod@open) | opening names as devices; the parts of a disk |
+//! | `fingerprint` | what a device is and its state, for overlays |
+//! | [`nested`] | an array and the arrays within it, each by itself |
+//! | [`evidence`] | arrays without superblocks: where volumes lie in them |
 //! | [`partition`] | MBR with logical partitions, GPT |
 //! | [`lvm`] | LVM2: labels, metadata, linear volumes |
 
 pub mod array;
 mod bytes;
-pub mod clues;
 mod error;
+pub mod evidence;
 mod fingerprint;
 mod glob;
 mod linear;
@@ -45,10 +45,10 @@ pub mod partition;
 pub mod size;
 
 pub use array::ArrayName;
-pub use clues::clues;
 pub use error::{Error, Result};
+pub use evidence::find_evidence;
 pub use name::{Base, Part, Target};
-pub use nested::{Nested, is_reshaped, open_nested, place_above, places_in_part};
+pub use nested::{Nested, is_reshaped, open_nested, range_in_outer, ranges_in_part};
 pub use open::overlay_warnings;
 pub use open::{
     Found, assemble, create, discover, members, open, open_array, open_unchecked, part_of, pieces,

@@ -1,4 +1,4 @@
-//! Pieces of a device in a row: a linear logical volume.
+//! Pieces of a device joined in order: a linear logical volume.
 
 use std::sync::Arc;
 
@@ -14,8 +14,8 @@ pub(crate) struct Piece {
     pub(crate) below: u64,
 }
 
-/// Pieces of one device in a row. They begin at 0, follow each other without gaps, and lie within
-/// the device: `new` sees to it.
+/// Pieces of one device joined in order. They begin at 0, follow each other without gaps, and lie
+/// within the device; `new` checks this.
 #[derive(Debug)]
 pub(crate) struct LinearDevice {
     base: Arc<dyn BlockDevice>,
@@ -24,16 +24,16 @@ pub(crate) struct LinearDevice {
 }
 
 impl LinearDevice {
-    /// The pieces given as (where on `base`, how long), in bytes, one after another.
+    /// Joins the pieces given as (offset on `base`, length), in bytes.
     pub(crate) fn new(
         base: Arc<dyn BlockDevice>,
         pieces: impl IntoIterator<Item = (ByteOffset, ByteLen)>,
     ) -> Result<Self> {
-        let mut row = Vec::new();
+        let mut volume = Vec::new();
         let mut size = ByteLen(0);
         for (below, len) in pieces {
             check_range("open", base.size(), below, index(len.0))?;
-            row.push(Piece { start: size.0, len: len.0, below: below.0 });
+            volume.push(Piece { start: size.0, len: len.0, below: below.0 });
             size = size.checked_add(len.0).ok_or(Error::BeyondEnd {
                 op: "open",
                 offset: below,
@@ -41,11 +41,11 @@ impl LinearDevice {
                 size: base.size(),
             })?;
         }
-        Ok(Self { base, pieces: row, size })
+        Ok(Self { base, pieces: volume, size })
     }
 
-    /// Splits `[offset, offset + len)`, checked to lie in the volume, into what lies in one piece:
-    /// where on the device, and how many bytes.
+    /// Splits `[offset, offset + len)`, which lies in the volume, at the ends of pieces. Returns
+    /// offsets on the device and lengths.
     fn split(&self, offset: ByteOffset, len: u64) -> impl Iterator<Item = (ByteOffset, u64)> {
         let end = offset.0 + len;
         let first = self.pieces.partition_point(|p| p.start + p.len <= offset.0);
@@ -56,13 +56,13 @@ impl LinearDevice {
         })
     }
 
-    /// Where a range lies below, if all of it lies in one piece.
+    /// Returns where a range lies on the device below, if all of it lies in one piece.
     fn below(&self, offset: ByteOffset, len: u64) -> Option<ByteOffset> {
         check_range("read", self.size, offset, index(len)).ok()?;
         self.split(offset, len).next().filter(|(_, n)| *n == len).map(|(below, _)| below)
     }
 
-    /// Carries out `act` on each part of a range.
+    /// Calls `act` for each part of a range.
     fn each(
         &self,
         op: &'static str,
@@ -85,11 +85,11 @@ impl BlockDevice for LinearDevice {
     fn physical_block_size(&self) -> u32 {
         self.base.physical_block_size()
     }
-    /// Aligned where every piece is.
+    /// Aligned if every piece is.
     fn topology(&self) -> Topology {
         let below = self.base.topology();
         let pieces = self.pieces.iter();
-        let each = pieces.map(|piece| below.from(piece.below).back(piece.start));
+        let each = pieces.map(|piece| below.for_part(piece.below).for_whole(piece.start));
         each.max_by_key(|piece| piece.alignment_offset).unwrap_or_default()
     }
     fn is_read_only(&self) -> bool {
@@ -103,26 +103,26 @@ impl BlockDevice for LinearDevice {
         })
     }
     fn read_batch(&self, batch: &mut [IoRead<'_>]) -> Vec<Result<()>> {
-        let mut answers: Vec<Result<()>> = Vec::with_capacity(batch.len());
+        let mut results: Vec<Result<()>> = Vec::with_capacity(batch.len());
         let mut parts = Vec::with_capacity(batch.len());
-        let mut owners = Vec::with_capacity(batch.len());
+        let mut indices = Vec::with_capacity(batch.len());
         for (i, io) in batch.iter_mut().enumerate() {
             let mut rest = &mut *io.buf;
             let len = rest.len() as u64;
-            answers.push(self.each("read", io.offset, len, |offset, n| {
+            results.push(self.each("read", io.offset, len, |offset, n| {
                 let (buf, behind) = std::mem::take(&mut rest).split_at_mut(index(n));
                 rest = behind;
                 parts.push(IoRead { offset, buf });
-                owners.push(i);
+                indices.push(i);
                 Ok(())
             }));
         }
-        for (i, answer) in owners.into_iter().zip(self.base.read_batch(&mut parts)) {
-            if answer.is_err() {
-                answers[i] = answer;
+        for (i, result) in indices.into_iter().zip(self.base.read_batch(&mut parts)) {
+            if result.is_err() {
+                results[i] = result;
             }
         }
-        answers
+        results
     }
     fn write_at(&self, offset: ByteOffset, mut buf: &[u8]) -> Result<()> {
         self.each("write", offset, buf.len() as u64, |below, n| {
@@ -141,13 +141,13 @@ impl BlockDevice for LinearDevice {
         self.each("write", offset, len.0, |below, n| self.base.write_zeroes(below, ByteLen(n)))
     }
     fn will_need(&self, offset: ByteOffset, len: ByteLen) {
-        // A hint: what leaves the device is not worth an error.
+        // Errors of a hint are ignored.
         let _ = self.each("read", offset, len.0, |below, n| {
             self.base.will_need(below, ByteLen(n));
             Ok(())
         });
     }
-    /// What lies in one piece has the ways that the device below has.
+    /// A range in one piece has the alternatives of the device below.
     fn alternatives(&self, offset: ByteOffset, len: ByteLen) -> usize {
         match self.below(offset, len.0) {
             Some(below) => self.base.alternatives(below, len),
@@ -176,12 +176,12 @@ mod tests {
     use xfskit_units::Sectors;
 
     #[test]
-    fn pieces_are_read_and_written_as_one_row() {
+    fn pieces_are_read_and_written_as_one_volume() {
         let base: Arc<dyn BlockDevice> = Arc::new(MemDevice::new(ByteLen(1000)));
         let pieces = [(ByteOffset(500), ByteLen(10)), (ByteOffset(100), ByteLen(5))];
-        let row = LinearDevice::new(Arc::clone(&base), pieces).unwrap();
-        assert_eq!(row.size(), ByteLen(15));
-        row.write_at(ByteOffset(8), b"abcdefg").unwrap();
+        let volume = LinearDevice::new(Arc::clone(&base), pieces).unwrap();
+        assert_eq!(volume.size(), ByteLen(15));
+        volume.write_at(ByteOffset(8), b"abcdefg").unwrap();
         let mut buf = [0; 2];
         base.read_at(ByteOffset(508), &mut buf).unwrap();
         assert_eq!(&buf, b"ab");
@@ -189,19 +189,19 @@ mod tests {
         base.read_at(ByteOffset(100), &mut buf).unwrap();
         assert_eq!(&buf, b"cdefg");
         let (mut a, mut b, mut c) = ([0; 4], [0; 4], [0; 0]);
-        let answers = row.read_batch(&mut [
+        let results = volume.read_batch(&mut [
             IoRead { offset: ByteOffset(8), buf: &mut a },
             IoRead { offset: ByteOffset(12), buf: &mut b },
             IoRead { offset: ByteOffset(15), buf: &mut c },
         ]);
         assert_eq!(&a, b"abcd");
-        assert!(answers[0].is_ok() && answers[1].is_err() && answers[2].is_ok());
-        row.read_at(ByteOffset(11), &mut a).unwrap();
+        assert!(results[0].is_ok() && results[1].is_err() && results[2].is_ok());
+        volume.read_at(ByteOffset(11), &mut a).unwrap();
         assert_eq!(&a, b"defg");
-        row.write_zeroes(ByteOffset(9), ByteLen(2)).unwrap();
-        row.read_at(ByteOffset(8), &mut a).unwrap();
+        volume.write_zeroes(ByteOffset(9), ByteLen(2)).unwrap();
+        volume.read_at(ByteOffset(8), &mut a).unwrap();
         assert_eq!(&a, b"a\0\0d");
-        assert!(row.write_at(ByteOffset(u64::MAX), b"x").is_err());
+        assert!(volume.write_at(ByteOffset(u64::MAX), b"x").is_err());
     }
 
     #[test]
@@ -213,8 +213,8 @@ mod tests {
         };
         let layout = xfskit_md::Layout::Raid0(xfskit_md::Raid0Layout::Original);
         let [chunk, offset] = [Sectors(128), Sectors(0)];
-        let bare = xfskit_md::assemble::Bare { layout, chunk, offset, size: None };
-        let base: Arc<dyn BlockDevice> = Arc::new(bare.open(&[0, 1, 2].map(member)).unwrap());
+        let manual = xfskit_md::assemble::ManualGeometry { layout, chunk, offset, size: None };
+        let base: Arc<dyn BlockDevice> = Arc::new(manual.open(&[0, 1, 2].map(member)).unwrap());
         let offset = |pieces: [(u64, u64); 2]| {
             let pieces = pieces.map(|(start, len)| (ByteOffset(start), ByteLen(len)));
             let volume = LinearDevice::new(Arc::clone(&base), pieces).unwrap();

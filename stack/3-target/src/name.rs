@@ -11,7 +11,7 @@ use crate::array::{ArrayName, cut_part};
 use crate::error::{Error, Result};
 use crate::size;
 
-/// Where the bytes are.
+/// The location of the bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Base {
     /// A file or a block device.
@@ -20,11 +20,12 @@ pub enum Base {
     Memory(ByteLen),
     /// An md array.
     Array(Box<ArrayName>),
-    /// Another target, which is only read: writes go to this file. (An array's own name says so itself.)
+    /// Another target that is only read: writes go to this file. An array has an overlay in its own
+    /// name.
     Overlay(PathBuf, Box<Base>),
 }
 
-/// Before a target whose writes go to a file.
+/// The prefix of a target with an overlay.
 pub(crate) const OVERLAY: &str = "overlay=";
 
 /// A part of a disk.
@@ -45,25 +46,25 @@ pub enum Part {
 /// A name for a device: where, and which part of it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Target {
-    /// Where the bytes are.
+    /// The location of the bytes.
     pub base: Base,
-    /// Which part of them; `None` for all.
+    /// The part; `None` for all.
     pub part: Option<Part>,
 }
 
 impl Target {
-    /// Reads a name. Nothing is opened or looked up.
+    /// Parses a name. Opens nothing.
     ///
-    /// A `#` begins a part only where one of the known forms follows; else it belongs to the file's
-    /// name. Brackets around a target change nothing but hold it together: `[md:a,b]#p1`.
+    /// A `#` begins a part only if a valid part follows; otherwise it belongs to the file's name.
+    /// Brackets group a target and change nothing else: `[md:a,b]#p1`.
     ///
     /// # Errors
-    /// Where the name is empty, its size is none, or an array has no members.
+    /// Returns an error if the name is empty, its size is invalid, or an array has no members.
     pub fn parse(name: &str) -> Result<Self> {
         Self::parse_within(name, 0)
     }
 
-    /// [`parse`](Self::parse) for a member of so many arrays within each other.
+    /// Parses a name at this nesting depth of arrays; see [`parse`](Self::parse).
     pub(crate) fn parse_within(name: &str, depth: usize) -> Result<Self> {
         if name.is_empty() {
             return Err(Error::BadName { name: name.into(), why: "it is empty" });
@@ -89,56 +90,58 @@ impl Target {
             let target = Self::parse_within(inner, depth)?;
             return match (target.part, part) {
                 (None, part) | (part, None) => Ok(Self { base: target.base, part }),
-                _ => Err(Error::BadName { name: name.into(), why: "a part has no parts" }),
+                _ => Err(Error::BadName { name: name.into(), why: "a part cannot have a part" }),
             };
         }
         Ok(Self { base: Base::File(path.into()), part })
     }
 
-    /// The same target, writes to which go to the file at `path`, made where it does not exist.
+    /// Returns the target with an overlay: writes go to the file at `path`, which is created if it
+    /// does not exist.
     ///
     /// # Errors
-    /// Where they go to a file already, or the path cannot stand in a name.
+    /// Returns an error if the target has an overlay already, or the path cannot be part of a name.
     pub fn with_overlay(self, path: &str) -> Result<Self> {
         let bad = |why| Err(Error::BadName { name: format!("{OVERLAY}{path}"), why });
         if path.is_empty() || path.contains([',', ':']) {
-            return bad("an overlay's path is not empty and has no comma and no colon");
+            return bad("an overlay's path must not be empty or contain a comma or colon");
         }
         let base = match self.base {
             Base::Array(array) if array.overlay.is_none() => {
                 Base::Array(Box::new(ArrayName { overlay: Some(path.into()), ..*array }))
             }
-            Base::Array(_) | Base::Overlay(..) => return bad("writes go to an overlay already"),
+            Base::Array(_) | Base::Overlay(..) => return bad("the target already has an overlay"),
             below => Base::Overlay(path.into(), Box::new(below)),
         };
         Ok(Self { base, part: self.part })
     }
 
-    /// The same array, by force: stale members are taken where there are not enough others, and doubtful
-    /// parity is believed.
+    /// Returns the array with the force option: stale members are used where there are too few
+    /// fresh ones, and untrusted parity is used.
     ///
     /// # Errors
-    /// Where it is no array, or one without superblocks: those are what is overruled.
+    /// Returns an error if the target is not an array, or an array without superblocks, which are
+    /// what force overrides.
     pub fn with_force(self) -> Result<Self> {
         let bad = |why| Err(Error::BadName { name: self.to_string(), why });
         match &self.base {
-            Base::Array(array) if array.bare.is_none() => {
+            Base::Array(array) if array.manual.is_none() => {
                 let base = Base::Array(Box::new(ArrayName { force: true, ..(**array).clone() }));
                 Ok(Self { base, part: self.part })
             }
-            Base::Array(_) => bad("an array without superblocks has nothing that force overrules"),
-            _ => bad("only an array is taken by force"),
+            Base::Array(_) => bad("force has no effect on an array without superblocks"),
+            _ => bad("force applies to arrays only"),
         }
     }
 
-    /// The whole of what this target is a part of.
+    /// Returns the target without its part.
     pub fn whole(&self) -> Self {
         Self { base: self.base.clone(), part: None }
     }
 }
 
 impl Part {
-    /// Reads what follows the `#`; `None` where it is no part's name.
+    /// Parses the text after the `#`. Returns `None` if it is not a part.
     pub fn parse(text: &str) -> Option<Self> {
         if let Some(volume) = text.strip_prefix("lv:") {
             let (group, volume) = volume.split_once('/')?;
@@ -151,7 +154,7 @@ impl Part {
     }
 }
 
-/// True for what LVM takes as the name of a group or volume.
+/// Returns true for a valid name of a volume group or volume.
 fn is_lvm_name(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"+_.-".contains(&b))
 }
@@ -213,7 +216,7 @@ mod tests {
                 Base::Overlay("changes".into(), Box::new(file("disk.img"))),
                 Some(Part::Partition(2)),
             ),
-            // No part's name: it belongs to the file's.
+            // Not a part: it belongs to the file's name.
             ("#p2", file("#p2"), None),
             ("disk#px", file("disk#px"), None),
             ("disk#p0", file("disk#p0"), None),
@@ -229,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_target_says_why() {
+    fn an_invalid_target_name_reports_why() {
         assert!(matches!(Target::parse(""), Err(Error::BadName { .. })));
         assert!(matches!(Target::parse("mem:lots"), Err(Error::Size(_))));
         for name in ["overlay=a:overlay=b:c", "overlay=a:md:overlay=b:c,d", "overlay=:c"] {
@@ -238,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_by_force_or_aside_says_so_in_its_name() {
+    fn force_and_overlay_are_part_of_the_name() {
         let named = |name: &str| Target::parse(name).unwrap();
         let aside = |name: &str| named(name).with_overlay("o").unwrap().to_string();
         assert_eq!(aside("disk.img#p1"), "overlay=o:disk.img#p1");

@@ -1,4 +1,4 @@
-//! Names become devices; and what a disk holds.
+//! Opening names as devices, and finding the parts of a disk.
 
 use std::fmt;
 use std::path::Path;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use xfskit_block::cow::{self, Fingerprint};
 use xfskit_block::{BlockDevice, FileDevice, MemDevice, OpenMode, WindowDevice};
 use xfskit_md::array::Array;
-use xfskit_md::array::attend::{self, Attended};
+use xfskit_md::array::monitor::{self, MonitoredArray};
 use xfskit_md::{Assembly, Member};
 use xfskit_units::{ByteLen, ByteOffset};
 
@@ -26,15 +26,15 @@ use crate::size;
 /// One part of a disk.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Found {
-    /// Its name, as it stands behind the `#`.
+    /// Its name, as written after the `#`.
     pub part: Part,
     /// Where it begins, in bytes from the start of the disk.
     pub offset: ByteOffset,
     /// How long it is, in bytes.
     pub len: ByteLen,
-    /// What the table says it is: "GPT Linux filesystem", "LVM volume".
+    /// Its kind according to the table: "GPT Linux filesystem", "LVM volume".
     pub kind: String,
-    /// True where an XFS superblock's magic stands at its start.
+    /// Whether an XFS superblock's magic is at its start.
     pub xfs: bool,
 }
 
@@ -45,9 +45,9 @@ impl fmt::Display for Found {
     }
 }
 
-/// The parts of a disk: its partitions, and the logical volumes whose physical volumes are the disk
-/// or partitions of it. None where the disk is itself an XFS volume, or has no table that makes
-/// sense.
+/// Returns the parts of a disk: its partitions, and the logical volumes whose physical volumes are
+/// the disk or partitions of it. Returns none if the disk is itself an XFS volume, or has no valid
+/// table.
 pub fn discover(disk: &dyn BlockDevice) -> Vec<Found> {
     if has_xfs_magic(disk, ByteOffset(0)) {
         return Vec::new();
@@ -79,7 +79,7 @@ fn found(disk: &dyn BlockDevice, group: &Group, volume: &Volume) -> Found {
     }
 }
 
-/// The volume groups whose physical volumes are the disk or partitions of it.
+/// Returns the volume groups whose physical volumes are the disk or partitions of it.
 fn volume_groups(disk: &dyn BlockDevice) -> Vec<Group> {
     let mut starts = vec![ByteOffset(0)];
     starts.extend(partitions(disk).iter().map(|partition| partition.offset));
@@ -88,28 +88,28 @@ fn volume_groups(disk: &dyn BlockDevice) -> Vec<Group> {
     lvm::groups(&volumes)
 }
 
-/// Opens a target as a volume. A whole disk that is no XFS volume but has parts is refused with
-/// their names: the user meant one of them.
+/// Opens a target as a volume. A whole disk that is not an XFS volume but has parts is refused with
+/// their names, because one of them was probably meant.
 ///
 /// # Errors
-/// [`Error::WhichPart`] as said, and where the part named is not there; [`Error::Unsupported`] for a
-/// logical volume that is not linear; [`Error::Device`].
+/// Returns [`Error::WhichPart`] in that case and if the named part does not exist,
+/// [`Error::Unsupported`] for a logical volume that is not linear, and [`Error::Device`].
 pub fn open(target: &Target, mode: OpenMode) -> Result<Arc<dyn BlockDevice>> {
     let device = open_unchecked(target, mode)?;
     if target.part.is_none() && !has_xfs_magic(&device, ByteOffset(0)) {
         let found = discover(&device);
         if !found.is_empty() {
-            let what = format!("{target} is no XFS volume but a disk with parts");
+            let what = format!("{target} is not an XFS volume but a disk with parts");
             return Err(Error::WhichPart { what, base: target.to_string(), found });
         }
     }
     Ok(device)
 }
 
-/// Opens a target whatever it holds, as mkfs needs it.
+/// Opens a target with any content, as mkfs needs it.
 ///
 /// # Errors
-/// As [`open()`], but a whole disk is never refused for its parts.
+/// See [`open()`]. A whole disk is never refused for its parts.
 pub fn open_unchecked(target: &Target, mode: OpenMode) -> Result<Arc<dyn BlockDevice>> {
     part_of(target, whole(&target.base, mode)?)
 }
@@ -126,7 +126,8 @@ fn whole(base: &Base, mode: OpenMode) -> Result<Arc<dyn BlockDevice>> {
     })
 }
 
-/// Views of these devices whose changes live in a file; none where they are only read and there is none.
+/// Returns overlay views of these devices; none if they are only read and the overlay file does not
+/// exist.
 fn overlaid(
     path: &Path,
     devices: &[Arc<dyn BlockDevice>],
@@ -143,11 +144,11 @@ fn fingerprints(devices: &[Arc<dyn BlockDevice>]) -> Vec<Fingerprint> {
     devices.iter().map(fingerprint::of).collect()
 }
 
-/// What a caller ought to know before it goes on with the overlay that a target names: devices that have changed since
-/// it was made. Nothing where it names none, or one that is not made yet.
+/// Returns warnings about the overlay that a target names: devices that have changed since it was
+/// made. Returns none if the target has no overlay, or the overlay does not exist yet.
 ///
 /// # Errors
-/// As [`open_unchecked`]; where the overlay was made on other devices.
+/// See [`open_unchecked`]. Also returns an error if the overlay was made on other devices.
 pub fn overlay_warnings(target: &Target) -> Result<Vec<String>> {
     let (path, devices) = match &target.base {
         Base::Overlay(path, below) if path.exists() => {
@@ -155,8 +156,8 @@ pub fn overlay_warnings(target: &Target) -> Result<Vec<String>> {
         }
         Base::Array(name) => match &name.overlay {
             Some(path) if path.exists() => {
-                let bare = ArrayName { overlay: None, ..(**name).clone() };
-                let members = members(&bare, OpenMode::ReadOnly)?;
+                let manual = ArrayName { overlay: None, ..(**name).clone() };
+                let members = members(&manual, OpenMode::ReadOnly)?;
                 (path, members.into_iter().flatten().map(|member| member.device).collect())
             }
             _ => return Ok(Vec::new()),
@@ -166,10 +167,10 @@ pub fn overlay_warnings(target: &Target) -> Result<Vec<String>> {
     Ok(cow::warnings(path, &fingerprints(&devices))?)
 }
 
-/// The part of its disk that a target names; the disk itself where it names none.
+/// Returns the part of its disk that a target names, or the disk itself.
 ///
 /// # Errors
-/// As [`open_unchecked`].
+/// See [`open_unchecked`].
 pub fn part_of(target: &Target, disk: Arc<dyn BlockDevice>) -> Result<Arc<dyn BlockDevice>> {
     let pieces = pieces(target, &disk)?;
     match (&target.part, pieces.as_slice()) {
@@ -181,10 +182,11 @@ pub fn part_of(target: &Target, disk: Arc<dyn BlockDevice>) -> Result<Arc<dyn Bl
     }
 }
 
-/// Where on its disk a target's bytes lie, in order: one piece, or those of a logical volume.
+/// Returns where on its disk a target's bytes lie, in order: one piece, or those of a logical
+/// volume.
 ///
 /// # Errors
-/// As [`open_unchecked`].
+/// See [`open_unchecked`].
 pub fn pieces(target: &Target, disk: &Arc<dyn BlockDevice>) -> Result<Vec<(ByteOffset, ByteLen)>> {
     match &target.part {
         None => Ok(vec![(ByteOffset(0), disk.size())]),
@@ -205,51 +207,52 @@ pub fn pieces(target: &Target, disk: &Arc<dyn BlockDevice>) -> Result<Vec<(ByteO
     }
 }
 
-/// Opens an array, whatever it takes to read it; one that is written is looked after.
+/// Opens an array. An array that is opened for writing gets a monitor.
 fn array(name: &ArrayName, mode: OpenMode) -> Result<Arc<dyn BlockDevice>> {
-    if name.bare.is_some() || mode != OpenMode::ReadOnly {
+    if name.manual.is_some() || mode != OpenMode::ReadOnly {
         let array = open_array(name, mode)?;
-        return Ok(if mode == OpenMode::ReadOnly || name.bare.is_some() {
+        return Ok(if mode == OpenMode::ReadOnly || name.manual.is_some() {
             Arc::new(array)
         } else {
-            Arc::new(Attended::new(array, attend::IDLE))
+            Arc::new(MonitoredArray::new(array, monitor::SAFE_MODE_DELAY))
         });
     }
     Ok(assemble(name, mode)?.open()?)
 }
 
-/// Opens an array as one: not while it is reshaped.
+/// Opens an array that is not being reshaped.
 ///
 /// # Errors
-/// Where a member cannot be opened, they make no array, or it cannot be written and `mode` asks for that.
+/// Returns an error if a member cannot be opened, if the members make no array, or if the array
+/// cannot be written and `mode` requires it.
 pub fn open_array(name: &ArrayName, mode: OpenMode) -> Result<Array> {
     array_of(name, members(name, mode)?, mode)
 }
 
-/// The array of these members.
+/// Opens the array of these members.
 pub(crate) fn array_of(
     name: &ArrayName,
     members: Vec<Option<Member>>,
     mode: OpenMode,
 ) -> Result<Array> {
-    if let Some(bare) = &name.bare {
-        return Ok(bare.open(&members)?);
+    if let Some(manual) = &name.manual {
+        return Ok(manual.open(&members)?);
     }
     let assembly = assembly_of(name, members)?;
     if mode == OpenMode::ReadOnly {
         return Ok(assembly.open_array()?);
     }
-    if let Some(why) = assembly.refuses_writing() {
+    if let Some(why) = assembly.write_refusal() {
         return Err(Error::NotWritable { target: name.to_string(), why });
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
     Ok(assembly.open_writable(now)?)
 }
 
-/// Finds out what the members of an array make together, without running it. Nothing is written.
+/// Assembles the members of an array without running it. Writes nothing.
 ///
 /// # Errors
-/// Where a member cannot be opened, or they make no array.
+/// Returns an error if a member cannot be opened, or the members make no array.
 pub fn assemble(name: &ArrayName, mode: OpenMode) -> Result<Assembly> {
     assembly_of(name, members(name, mode)?)
 }
@@ -264,18 +267,18 @@ fn assembly_of(name: &ArrayName, members: Vec<Option<Member>>) -> Result<Assembl
     Ok(assembled?)
 }
 
-/// Opens the members of an array, patterns expanded; `None` for one that is missing.
+/// Opens the members of an array, with patterns expanded; `None` for a missing one.
 ///
 /// # Errors
-/// Where a member cannot be opened.
+/// Returns an error if a member cannot be opened.
 pub fn members(name: &ArrayName, mode: OpenMode) -> Result<Vec<Option<Member>>> {
     members_by(name, mode, &mut open_unchecked)
 }
 
-/// What opens a member.
+/// Opens a member.
 pub(crate) type Opener<'o> = dyn FnMut(&Target, OpenMode) -> Result<Arc<dyn BlockDevice>> + 'o;
 
-/// [`members`], each opened by `open`.
+/// Opens [`members`] by `open`.
 pub(crate) fn members_by(
     name: &ArrayName,
     mode: OpenMode,
@@ -303,7 +306,7 @@ pub(crate) fn members_by(
     Ok(members)
 }
 
-/// The targets that a member's name stands for.
+/// Returns the targets that a member's name stands for.
 fn expand(target: &Target) -> Result<Vec<Target>> {
     let Base::File(pattern) = &target.base else { return Ok(vec![target.clone()]) };
     let paths = glob::expand(pattern);
@@ -314,11 +317,11 @@ fn expand(target: &Target) -> Result<Vec<Target>> {
     Ok(paths.into_iter().map(named).collect())
 }
 
-/// Makes a target of `size` bytes that holds nothing: an image file made anew (and what was there
-/// is gone), memory of its own size. A block device and a part of a disk are opened as they are.
+/// Creates a target of `size` bytes: a new image file (replacing an existing one), or memory of its
+/// own size. A block device and a part of a disk are opened as they are.
 ///
 /// # Errors
-/// As [`open_unchecked`].
+/// See [`open_unchecked`].
 pub fn create(target: &Target, size: ByteLen) -> Result<Arc<dyn BlockDevice>> {
     match (&target.base, &target.part) {
         (Base::File(path), None) if !path.exists() || path.is_file() => {

@@ -1,16 +1,16 @@
 //! Partition tables: GPT, and MBR with its chain of logical partitions.
 //!
-//! *MBR*: sector 0 ends in 55 AA and holds four entries of 16 bytes at byte 446: status (0x80 or 0),
-//! type at +4, first sector at +8 and sector count at +12 (32 bits each). Types 05, 0F and 85 are
-//! extended: there stands another such sector, whose first entry is a logical partition (counted
-//! from that sector) and whose second is the link to the next such sector (counted from the start
-//! of the extended partition). Logical partitions are numbered from 5.
+//! *MBR*: sector 0 ends in 55 AA and holds four entries of 16 bytes at byte 446: status (0x80 or
+//! 0), type at +4, first sector at +8 and sector count at +12 (32 bits each). Types 05, 0F and 85
+//! are extended: they point to another such sector. Its first entry is a logical partition (counted
+//! from that sector), and its second entry is the link to the next such sector (counted from the
+//! start of the extended partition). Logical partitions are numbered from 5.
 //!
 //! *GPT*: sector 1 holds the header ("EFI PART"; its own CRC at 16, sector of the entries at 72,
-//! their count, size and CRC at 80, 84, 88), the last sector a copy for when the first is damaged.
+//! their count, size and CRC at 80, 84, 88). The last sector holds a backup of it.
 //!
-//! Sectors are the device's logical ones; an image of a disk with 4096-byte sectors is recognized
-//! by where its GPT lies.
+//! Sectors are the device's logical sectors. An image of a disk with 4096-byte sectors is
+//! recognized by the location of its GPT.
 
 use uuid::Uuid;
 use xfskit_block::BlockDevice;
@@ -18,11 +18,11 @@ use xfskit_units::{ByteLen, ByteOffset};
 
 use crate::bytes::{bytes_of, le32, le64, read};
 
-/// Most entries of a GPT that are looked at; Linux's own limit is 256 partitions.
+/// Most entries of a GPT that are read; Linux's own limit is 256 partitions.
 const GPT_ENTRIES_MAX: u32 = 1024;
 /// Largest entry of a GPT, in bytes; all known tables have 128.
 const GPT_ENTRY_BYTES_MAX: u32 = 4096;
-/// Most logical partitions that are followed; a chain may be a loop.
+/// Most logical partitions that are followed, because a chain may be a loop.
 const LOGICAL_MAX: u32 = 128;
 
 /// One partition.
@@ -34,13 +34,13 @@ pub struct Partition {
     pub offset: ByteOffset,
     /// How long it is, in bytes.
     pub len: ByteLen,
-    /// What its entry says it is: "MBR type 83 (Linux)".
+    /// Its kind according to its entry: "MBR type 83 (Linux)".
     pub kind: String,
 }
 
-/// The partitions of a disk, in the order of its table; none where it has no table that makes
-/// sense. As in Linux, a GPT counts only where the MBR says so, or where there is no MBR: a disk
-/// that was partitioned anew with an MBR may still carry an old GPT.
+/// Returns the partitions of a disk, in the order of its table; none if it has no valid table. As
+/// in Linux, a GPT counts only if the MBR refers to it, or if there is no MBR: a disk that was
+/// repartitioned with an MBR may still carry an old GPT.
 pub fn partitions(disk: &dyn BlockDevice) -> Vec<Partition> {
     let logical = u64::from(disk.logical_block_size());
     let mbr = mbr(disk, logical).filter(|found| !found.is_empty());
@@ -54,10 +54,10 @@ pub fn partitions(disk: &dyn BlockDevice) -> Vec<Partition> {
     sectors.iter().find_map(|&sector| gpt(disk, sector)).or(mbr).unwrap_or_default()
 }
 
-/// The kind of the MBR partition that guards a GPT.
+/// The kind of the MBR partition that protects a GPT.
 const PROTECTIVE: &str = "MBR type ee";
 
-/// The GPT of a disk with `sector` bytes in a sector, from its first or its last sector.
+/// Reads the GPT of a disk with `sector` bytes in a sector, from its first or its last sector.
 fn gpt(disk: &dyn BlockDevice, sector: u64) -> Option<Vec<Partition>> {
     let last = (disk.size().0 / sector).checked_sub(1)?;
     [1, last].into_iter().find_map(|lba| gpt_at(disk, sector, lba))
@@ -99,7 +99,7 @@ fn gpt_at(disk: &dyn BlockDevice, sector: u64, lba: u64) -> Option<Vec<Partition
     Some((1..).zip(entries).filter_map(partition).collect())
 }
 
-/// What a GPT entry says it is: the type's name or its GUID, and the partition's own name.
+/// Returns the kind of a GPT entry: the type's name or its GUID, and the partition's own name.
 fn gpt_kind(entry: &[u8]) -> Option<String> {
     // The first three fields of a GUID are little-endian.
     let guid = Uuid::from_bytes_le(entry.get(..16)?.try_into().ok()?).to_string();
@@ -132,8 +132,8 @@ struct MbrEntry {
     sectors: u64,
 }
 
-/// The four entries of an MBR, or of a link in the chain of logical partitions; unused ones are
-/// `None`.
+/// Reads the four entries of an MBR, or of a link in the chain of logical partitions; `None` for
+/// unused ones.
 fn mbr_entries(disk: &dyn BlockDevice, sector: u64, lba: u64) -> Option<[Option<MbrEntry>; 4]> {
     let block = read(disk, ByteOffset(bytes_of(lba, sector)?.0), 512)?;
     let entry = |i: usize| block.get(446 + 16 * i..462 + 16 * i);
@@ -169,7 +169,7 @@ fn mbr(disk: &dyn BlockDevice, sector: u64) -> Option<Vec<Partition>> {
     Some(found)
 }
 
-/// The logical partitions of the extended one that begins at sector `start`.
+/// Returns the logical partitions of the extended one that begins at sector `start`.
 fn logical(disk: &dyn BlockDevice, sector: u64, start: u64) -> Vec<Partition> {
     let mut found = Vec::new();
     let mut link = start;
@@ -205,7 +205,7 @@ fn mbr_partition(number: u32, entry: &MbrEntry, base: u64, sector: u64) -> Optio
     })
 }
 
-/// True where the sector at the start of `[offset, …)` carries the magic of an XFS superblock.
+/// Returns true if the sector at `offset` has the magic of an XFS superblock.
 pub(crate) fn has_xfs_magic(disk: &dyn BlockDevice, offset: ByteOffset) -> bool {
     read(disk, offset, 4).is_some_and(|bytes| bytes == *b"XFSB")
 }

@@ -1,13 +1,13 @@
-//! Sizes as people write them: `4096`, `20G`, `1.5TiB`, `100MB`.
+//! Sizes as users write them: `4096`, `20G`, `1.5TiB`, `100MB`.
 //!
-//! K, M, G, T, P and E count in 1024s, as with mkfs.xfs, and so do KiB, MiB…; only KB, MB… count
-//! in 1000s.
+//! K, M, G, T, P and E are powers of 1024, as in mkfs.xfs, and so are KiB, MiB…; only KB, MB… are
+//! powers of 1000.
 
 use xfskit_units::ByteLen;
 
 const UNITS: &str = "KMGTPE";
 
-/// Why a size is none.
+/// Why a size is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// Not a number with one of the suffixes.
@@ -18,10 +18,10 @@ pub enum Error {
     TooLarge(String),
 }
 
-/// Reads a size.
+/// Parses a size.
 ///
 /// # Errors
-/// Where `text` is no size, or one that 64 bits cannot hold.
+/// Returns an error if `text` is not a size, or exceeds 64 bits.
 pub fn parse(text: &str) -> Result<ByteLen, Error> {
     let malformed = || Error::Malformed(text.into());
     let trimmed = text.trim();
@@ -46,7 +46,7 @@ pub fn parse(text: &str) -> Result<ByteLen, Error> {
     u64::try_from(bytes).map(ByteLen).map_err(|_| too_large())
 }
 
-/// Bytes that a suffix stands for.
+/// Returns the bytes that a suffix stands for.
 fn unit(suffix: &str) -> Option<u128> {
     let mut letters = suffix.chars();
     let Some(first) = letters.next().map(|c| c.to_ascii_uppercase()) else { return Some(1) };
@@ -62,7 +62,8 @@ fn unit(suffix: &str) -> Option<u128> {
     }
 }
 
-/// Prints a size for people: at most two decimals, rounded down, in 1024s: `20 GiB`, `1.46 TiB`.
+/// Formats a size for display: at most two decimals, rounded down, in powers of 1024: `20 GiB`,
+/// `1.46 TiB`.
 pub fn format(size: ByteLen) -> String {
     let power = (0..=6u32).rev().find(|p| size.0 >> (10 * p) > 0).unwrap_or(0);
     let Some(letter) = UNITS.chars().nth((power as usize).wrapping_sub(1)) else {
@@ -100,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_size_is_refused() {
+    fn invalid_sizes_are_refused() {
         for text in ["", "G", "-1", "1X", "1Gi", "1.5", "1.", ".5G", "1.2.3G", "0x10", "1 G G", "µ"]
         {
             assert_eq!(parse(text), Err(Error::Malformed(text.into())), "{text}");

@@ -1,4 +1,5 @@
-//! Disks made by sfdisk, sgdisk and LVM itself (`tests/images/target/make.sh`), and garbage.
+//! Tests with disks made by sfdisk, sgdisk and LVM itself (`tests/images/target/make.sh`), and with
+//! random bytes.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,7 +9,7 @@ use xfskit_target::lvm::{groups, physical_volume};
 use xfskit_target::{Error, Found, Target, discover, open, open_unchecked};
 use xfskit_units::{ByteLen, ByteOffset};
 
-/// The sectors of a fixture that are not zero: where, and what.
+/// Returns the sectors of a fixture that are not zero, with their offsets.
 fn sectors(name: &str) -> (u64, Vec<(u64, Vec<u8>)>) {
     let path =
         PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/images/target").join(name);
@@ -33,7 +34,7 @@ fn disk(name: &str) -> MemDevice {
     disk
 }
 
-/// A fixture as a file, and its path.
+/// Returns a fixture as a file, and its path.
 fn image(name: &str) -> (tempfile::TempDir, String) {
     let (size, sectors) = sectors(name);
     let dir = tempfile::tempdir().unwrap();
@@ -42,7 +43,7 @@ fn image(name: &str) -> (tempfile::TempDir, String) {
     (dir, path.to_str().unwrap().to_owned())
 }
 
-fn told(found: &[Found]) -> Vec<String> {
+fn lines(found: &[Found]) -> Vec<String> {
     found.iter().map(ToString::to_string).collect()
 }
 
@@ -55,7 +56,7 @@ const LVM: &str = "lvm-100663296.sectors";
 fn mbr_partitions_are_found_with_the_logical_ones_from_five() {
     let found = discover(&disk(MBR));
     assert_eq!(
-        told(&found),
+        lines(&found),
         [
             "p1: XFS, 2 MiB",
             "p2: MBR type 82 (Linux swap), 2 MiB",
@@ -71,14 +72,14 @@ fn mbr_partitions_are_found_with_the_logical_ones_from_five() {
 #[test]
 fn gpt_partitions_are_found_with_their_types_and_names() {
     let found = discover(&disk(GPT));
-    assert_eq!(told(&found), ["p1: GPT EFI system \"EFI system\", 1 MiB", "p3: XFS, 20 MiB"]);
+    assert_eq!(lines(&found), ["p1: GPT EFI system \"EFI system\", 1 MiB", "p3: XFS, 20 MiB"]);
     assert_eq!(found[1].kind, "GPT Linux filesystem \"root\"");
 }
 
 #[test]
 fn a_gpt_on_sectors_of_4096_bytes_is_found_in_an_image() {
     let found = discover(&disk(GPT4K));
-    assert_eq!(told(&found), ["p1: XFS, 4 MiB"]);
+    assert_eq!(lines(&found), ["p1: XFS, 4 MiB"]);
     assert_eq!(found[0].offset, ByteOffset(512 * 4096));
 }
 
@@ -87,7 +88,7 @@ fn a_damaged_gpt_is_read_from_its_copy_at_the_end() {
     for damaged in [512 + 20, 1024 + 32] {
         let disk = disk(GPT);
         disk.write_at(ByteOffset(damaged), &[0xff; 4]).unwrap();
-        assert_eq!(told(&discover(&disk)).len(), 2);
+        assert_eq!(lines(&discover(&disk)).len(), 2);
     }
 }
 
@@ -95,14 +96,14 @@ fn a_damaged_gpt_is_read_from_its_copy_at_the_end() {
 fn an_old_gpt_under_a_new_mbr_does_not_count() {
     let disk = disk(GPT);
     fill(&disk, &sectors(MBR).1[..1]);
-    assert!(told(&discover(&disk))[0].starts_with("p1: MBR type 83"));
+    assert!(lines(&discover(&disk))[0].starts_with("p1: MBR type 83"));
 }
 
 #[test]
 fn logical_volumes_are_found_over_the_physical_volumes_of_one_image() {
     let found = discover(&disk(LVM));
     assert_eq!(
-        told(&found),
+        lines(&found),
         [
             "p1: GPT Linux filesystem, 4 MiB",
             "p2: GPT Linux LVM, 40 MiB",
@@ -144,12 +145,12 @@ fn a_volume_that_is_not_linear_is_refused_by_the_name_of_its_kind() {
 }
 
 #[test]
-fn a_volume_whose_physical_volume_is_gone_says_which() {
+fn a_volume_with_a_missing_physical_volume_names_it() {
     let disk = disk(LVM);
     disk.write_zeroes(ByteOffset(16_384 * 512), ByteLen(4096)).unwrap();
-    let found = told(&discover(&disk));
+    let found = lines(&discover(&disk));
     assert!(found[3].contains("root"), "{found:?}");
-    assert!(found[3].contains("its physical volume pv0 is not here"), "{found:?}");
+    assert!(found[3].contains("its physical volume pv0 is missing"), "{found:?}");
 }
 
 #[test]
@@ -204,7 +205,7 @@ fn a_partition_beyond_the_end_of_a_cut_image_is_an_error() {
     assert!(matches!(open(&target, OpenMode::ReadOnly), Err(Error::Device(_))));
 }
 
-/// A small generator of numbers, so that a failure can be repeated.
+/// A random number generator with a seed, so that a failure can be repeated.
 struct Random(u64);
 
 impl Random {
@@ -219,8 +220,8 @@ impl Random {
     }
 }
 
-/// Puts the checksums of a GPT header or an LVM label or metadata header right again, so that the
-/// mutation is not stopped at the door.
+/// Recomputes the checksums of a GPT header, an LVM label or a metadata header, so that the
+/// mutation is not rejected by its checksum.
 fn seal(sector: &mut [u8]) {
     let lvm_crc = |bytes: &[u8]| {
         let mut hasher = crc32fast::Hasher::new_with_initial(!0xf597_a6cf);
@@ -251,7 +252,7 @@ fn mutated_disks_are_read_or_refused_and_never_panic() {
                 let sector = random.below(mutated.len());
                 let sector = &mut mutated[sector].1;
                 for _ in 0..=random.below(8) {
-                    // Where the fields are: the first bytes, or the end of an MBR.
+                    // Mutates where the fields are: the first bytes, or the end of an MBR.
                     let limit = [128, 512][random.below(2)];
                     let at = if random.below(4) == 0 {
                         440 + random.below(72)
@@ -268,13 +269,13 @@ fn mutated_disks_are_read_or_refused_and_never_panic() {
             fill(&disk, &mutated);
             let found = discover(&disk);
             assert!(found.len() < 2000, "{name} round {round}");
-            drop(told(&found));
+            drop(lines(&found));
         }
     }
 }
 
 #[test]
-fn noise_is_no_disk_and_never_panics() {
+fn random_bytes_are_no_disk_and_never_panic() {
     let mut random = Random(99);
     for size in [0usize, 1, 511, 512, 513, 4096, 70_000] {
         let bytes: Vec<u8> = (0..size).map(|_| random.byte()).collect();

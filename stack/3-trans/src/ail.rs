@@ -1,7 +1,7 @@
 //! The active-item list: what is durable in the journal and not yet in place.
 //!
-//! Items stand in batches, one for each checkpoint, under its start LSN; an item that is logged again
-//! moves to the newer batch. The oldest batch that still holds one is the journal's tail: an object leaves
+//! Items stand in batches, one for each checkpoint, under its start LSN; a log item that is logged again
+//! moves to the newer batch. The oldest batch that still holds one is the journal's tail: a log item leaves
 //! the list when it is in place and flushed ([`crate::writeback`]), or logged again.
 
 use std::collections::BTreeMap;
@@ -11,14 +11,14 @@ use std::sync::Arc;
 use xfskit_units::Lsn;
 
 use crate::lock::{LockRank, LockStats, RankedMutex};
-use crate::object::Object;
+use crate::log_item::LogItem;
 use crate::sync::atomic::Ordering;
 
 /// What one checkpoint left to be written.
 #[derive(Debug, Default)]
 struct Batch {
-    objects: Vec<Arc<Object>>,
-    /// How many of `objects` still belong here: not written, not logged again.
+    items: Vec<Arc<LogItem>>,
+    /// How many of `items` still belong here: not written, not logged again.
     live: usize,
 }
 
@@ -44,7 +44,7 @@ impl Ail {
         self.batches.lock().first_key_value().map(|(lsn, _)| *lsn)
     }
 
-    /// Where there are more than `most` objects: the LSN up to which to write back, so that half as many are left.
+    /// Where there are more than `most` items: the LSN up to which to write back, so that half as many are left.
     pub(crate) fn too_many(&self, most: usize) -> Option<Lsn> {
         let batches = self.batches.lock();
         let mut left: usize = batches.values().map(|batch| batch.live).sum();
@@ -58,34 +58,34 @@ impl Ail {
         enough.map(|(lsn, _)| *lsn)
     }
 
-    /// Takes in objects whose change is durable under `lsn`, and unpins them.
-    pub(crate) fn insert(&self, objects: Vec<Arc<Object>>, lsn: Lsn) {
-        if objects.is_empty() {
+    /// Takes in items whose change is durable under `lsn`, and unpins them.
+    pub(crate) fn insert(&self, items: Vec<Arc<LogItem>>, lsn: Lsn) {
+        if items.is_empty() {
             return;
         }
         let mut batches = self.batches.lock();
-        for object in &objects {
-            let old = object.ail_lsn.swap(lsn.0, Ordering::AcqRel);
+        for item in &items {
+            let old = item.ail_lsn.swap(lsn.0, Ordering::AcqRel);
             leave(&mut batches, Lsn(old));
-            object.unpin();
+            item.unpin();
         }
         let batch = batches.entry(lsn).or_default();
-        batch.live += objects.len();
-        batch.objects.extend(objects);
+        batch.live += items.len();
+        batch.items.extend(items);
     }
 
-    /// These objects are in place as of their LSNs, or will never be written.
-    pub(crate) fn remove<'o>(&self, objects: impl Iterator<Item = (&'o Object, Lsn)>) {
+    /// These items are in place as of their LSNs, or will never be written.
+    pub(crate) fn remove<'o>(&self, items: impl Iterator<Item = (&'o LogItem, Lsn)>) {
         let mut batches = self.batches.lock();
-        for (object, lsn) in objects {
+        for (item, lsn) in items {
             let gone = (Ordering::AcqRel, Ordering::Relaxed);
-            if object.ail_lsn.compare_exchange(lsn.0, 0, gone.0, gone.1).is_ok() {
+            if item.ail_lsn.compare_exchange(lsn.0, 0, gone.0, gone.1).is_ok() {
                 leave(&mut batches, lsn);
             }
         }
     }
 
-    /// The LSN up to which about `enough` objects stand behind `after`, at most `upto`; `None` where there are none.
+    /// The LSN up to which about `enough` items stand behind `after`, at most `upto`; `None` where there are none.
     pub(crate) fn portion(&self, after: Lsn, upto: Lsn, enough: usize) -> Option<Lsn> {
         let batches = self.batches.lock();
         let (mut last, mut count) = (None, 0);
@@ -99,21 +99,21 @@ impl Ail {
         last
     }
 
-    /// Every object that stands under an LSN up to `upto`, and may be written now.
-    pub(crate) fn due(&self, upto: Lsn) -> Vec<Arc<Object>> {
+    /// Every item that stands under an LSN up to `upto`, and may be written now.
+    pub(crate) fn due(&self, upto: Lsn) -> Vec<Arc<LogItem>> {
         let batches = self.batches.lock();
-        let due = |lsn: Lsn, object: &Arc<Object>| {
-            object.lsn() == Some(lsn) && object.pins.load(Ordering::Acquire) == 0
+        let due = |lsn: Lsn, item: &Arc<LogItem>| {
+            item.lsn() == Some(lsn) && item.pins.load(Ordering::Acquire) == 0
         };
         let of_batch = |(&lsn, batch): (&Lsn, &Batch)| {
-            let here = batch.objects.iter().filter(|object| due(lsn, object));
+            let here = batch.items.iter().filter(|item| due(lsn, item));
             here.map(Arc::clone).collect::<Vec<_>>()
         };
         batches.range(..=upto).flat_map(of_batch).collect()
     }
 }
 
-/// One object fewer stands under `lsn`.
+/// One item fewer stands under `lsn`.
 fn leave(batches: &mut BTreeMap<Lsn, Batch>, lsn: Lsn) {
     if let Some(batch) = batches.get_mut(&lsn) {
         batch.live -= 1;
@@ -127,17 +127,18 @@ fn leave(batches: &mut BTreeMap<Lsn, Batch>, lsn: Lsn) {
 mod tests {
     use super::*;
     use crate::bytes::Bytes;
-    use crate::object::{Content, Home};
+    use crate::log_item::{DiskLocation, ItemState};
     use crate::testing::map;
 
     #[test]
     fn a_portion_is_of_whole_checkpoints() {
         let ail = Ail::new();
-        let object = |n| Object::new(Home::Block(map(n)), Content::new(Bytes::default(), true));
+        let item =
+            |n| LogItem::new(DiskLocation::Block(map(n)), ItemState::new(Bytes::default(), true));
         for (lsn, count) in [(10, 3), (20, 4), (30, 5)] {
-            let objects = (0..count).map(|n| Arc::new(object(n)));
+            let items = (0..count).map(|n| Arc::new(item(n)));
             ail.insert(
-                objects.inspect(|object| object.pins.store(1, Ordering::Relaxed)).collect(),
+                items.inspect(|item| item.pins.store(1, Ordering::Relaxed)).collect(),
                 Lsn(lsn),
             );
         }

@@ -20,15 +20,15 @@ use std::sync::{Arc, OnceLock};
 
 use rustc_hash::FxHashMap;
 use xfskit_block::{BlockDevice, IoRead};
-use xfskit_format::{Ctx, Fault, Verdict};
+use xfskit_format::{Ctx, Corruption, VerifyResult};
 use xfskit_units::{ByteLen, ByteOffset, Daddr, Sectors, index};
 
 use crate::bytes::Bytes;
+use crate::cil::Cil;
 use crate::heal::{self, Heals};
-use crate::icache::InodeHome;
-use crate::list::Lists;
+use crate::icache::InodeLocation;
 use crate::lock::{LockRank, LockStats, RankedMutex};
-use crate::object::{Buf, Content, Home, NewCluster, Object, zeroed};
+use crate::log_item::{Buf, DiskLocation, ItemState, LogItem, NewCluster, zeroed};
 
 /// Shards of the cache.
 const SHARDS: usize = 64;
@@ -99,7 +99,7 @@ pub enum BufError {
     Device(#[from] xfskit_block::Error),
     /// The block, and every alternative of it, failed its verifier.
     #[error(transparent)]
-    Corrupt(#[from] Fault),
+    Corrupt(#[from] Box<Corruption>),
 }
 
 /// What the cache has done so far.
@@ -126,16 +126,16 @@ struct Counters {
 #[derive(Debug)]
 struct Slot {
     key: Key,
-    object: Arc<Object>,
+    item: Arc<LogItem>,
 }
 
 /// A part of the cache: a table for those who look for a block, and a ring that the clock hand goes around. Both hold
 /// every buffer, so that a hit touches nothing but the table and the buffer itself, which has its second chance
-/// ([`Object::used`]). Each is on cache lines of its own, as threads write to them with every block.
+/// ([`LogItem::used`]). Each is on cache lines of its own, as threads write to them with every block.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Shard {
-    table: FxHashMap<Key, Arc<Object>>,
+    table: FxHashMap<Key, Arc<LogItem>>,
     ring: Vec<Slot>,
     hand: usize,
     bytes: usize,
@@ -146,26 +146,26 @@ struct Shard {
 const OWN_REFS: usize = 2;
 
 impl Shard {
-    fn get(&self, key: Key) -> Option<Arc<Object>> {
-        let object = self.table.get(&key)?;
-        object.used.mark();
-        Some(Arc::clone(object))
+    fn get(&self, key: Key) -> Option<Arc<LogItem>> {
+        let item = self.table.get(&key)?;
+        item.used.mark();
+        Some(Arc::clone(item))
     }
 
-    /// Keeps `object`, unless another thread was first: then answers that one's.
-    fn insert(&mut self, key: Key, object: Arc<Object>, limit: usize) -> Arc<Object> {
+    /// Keeps `item`, unless another thread was first: then answers that one's.
+    fn insert(&mut self, key: Key, item: Arc<LogItem>, limit: usize) -> Arc<LogItem> {
         if let Some(first) = self.get(key) {
             return first;
         }
         while self.bytes.saturating_add(key.1) > limit && self.evict_one() {}
-        self.keep(key, &object);
-        object
+        self.keep(key, &item);
+        item
     }
 
-    fn keep(&mut self, key: Key, object: &Arc<Object>) {
+    fn keep(&mut self, key: Key, item: &Arc<LogItem>) {
         self.bytes += key.1;
-        self.table.insert(key, Arc::clone(object));
-        self.ring.push(Slot { key, object: Arc::clone(object) });
+        self.table.insert(key, Arc::clone(item));
+        self.ring.push(Slot { key, item: Arc::clone(item) });
     }
 
     /// Advances the hand to the first buffer that nobody else holds and that was not used since the hand
@@ -173,8 +173,8 @@ impl Shard {
     fn evict_one(&mut self) -> bool {
         (0..self.ring.len().saturating_mul(2)).any(|_| {
             self.hand %= self.ring.len();
-            let object = &self.ring[self.hand].object;
-            let free = !object.used.take() && Arc::strong_count(object) == OWN_REFS;
+            let item = &self.ring[self.hand].item;
+            let free = !item.used.take() && Arc::strong_count(item) == OWN_REFS;
             let gone = free && self.drop_at_hand();
             // The newest buffer has taken the place of one that is gone, and the hand passes it.
             self.hand += 1;
@@ -185,12 +185,12 @@ impl Shard {
     /// Drops the buffer at the hand. False where somebody who remembers it has taken it up since it was looked at: then it
     /// stays, as the newest.
     fn drop_at_hand(&mut self) -> bool {
-        let Slot { key, object } = self.ring.swap_remove(self.hand);
+        let Slot { key, item } = self.ring.swap_remove(self.hand);
         self.bytes -= key.1;
         self.table.remove(&key);
         // From here on no `Weak` brings it to life, or it has been done already.
-        let left = Arc::try_unwrap(object);
-        left.map_err(|object| self.keep(key, &object)).is_ok()
+        let left = Arc::try_unwrap(item);
+        left.map_err(|item| self.keep(key, &item)).is_ok()
     }
 }
 
@@ -202,7 +202,7 @@ pub struct BufCache {
     shards: Vec<RankedMutex<Shard>>,
     shard_limit: usize,
     /// Where blocks change, by whom: then what is read beside the cache may be old.
-    lists: OnceLock<Arc<Lists>>,
+    cil: OnceLock<Arc<Cil>>,
     counters: Counters,
     heals: Arc<Heals>,
 }
@@ -215,7 +215,7 @@ impl BufCache {
             dev,
             shards: (0..SHARDS).map(|_| shard()).collect(),
             shard_limit: limit / SHARDS,
-            lists: OnceLock::new(),
+            cil: OnceLock::new(),
             counters: Counters::default(),
             heals: Arc::default(),
         }
@@ -264,67 +264,68 @@ impl BufCache {
         &self,
         map: &BufMap,
         ctx: &Ctx<'_>,
-        verify: &dyn Fn(&[u8], &Ctx<'_>) -> Verdict,
+        verify: &dyn Fn(&[u8], &Ctx<'_>) -> VerifyResult,
     ) -> Result<Arc<Buf>, BufError> {
-        let object = self.object(map);
+        let item = self.item(map);
         {
-            let content = object.read(self.lists());
-            if let Some(bytes) = content.bytes.share().filter(|_| content.verified) {
+            let state = item.read(self.cil());
+            if let Some(bytes) = state.bytes.share().filter(|_| state.verified) {
                 return Ok(bytes);
             }
         }
-        self.load(map, &mut object.write(self.lists()), ctx, verify)
+        self.load(map, &mut item.write(self.cil()), ctx, verify)
     }
 
-    /// The object at `map`, read or not.
-    pub(crate) fn object(&self, map: &BufMap) -> Arc<Object> {
+    /// The item at `map`, read or not.
+    pub(crate) fn item(&self, map: &BufMap) -> Arc<LogItem> {
         let key = map.key();
         let mut shard = self.shard(key).lock();
         shard.lookups += 1;
         if let Some(found) = shard.get(key) {
             return found;
         }
-        let new = Object::new(Home::Block(map.clone()), Content::new(Bytes::default(), false));
+        let new =
+            LogItem::new(DiskLocation::Block(map.clone()), ItemState::new(Bytes::default(), false));
         shard.insert(key, Arc::new(new), self.shard_limit)
     }
 
-    /// Sees to it that `content` (of the object at `map`, locked by the caller) is read and judged.
+    /// Sees to it that `content` (of the item at `map`, locked by the caller) is read and judged.
     pub(crate) fn load(
         &self,
         map: &BufMap,
-        content: &mut Content,
+        state: &mut ItemState,
         ctx: &Ctx<'_>,
-        verify: &dyn Fn(&[u8], &Ctx<'_>) -> Verdict,
+        verify: &dyn Fn(&[u8], &Ctx<'_>) -> VerifyResult,
     ) -> Result<Arc<Buf>, BufError> {
-        content.made(ctx.geo, map.byte_len());
-        if let Some(bytes) = content.bytes.share()
-            && (content.verified || verify(&bytes, ctx).is_ok())
+        state.made(ctx.geo, map.byte_len());
+        if let Some(bytes) = state.bytes.share()
+            && (state.verified || verify(&bytes, ctx).is_ok())
         {
-            content.verified = true;
+            state.verified = true;
             return Ok(bytes);
         }
-        content.bytes = Bytes::default();
+        state.bytes = Bytes::default();
         self.counters.misses.fetch_add(1, Ordering::Relaxed);
         let bytes = self.read_verified(map, ctx, verify)?;
-        content.bytes = Arc::clone(&bytes).into();
-        content.verified = true;
+        state.bytes = Arc::clone(&bytes).into();
+        state.verified = true;
         Ok(bytes)
     }
 
-    /// The cluster of the inode at `home`, where nothing of it was ever needed but single inodes.
-    pub fn untaken(&self, home: &InodeHome) -> Option<NewCluster> {
-        let (daddr, len) = home.cluster;
-        self.object(&BufMap::single(daddr, len)).read(self.lists()).untaken()
+    /// The cluster of the inode at `location`, where nothing of it was ever needed but single inodes.
+    pub fn untaken(&self, location: &InodeLocation) -> Option<NewCluster> {
+        let (daddr, len) = location.cluster;
+        self.item(&BufMap::single(daddr, len)).read(self.cil()).untaken()
     }
 
-    /// From now on transactions of `lists` change blocks: what is read ahead goes to the system's cache only.
-    pub(crate) fn becomes_writable(&self, lists: Arc<Lists>) {
+    /// From now on transactions of `cil` change blocks: what is read ahead goes to the system's cache only.
+    pub(crate) fn becomes_writable(&self, cil: Arc<Cil>) {
         // Once: a cache has one engine.
-        let _first = self.lists.set(lists);
+        let _first = self.cil.set(cil);
     }
 
-    fn lists(&self) -> Option<&Lists> {
-        self.lists.get().map(|lists| &**lists)
+    fn cil(&self) -> Option<&Cil> {
+        self.cil.get().map(|cil| &**cil)
     }
 
     /// The bytes at `map` as they stand on the device, unjudged and uncached: for a look at a
@@ -343,7 +344,7 @@ impl BufCache {
         &self,
         map: &BufMap,
         ctx: &Ctx<'_>,
-        verify: &dyn Fn(&[u8], &Ctx<'_>) -> Verdict,
+        verify: &dyn Fn(&[u8], &Ctx<'_>) -> VerifyResult,
     ) -> Result<Arc<Buf>, BufError> {
         let bytes = self.read_raw(map)?;
         match verify(&bytes, ctx) {
@@ -357,9 +358,9 @@ impl BufCache {
         &self,
         map: &BufMap,
         ctx: &Ctx<'_>,
-        verify: &dyn Fn(&[u8], &Ctx<'_>) -> Verdict,
+        verify: &dyn Fn(&[u8], &Ctx<'_>) -> VerifyResult,
         mut bytes: Arc<Buf>,
-        fault: Fault,
+        fault: Box<Corruption>,
     ) -> Result<Arc<Buf>, BufError> {
         let ways = map.iter().map(|(d, s)| self.dev.alternatives(d.byte_offset(), s.byte_len()));
         let ways = ways.max().filter(|ways| *ways > 1).unwrap_or(0);
@@ -367,7 +368,7 @@ impl BufCache {
         let Some(way) = heal::newest(ways, Arc::make_mut(&mut bytes), ctx, verify, read) else {
             return Err(BufError::Corrupt(fault));
         };
-        let rewritten = self.lists().is_some() && self.rewrite(map, &bytes, way);
+        let rewritten = self.cil().is_some() && self.rewrite(map, &bytes, way);
         self.heals.note(fault, rewritten);
         Ok(bytes)
     }
@@ -422,7 +423,7 @@ impl BufCache {
         missing.sort_unstable();
         missing.dedup();
         let runs = join_near(&missing);
-        if self.lists().is_some() {
+        if self.cil().is_some() {
             for run in &runs {
                 self.dev.will_need(ByteOffset(run.start), ByteLen(run.len));
             }
@@ -444,9 +445,9 @@ impl BufCache {
                 let from = index(daddr.byte_offset().0 - run.start);
                 let bytes: Arc<Buf> = buf[from..from + index(len.byte_len().0)].into();
                 let key = (*daddr, bytes.len());
-                let home = Home::Block(BufMap::single(*daddr, *len));
-                let content = Content::new(bytes.into(), false);
-                let new = Arc::new(Object::new(home, content));
+                let location = DiskLocation::Block(BufMap::single(*daddr, *len));
+                let state = ItemState::new(bytes.into(), false);
+                let new = Arc::new(LogItem::new(location, state));
                 self.shard(key).lock().insert(key, new, self.shard_limit);
             }
         }
@@ -457,11 +458,11 @@ impl BufCache {
     pub fn clear(&self) {
         for shard in &self.shards {
             let all: Vec<_> = shard.lock().table.values().cloned().collect();
-            for object in all {
-                let mut content = object.write(self.lists());
-                if !object.is_dirty() {
+            for item in all {
+                let mut state = item.write(self.cil());
+                if !item.is_dirty() {
                     // Somebody may remember it, and must not take it for what stands there from now on.
-                    (content.bytes, content.verified) = Default::default();
+                    (state.bytes, state.verified) = Default::default();
                 }
             }
         }
@@ -511,7 +512,7 @@ mod tests {
         Arc::new(dev)
     }
 
-    fn is_block(n: u64) -> impl Fn(&[u8], &Ctx<'_>) -> Verdict {
+    fn is_block(n: u64) -> impl Fn(&[u8], &Ctx<'_>) -> VerifyResult {
         move |bytes, ctx| {
             ctx.eq("test.block", n, u64::from_be_bytes(bytes[..8].try_into().unwrap()))
         }
@@ -563,7 +564,7 @@ mod tests {
     fn one_each() -> (BufCache, impl Fn(&BufCache)) {
         let others = |cache: &BufCache| {
             for n in 100..100 + 8 * SHARDS as u64 {
-                cache.object(&BufMap::single(Daddr(8 * n), Sectors(8)));
+                cache.item(&BufMap::single(Daddr(8 * n), Sectors(8)));
             }
         };
         (BufCache::new(device(), SHARDS * 4096), others)
@@ -573,15 +574,15 @@ mod tests {
     fn what_somebody_took_up_again_stays_and_what_is_gone_does_not_come_back() {
         let (cache, drive_out) = one_each();
         let map = BufMap::single(Daddr(8 * 7), Sectors(8));
-        let remembered = Arc::downgrade(&cache.object(&map));
+        let remembered = Arc::downgrade(&cache.item(&map));
         let taken_up = remembered.upgrade().unwrap();
         drive_out(&cache);
-        assert!(Arc::ptr_eq(&cache.object(&map), &taken_up));
+        assert!(Arc::ptr_eq(&cache.item(&map), &taken_up));
         drop(taken_up);
         drive_out(&cache);
         drive_out(&cache);
         assert!(remembered.upgrade().is_none());
-        assert_eq!(Arc::strong_count(&cache.object(&map)), OWN_REFS + 1);
+        assert_eq!(Arc::strong_count(&cache.item(&map)), OWN_REFS + 1);
         for shard in &cache.shards {
             let shard = shard.lock();
             assert_eq!(
@@ -599,10 +600,10 @@ mod tests {
         let look = || {
             let mut remembered = std::sync::Weak::new();
             for _ in 0..300 {
-                if let Some(object) = remembered.upgrade() {
-                    assert!(Arc::ptr_eq(&object, &cache.object(&map)));
+                if let Some(item) = remembered.upgrade() {
+                    assert!(Arc::ptr_eq(&item, &cache.item(&map)));
                 } else {
-                    remembered = Arc::downgrade(&cache.object(&map));
+                    remembered = Arc::downgrade(&cache.item(&map));
                     gone.fetch_add(1, Ordering::Relaxed);
                 }
                 drive_out(&cache);
@@ -621,11 +622,11 @@ mod tests {
         let ctx = Ctx::new(&geo, Location::of("test"));
         let map = BufMap::single(Daddr(8 * 7), Sectors(8));
         let before = cache.read(&map, &ctx, &is_block(7)).unwrap();
-        let object = cache.object(&map);
+        let item = cache.item(&map);
         cache.dev.write_at(ByteOffset(4096 * 7), &9u64.to_be_bytes()).unwrap();
         cache.clear();
-        assert!(object.read(None).bytes.share().is_none());
+        assert!(item.read(None).bytes.share().is_none());
         assert_eq!(cache.read(&map, &ctx, &is_block(9)).unwrap()[7], 9);
-        assert_eq!((before[7], object.read(None).bytes.share().unwrap()[7]), (7, 9));
+        assert_eq!((before[7], item.read(None).bytes.share().unwrap()[7]), (7, 9));
     }
 }

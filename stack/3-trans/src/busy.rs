@@ -37,7 +37,7 @@ impl BusyExtents {
     }
 
     /// Checkpoint `done` is durable.
-    pub(crate) fn settle(&self, done: u64) {
+    pub(crate) fn commit_parked(&self, done: u64) {
         for group in &self.groups {
             let mut extents = group.lock();
             if !extents.is_empty() {
@@ -91,9 +91,9 @@ mod tests {
         );
         assert_eq!(over(15, 86), Some(100));
         assert!(!busy.any(AgNumber(0)));
-        busy.settle(6);
+        busy.commit_parked(6);
         assert!(busy.any(AgNumber(1)));
-        busy.settle(7);
+        busy.commit_parked(7);
         assert!(!busy.any(AgNumber(1)));
     }
 }

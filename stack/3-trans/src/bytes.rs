@@ -1,10 +1,10 @@
-//! The bytes of an object: shared with whoever took a snapshot, changed in place where nobody did.
+//! The bytes of a log item: shared with whoever took a snapshot, changed in place where nobody did.
 //!
-//! A transaction edits an object a dozen times. That its bytes are nobody else's is asked of the `Arc` once, which costs
+//! A transaction edits a log item a dozen times. That its bytes are nobody else's is asked of the `Arc` once, which costs
 //! two atomic operations, and known from then on, for there is one way only to share them: the reason for the `unsafe`
 //! of this file.
 //!
-//! Of a new inode there is its core, and all the rest is zeroes: it is kept as a [`Bare`] one, a third of its bytes, until
+//! Of a new inode there is its core, and all the rest is zeroes: it is kept as a [`CompactInode`] one, a third of its bytes, until
 //! somebody reads or edits it. The journal and write-back, which mostly are all that ever look at it, need no more.
 
 #![allow(unsafe_code)]
@@ -14,14 +14,14 @@ use std::sync::{Arc, OnceLock};
 
 use xfskit_format::inode::CoreV3;
 
-use crate::object::{Buf, zeroed};
+use crate::log_item::{Buf, zeroed};
 
 /// Bytes of an inode's core.
 const CORE: usize = size_of::<CoreV3>();
 
 /// An inode whose forks are all zeroes.
 #[derive(Debug)]
-pub(crate) struct Bare {
+pub(crate) struct CompactInode {
     core: [u8; CORE],
     /// Bytes of the whole inode.
     len: usize,
@@ -29,17 +29,17 @@ pub(crate) struct Bare {
     whole: OnceLock<Arc<Buf>>,
 }
 
-impl Bare {
+impl CompactInode {
     /// `len` bytes, of which a core is the first.
     pub(crate) fn new(core: [u8; CORE], len: usize) -> Self {
         Self { core, len, whole: OnceLock::new() }
     }
 
     fn whole(&self) -> &Arc<Buf> {
-        self.whole.get_or_init(|| self.widened())
+        self.whole.get_or_init(|| self.expanded())
     }
 
-    fn widened(&self) -> Arc<Buf> {
+    fn expanded(&self) -> Arc<Buf> {
         let mut whole = zeroed(self.len);
         self.put(Arc::get_mut(&mut whole).expect("nobody else has it yet"));
         whole
@@ -53,11 +53,11 @@ impl Bare {
     }
 }
 
-/// The bytes of an object as they were at one moment, the short way.
+/// The bytes of a log item as they were at one moment, the short way.
 #[derive(Clone, Debug)]
 pub(crate) enum Frozen {
     Whole(Arc<Buf>),
-    Bare(Arc<Bare>),
+    Compact(Arc<CompactInode>),
 }
 
 impl Frozen {
@@ -65,20 +65,20 @@ impl Frozen {
     pub(crate) fn len(&self) -> usize {
         match self {
             Self::Whole(buf) => buf.len(),
-            Self::Bare(bare) => bare.len,
+            Self::Compact(compact) => compact.len,
         }
     }
 
     /// True where all behind an inode's core is zeroes, for sure.
-    pub(crate) fn is_bare(&self) -> bool {
-        matches!(self, Self::Bare(_))
+    pub(crate) fn is_compact(&self) -> bool {
+        matches!(self, Self::Compact(_))
     }
 
     /// Copies them to `image`, which is as long.
     pub(crate) fn put(&self, image: &mut [u8]) {
         match self {
             Self::Whole(buf) => image.copy_from_slice(buf),
-            Self::Bare(bare) => bare.put(image),
+            Self::Compact(compact) => compact.put(image),
         }
     }
 
@@ -86,9 +86,9 @@ impl Frozen {
     pub(crate) fn whole<'s>(&'s self, scratch: &'s mut Scratch) -> &'s [u8] {
         match self {
             Self::Whole(buf) => buf,
-            Self::Bare(bare) => {
-                scratch.0.resize(bare.len, 0);
-                scratch.0[..CORE].copy_from_slice(&bare.core);
+            Self::Compact(compact) => {
+                scratch.0.resize(compact.len, 0);
+                scratch.0[..CORE].copy_from_slice(&compact.core);
                 &scratch.0
             }
         }
@@ -104,18 +104,18 @@ pub(crate) struct Scratch(Vec<u8>);
 pub(crate) struct Bytes {
     kept: Option<Frozen>,
     /// True only where `kept` is whole, and no other `Arc` and no `Weak` refers to it.
-    alone: AtomicBool,
+    unshared: AtomicBool,
 }
 
 impl From<Arc<Buf>> for Bytes {
     fn from(buf: Arc<Buf>) -> Self {
-        Self { kept: Some(Frozen::Whole(buf)), alone: AtomicBool::new(false) }
+        Self { kept: Some(Frozen::Whole(buf)), unshared: AtomicBool::new(false) }
     }
 }
 
-impl From<Bare> for Bytes {
-    fn from(bare: Bare) -> Self {
-        Self { kept: Some(Frozen::Bare(Arc::new(bare))), alone: AtomicBool::new(false) }
+impl From<CompactInode> for Bytes {
+    fn from(compact: CompactInode) -> Self {
+        Self { kept: Some(Frozen::Compact(Arc::new(compact))), unshared: AtomicBool::new(false) }
     }
 }
 
@@ -137,7 +137,7 @@ impl Bytes {
     pub(crate) fn get(&self) -> Option<&Buf> {
         Some(match self.kept.as_ref()? {
             Frozen::Whole(buf) => buf,
-            Frozen::Bare(bare) => bare.whole(),
+            Frozen::Compact(compact) => compact.whole(),
         })
     }
 
@@ -145,36 +145,36 @@ impl Bytes {
     pub(crate) fn share(&self) -> Option<Arc<Buf>> {
         Some(match self.freeze()? {
             Frozen::Whole(buf) => buf,
-            Frozen::Bare(bare) => Arc::clone(bare.whole()),
+            Frozen::Compact(compact) => Arc::clone(compact.whole()),
         })
     }
 
     /// The same as it is kept.
     pub(crate) fn freeze(&self) -> Option<Frozen> {
-        // Who edits has `&mut self`, and the lock of the object between this and that.
-        self.alone.store(false, Ordering::Relaxed);
+        // Who edits has `&mut self`, and the lock of the item between this and that.
+        self.unshared.store(false, Ordering::Relaxed);
         self.kept.clone()
     }
 
     /// Keeps an inode that is no longer new as a whole.
-    pub(crate) fn widen(&mut self) {
-        if let Some(Frozen::Bare(bare)) = &self.kept {
-            *self = bare.whole.get().cloned().unwrap_or_else(|| bare.widened()).into();
+    pub(crate) fn expand(&mut self) {
+        if let Some(Frozen::Compact(compact)) = &self.kept {
+            *self = compact.whole.get().cloned().unwrap_or_else(|| compact.expanded()).into();
         }
     }
 
     /// The bytes, to be changed: copied first where a snapshot of them is still held.
     #[inline]
     pub(crate) fn edit(&mut self) -> Option<&mut Buf> {
-        if !*self.alone.get_mut() {
-            self.widen();
+        if !*self.unshared.get_mut() {
+            self.expand();
         }
         let Some(Frozen::Whole(buf)) = &mut self.kept else { return None };
-        if !*self.alone.get_mut() {
+        if !*self.unshared.get_mut() {
             Arc::make_mut(buf);
-            *self.alone.get_mut() = true;
+            *self.unshared.get_mut() = true;
         }
-        // SAFETY: `make_mut` left this as the only reference, and `freeze`, which makes others, says so in `alone`.
+        // SAFETY: `make_mut` left this as the only reference, and `freeze`, which makes others, says so in `unshared`.
         Some(unsafe { &mut *Arc::as_ptr(buf).cast_mut() })
     }
 }
@@ -201,7 +201,7 @@ mod tests {
     #[test]
     fn a_bare_inode_is_like_any_other() {
         let whole: Vec<u8> = [[7; CORE].as_slice(), &[0; 512 - CORE]].concat();
-        let mut bytes = Bytes::from(Bare::new([7; CORE], 512));
+        let mut bytes = Bytes::from(CompactInode::new([7; CORE], 512));
         let before = bytes.freeze().unwrap();
         let mut copy = vec![1; 512];
         before.put(&mut copy);
@@ -211,6 +211,6 @@ mod tests {
         let shared = bytes.share().unwrap();
         bytes.edit().unwrap()[300] = 9;
         assert_eq!((&shared[..], before.whole(&mut Scratch::default())), (&whole[..], &whole[..]));
-        assert_eq!((bytes.get().unwrap()[300], bytes.freeze().unwrap().is_bare()), (9, false));
+        assert_eq!((bytes.get().unwrap()[300], bytes.freeze().unwrap().is_compact()), (9, false));
     }
 }

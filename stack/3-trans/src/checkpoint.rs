@@ -1,11 +1,11 @@
 //! The checkpoint: what is listed becomes records in the journal.
 //!
-//! 1. The gate is closed, a snapshot is taken of every listed object and of what changed of it, the gate is opened.
-//!    Who changes an object again changes a copy.
+//! 1. The gate is closed, a snapshot is taken of every listed item and of what changed of it, the gate is opened.
+//!    Who changes a log item again changes a copy.
 //! 2. The changed ranges are copied into the payload as log items. Data that the changes refer to is waited for.
 //! 3. The records are written and durable. What stood under older LSNs than the tail that they carry is in place and
 //!    flushed (`writeback`).
-//! 4. The objects go to the AIL, unpinned; once no older copy of what was freed is on its way to the device, freed
+//! 4. The items go to the AIL, unpinned; once no older copy of what was freed is on its way to the device, freed
 //!    extents may be used again.
 //! 5. Write-back is asked to make the journal roomy for the next checkpoint (engine, invariant 2).
 
@@ -21,8 +21,8 @@ use zerocopy::IntoBytes;
 use crate::buf::BufError;
 use crate::bytes::{Frozen, Scratch};
 use crate::engine::{Engine, TakenList};
-use crate::object::{Home, Object, Unplaced};
-use crate::promises::Promises;
+use crate::intents::OpenIntents;
+use crate::log_item::{DiskLocation, LogItem, Unplaced};
 
 /// Where an inode's unlinked pointer stands in it, in bytes.
 const NEXT_UNLINKED: usize = 96;
@@ -46,7 +46,7 @@ pub struct Journal {
     /// Start of the newest checkpoint: the tail where everything is in place.
     last: Lsn,
     /// What was promised since the journal was opened, and is not kept.
-    promises: Promises,
+    intents: OpenIntents,
     /// Where older promises stand: the tail goes no further.
     held: Option<Lsn>,
 }
@@ -56,7 +56,7 @@ impl Journal {
     pub fn new(writer: LogWriter) -> Self {
         let (last, tail) = (writer.next_lsn(), writer.tail());
         let held = (tail < last).then_some(tail);
-        Self { writer, payload: Payload::new(), last, promises: Promises::default(), held }
+        Self { writer, payload: Payload::new(), last, intents: OpenIntents::default(), held }
     }
 
     /// See [`Engine::let_tail_go`].
@@ -71,29 +71,29 @@ impl Journal {
 
     /// Start LSN of the oldest checkpoint that is not in place yet, or holds a promise that is not kept.
     fn tail(&self, engine: &Engine) -> Lsn {
-        let needed = [engine.ail.tail(), self.promises.tail(), self.held];
+        let needed = [engine.ail.tail(), self.intents.tail(), self.held];
         needed.into_iter().flatten().min().unwrap_or(self.last)
     }
 
-    /// Writes all that is listed.
+    /// Writes all that is items.
     pub(crate) fn checkpoint(&mut self, engine: &Engine) -> Result<(), JournalError> {
         // Until this checkpoint is durable, what it answers is needed too.
         let tail = self.tail(engine);
-        let Self { writer, payload, promises, .. } = self;
+        let Self { writer, payload, intents, .. } = self;
         payload.clear();
         let lsn = writer.next_lsn();
         let old = writer.lsn_behind_head(writer.size() / 4);
-        let taken = engine.take_list(|listed| {
-            promises.format(&listed.promises, payload, (lsn, old), &engine.promise_ids);
-            listed.objects.iter().map(Snapshot::take).collect()
+        let taken = engine.take_list(|items| {
+            intents.format(&items.intents, payload, (lsn, old), &engine.intent_ids);
+            items.items.iter().map(Snapshot::take).collect()
         });
         format(engine.geo(), &taken, payload, lsn);
         let before = if taken.data.wait() { Before::Data } else { Before::Nothing };
         let number = taken.number;
-        if !taken.objects.is_empty() || !self.payload.is_empty() {
+        if !taken.items.is_empty() || !self.payload.is_empty() {
             self.append(engine, taken, tail, before)?;
         }
-        engine.is_durable(number);
+        engine.mark_durable(number);
         self.make_room(engine)
     }
 
@@ -106,16 +106,16 @@ impl Journal {
     ) -> Result<(), JournalError> {
         let written = self.writer.append(&self.payload, tail, before)?;
         self.last = written.start;
-        let (mut gone, mut kept) = (Vec::new(), Vec::with_capacity(taken.objects.len()));
-        for (object, snapshot) in taken.objects.into_iter().zip(taken.snapshots) {
-            if let Snapshot::Gone = snapshot { gone.push(object) } else { kept.push(object) }
+        let (mut gone, mut kept) = (Vec::new(), Vec::with_capacity(taken.items.len()));
+        for (item, snapshot) in taken.items.into_iter().zip(taken.snapshots) {
+            if let Snapshot::Gone = snapshot { gone.push(item) } else { kept.push(item) }
         }
-        engine.ail.remove(gone.iter().filter_map(|object| Some((&**object, object.lsn()?))));
-        for object in &gone {
-            object.unpin();
+        engine.ail.remove(gone.iter().filter_map(|item| Some((&**item, item.lsn()?))));
+        for item in &gone {
+            item.unpin();
         }
         if !gone.is_empty() {
-            engine.write_back.settle();
+            engine.write_back.commit_parked();
         }
         engine.ail.insert(kept, written.start);
         Ok(())
@@ -151,7 +151,7 @@ impl Journal {
     }
 }
 
-/// What a checkpoint says of one object.
+/// What a checkpoint says of one item.
 #[derive(Debug)]
 enum Snapshot {
     /// It was freed, and is cancelled.
@@ -163,27 +163,27 @@ enum Snapshot {
 }
 
 impl Snapshot {
-    /// Takes what is listed of `object` off it. The caller has closed the gate.
-    fn take(object: &Arc<Object>) -> Self {
-        let mut content = object.lock.write();
-        let content = &mut *content;
-        content.logged.merge(&Unplaced {
-            chunks: std::mem::take(&mut content.dirty),
-            unlinked: std::mem::take(&mut content.unlinked),
+    /// Takes what is listed of `item` off it. The caller has closed the ctx_lock.
+    fn take(item: &Arc<LogItem>) -> Self {
+        let mut state = item.lock.write();
+        let state = &mut *state;
+        state.logged.merge(&Unplaced {
+            chunks: std::mem::take(&mut state.dirty),
+            unlinked: std::mem::take(&mut state.unlinked),
         });
-        content.listed = false;
-        if std::mem::take(&mut content.stale) {
+        state.in_cil = false;
+        if std::mem::take(&mut state.stale) {
             // Whoever needs what comes to stand there reads it anew.
-            (content.bytes, content.verified, content.new) = Default::default();
-            (content.logged, content.writing) = Default::default();
+            (state.bytes, state.verified, state.new) = Default::default();
+            (state.logged, state.writing) = Default::default();
             return Self::Gone;
         }
-        if content.new.is_some() {
+        if state.new.is_some() {
             return Self::Ordered;
         }
-        match content.bytes.freeze() {
+        match state.bytes.freeze() {
             None => Self::Gone,
-            Some(bytes) => Self::Changed(bytes, content.unplaced()),
+            Some(bytes) => Self::Changed(bytes, state.unplaced()),
         }
     }
 }
@@ -194,37 +194,37 @@ fn format(geo: &Geometry, taken: &TakenList<Vec<Snapshot>>, payload: &mut Payloa
         payload.region(&[icreate.as_bytes()]);
     }
     let (mut runs, mut scratch) = (Vec::new(), Scratch::default());
-    for (object, snapshot) in taken.objects.iter().zip(&taken.snapshots) {
-        match (snapshot, object.home()) {
-            (Snapshot::Gone, Home::Block(map)) => {
+    for (item, snapshot) in taken.items.iter().zip(&taken.snapshots) {
+        match (snapshot, item.location()) {
+            (Snapshot::Gone, DiskLocation::Block(map)) => {
                 map.iter().for_each(|place| encode::cancel(payload, place));
             }
-            (Snapshot::Changed(bytes, unplaced), home) => {
+            (Snapshot::Changed(bytes, unplaced), location) => {
                 runs.clear();
                 runs.extend(unplaced.chunks.runs(bytes.len()));
                 let image = bytes.whole(&mut scratch);
-                format_changed(geo, payload, lsn, home, (image, &runs, unplaced.unlinked));
+                format_changed(geo, payload, lsn, location, (image, &runs, unplaced.unlinked));
             }
-            (Snapshot::Gone, Home::Inode { .. }) | (Snapshot::Ordered, _) => {}
+            (Snapshot::Gone, DiskLocation::Inode { .. }) | (Snapshot::Ordered, _) => {}
         }
     }
 }
 
-/// Copies the `runs` that changed of one object, and its unlinked pointer where that did.
+/// Copies the `runs` that changed of one item, and its unlinked pointer where that did.
 fn format_changed(
     geo: &Geometry,
     payload: &mut Payload,
     lsn: Lsn,
-    home: &Home,
+    location: &DiskLocation,
     (image, runs, unlinked): (&[u8], &[Range<usize>], bool),
 ) {
-    match home {
-        Home::Block(_) if runs.is_empty() => {}
-        Home::Block(map) => {
+    match location {
+        DiskLocation::Block(_) if runs.is_empty() => {}
+        DiskLocation::Block(map) => {
             let pieces: Vec<_> = map.iter().collect();
             encode::buf(payload, geo, image, &pieces, runs, lsn);
         }
-        Home::Inode { ino, cluster, offset } => {
+        DiskLocation::Inode { ino, cluster, offset } => {
             encode::inode(payload, geo, *ino, (*cluster, *offset), image, runs);
             if unlinked {
                 let next = bytes::be32(image, NEXT_UNLINKED).filter(|&next| next != u32::MAX);

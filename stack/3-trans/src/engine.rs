@@ -1,4 +1,4 @@
-//! The engine of one writable volume: caches, gate, lists, journal, and what ends it.
+//! The engine of one writable volume: caches, ctx_lock, cil, journal, and what ends it.
 //!
 //! ```text
 //!   Trans ──commit──▶ CIL ──checkpoint──▶ journal ──▶ AIL ──write-back──▶ device
@@ -23,14 +23,14 @@ use crate::ail::Ail;
 use crate::buf::{BufCache, BufError};
 use crate::busy::BusyExtents;
 use crate::checkpoint::Journal;
+use crate::cil::{Cil, CilItems, Counters};
 use crate::force::Forcing;
 use crate::icache::InodeCache;
-use crate::list::{Counters, Listed, Lists};
+use crate::intents::Ids;
 use crate::lock::{LockRank, LockStats, RankedMutex};
-use crate::moved::Moved;
-use crate::object::Object;
-use crate::promises::Ids;
-use crate::running::Bell;
+use crate::log_item::LogItem;
+use crate::remapped::RemappedExtents;
+use crate::running::WorkerSignal;
 use crate::stats::Tally;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Condvar, Mutex, RwLock};
@@ -39,7 +39,7 @@ use crate::writeback::WriteBack;
 
 /// A list is due at the latest when it reaches this many bytes.
 const CIL_MAX: usize = 32 << 20;
-/// However little memory there is, so many objects may wait to be written in place.
+/// However little memory there is, so many items may wait to be written in place.
 const OBJECTS_MIN: usize = 512;
 /// In journals smaller than this, one transaction runs at a time: a few more could overfill it.
 const SMALL_LOG: u64 = 32 << 20;
@@ -87,12 +87,12 @@ pub struct Engine {
     cache: Arc<BufCache>,
     inodes: InodeCache,
     busy: BusyExtents,
-    moved: Moved,
-    pub(crate) lists: Arc<Lists>,
+    remapped: RemappedExtents,
+    pub(crate) cil: Arc<Cil>,
     /// Objects that may wait to be written in place: they stay in memory.
     objects_max: usize,
     data: RwLock<Arc<DataInFlight>>,
-    pub(crate) promise_ids: Ids,
+    pub(crate) intent_ids: Ids,
     /// Rank [`LockRank::Journal`].
     pub(crate) journal: RankedMutex<Journal>,
     /// Those who wait for a checkpoint to be durable.
@@ -109,7 +109,7 @@ pub struct Engine {
 impl Engine {
     /// The engine of the volume `geo` in `cache`, with its journal opened for writing. `counters` are
     /// the superblock's, summed anew after recovery. About `inodes` inodes are kept in memory, and so many
-    /// objects that are not in place.
+    /// items that are not in place.
     pub fn new(
         geo: Geometry,
         cache: Arc<BufCache>,
@@ -121,19 +121,19 @@ impl Engine {
         let objects_max = inodes.max(OBJECTS_MIN);
         let list_max = CIL_MAX.min(objects_max.saturating_mul(CHUNK));
         let limit = usize::try_from(log_bytes / 8).unwrap_or(CIL_MAX).min(list_max);
-        let lists = Arc::new(Lists::new(limit, log_bytes < SMALL_LOG));
-        lists.counters.add(counters);
-        cache.becomes_writable(Arc::clone(&lists));
+        let cil = Arc::new(Cil::new(limit, log_bytes < SMALL_LOG));
+        cil.counters.add(counters);
+        cache.becomes_writable(Arc::clone(&cil));
         Self {
             busy: BusyExtents::new(geo.agcount),
-            moved: Moved::new(geo.agcount),
+            remapped: RemappedExtents::new(geo.agcount),
             geo,
             cache,
-            inodes: InodeCache::new(inodes, Arc::clone(&lists)),
-            lists,
+            inodes: InodeCache::new(inodes, Arc::clone(&cil)),
+            cil,
             objects_max,
             data: RwLock::default(),
-            promise_ids: Ids::default(),
+            intent_ids: Ids::default(),
             ail: Ail::new(),
             write_back: WriteBack::new(),
             journal: RankedMutex::new(LockRank::Journal, journal),
@@ -164,10 +164,10 @@ impl Engine {
         &self.busy
     }
 
-    /// An extent that begins with `block` moves in the checkpoint to come. The caller holds the gate.
+    /// An extent that begins with `block` moves in the checkpoint to come. The caller holds the ctx_lock.
     pub(crate) fn note_moved(&self, block: FsBlock) {
         if let Some((agno, _)) = self.geo.fsb_split(block) {
-            self.moved.note(agno, self.checkpoint_number());
+            self.remapped.note(agno, self.checkpoint_number());
         }
     }
 
@@ -175,18 +175,18 @@ impl Engine {
     /// it is. What moved is known by group only.
     pub fn moved_in(&self, block: FsBlock) -> Option<u64> {
         let (agno, _) = self.geo.fsb_split(block)?;
-        let last = self.moved.last(agno);
+        let last = self.remapped.last(agno);
         (last > self.durable.load(Ordering::Acquire)).then_some(last)
     }
 
     /// The superblock's counters. Of transactions at rest, the free inodes are not in them ([`settle`](Self::settle)).
     pub fn counters(&self) -> &Counters {
-        &self.lists.counters
+        &self.cil.counters
     }
 
     /// Commits all transactions at rest.
-    pub fn settle(&self) {
-        self.lists.settle();
+    pub fn commit_parked(&self) {
+        self.cil.commit_parked();
     }
 
     /// The data device.
@@ -194,29 +194,29 @@ impl Engine {
         self.cache.device()
     }
 
-    /// Starts a transaction; waits for room in the committed-item list. The caller holds no object.
+    /// Starts a transaction; waits for room in the committed-item list. The caller holds no item.
     ///
     /// # Errors
     /// [`TransError::ShutDown`].
     pub fn begin(&self) -> Result<Trans<'_>, TransError> {
         // Where there is no thread for it, who needs a checkpoint writes it.
-        if self.lists.is_full() && !self.lists.wait_for_room(|| self.is_up().is_ok()) {
-            self.checkpoint_if(|engine| engine.lists.is_full())?;
+        if self.cil.is_full() && !self.cil.wait_for_space(|| self.check_not_shut_down().is_ok()) {
+            self.checkpoint_if(|engine| engine.cil.is_full())?;
         }
-        self.is_up()?;
-        let (gate, waited) = self.lists.enter();
-        Ok(Trans::new(self, gate, waited))
+        self.check_not_shut_down()?;
+        let (ctx_lock, waited) = self.cil.enter();
+        Ok(Trans::new(self, ctx_lock, waited))
     }
 
     /// Goes on in the transaction in which the thread's last change [rests](Trans::rest), else starts one.
     ///
     /// # Errors
     /// As [`begin`](Self::begin).
-    pub fn go_on(&self) -> Result<Trans<'_>, TransError> {
-        match self.lists.go_on() {
-            Some((work, gate)) => {
-                let trans = Trans::again(self, work, gate);
-                self.is_up()?;
+    pub fn resume(&self) -> Result<Trans<'_>, TransError> {
+        match self.cil.resume() {
+            Some((work, ctx_lock)) => {
+                let trans = Trans::again(self, work, ctx_lock);
+                self.check_not_shut_down()?;
                 Ok(trans)
             }
             None => self.begin(),
@@ -235,14 +235,14 @@ impl Engine {
 
     /// What transactions did, and the locks of the list.
     pub(crate) fn tally(&self) -> (Tally, LockStats) {
-        self.settle();
-        let (mut sum, locks) = self.lists.tally();
+        self.commit_parked();
+        let (mut sum, locks) = self.cil.tally();
         sum.take(&mut self.tally.lock().clone());
         (sum, locks)
     }
 
     pub(crate) fn checkpoint_number(&self) -> u64 {
-        self.lists.checkpoint_number()
+        self.cil.checkpoint_number()
     }
 
     pub(crate) fn data_ticket(&self) -> DataTicket {
@@ -252,23 +252,23 @@ impl Engine {
         DataTicket(data)
     }
 
-    /// The caller, who holds the gate, wrote to the device what the journal does not have.
+    /// The caller, who holds the ctx_lock, wrote to the device what the journal does not have.
     pub(crate) fn wrote_unlogged(&self) {
         self.data.read().unflushed.store(true, Ordering::Release);
     }
 
     /// True where transactions run beside each other, and so may threads that write the journal and in place.
     pub(crate) fn is_concurrent(&self) -> bool {
-        self.lists.is_concurrent()
+        self.cil.is_concurrent()
     }
 
-    pub(crate) fn bell(&self) -> &Bell {
-        &self.lists.bell
+    pub(crate) fn signal(&self) -> &WorkerSignal {
+        &self.cil.signal
     }
 
     /// A checkpoint, where the list is half full.
     pub(crate) fn checkpoint_if_due(&self) -> Result<(), TransError> {
-        self.checkpoint_if(|engine| engine.lists.is_due())
+        self.checkpoint_if(|engine| engine.cil.is_due())
     }
 
     /// All that is committed becomes durable.
@@ -287,28 +287,28 @@ impl Engine {
     pub fn force(&self, number: u64) -> Result<(), TransError> {
         let is_durable = || self.durable.load(Ordering::Acquire) >= number;
         if is_durable() {
-            return Ok(self.is_up()?);
+            return Ok(self.check_not_shut_down()?);
         }
-        let is_done = || match self.is_up() {
+        let is_done = || match self.check_not_shut_down() {
             Err(shut) => Some(Err(shut.into())),
             Ok(()) => is_durable().then_some(Ok(())),
         };
         self.forcing.run(is_done, || self.checkpoint_if(|_| !is_durable()))
     }
 
-    /// All that is committed of `object` becomes durable.
+    /// All that is committed of `item` becomes durable.
     ///
     /// # Errors
     /// As [`checkpoint`](Self::checkpoint).
-    pub fn force_object(&self, object: &Object) -> Result<(), TransError> {
-        self.settle();
-        self.force(object.listed_in())
+    pub fn force_object(&self, item: &LogItem) -> Result<(), TransError> {
+        self.commit_parked();
+        self.force(item.listed_in())
     }
 
     /// One checkpoint, if `due` still says so when its turn comes.
     fn checkpoint_if(&self, due: impl Fn(&Self) -> bool) -> Result<(), TransError> {
         let mut journal = self.journal.lock();
-        self.is_up()?;
+        self.check_not_shut_down()?;
         if !due(self) {
             return Ok(());
         }
@@ -316,19 +316,19 @@ impl Engine {
         answer.map_err(|error| TransError::ShutDown(self.shut_down(&error.to_string())))
     }
 
-    /// Takes over the list, and lets `take` look at what is on it while the gate is closed ([`Lists::take_over`]).
-    pub(crate) fn take_list<T>(&self, take: impl FnOnce(&Listed) -> T) -> TakenList<T> {
-        let (all, number, (snapshots, data)) = self.lists.take_over(|all| {
+    /// Takes over the list, and lets `take` look at what is on it while the gate is closed ([`Cil::take_over`]).
+    pub(crate) fn take_list<T>(&self, take: impl FnOnce(&CilItems) -> T) -> TakenList<T> {
+        let (all, number, (snapshots, data)) = self.cil.take_over(|all| {
             self.tally.lock().take(&mut all.tally);
             (take(all), std::mem::take(&mut *self.data.write()))
         });
-        let Listed { objects, icreates, .. } = all;
-        TakenList { number, objects, icreates, snapshots, data }
+        let CilItems { items, icreates, .. } = all;
+        TakenList { number, items, icreates, snapshots, data }
     }
 
     /// Numbers of promises up to `newest` are taken: the journal has them from an earlier life of the volume.
     pub fn promises_follow(&self, newest: u64) {
-        self.promise_ids.follow(newest);
+        self.intent_ids.follow(newest);
     }
 
     /// Whatever the journal promised when it was opened is answered: its tail need not stay there.
@@ -336,9 +336,9 @@ impl Engine {
         self.journal.lock().let_tail_go();
     }
 
-    pub(crate) fn is_durable(&self, number: u64) {
+    pub(crate) fn mark_durable(&self, number: u64) {
         self.durable.store(number, Ordering::Release);
-        self.busy.settle(number);
+        self.busy.commit_parked(number);
     }
 
     /// All that is committed becomes durable and goes in place, and the journal is marked clean. The caller
@@ -370,7 +370,7 @@ impl Engine {
         &self,
         push: impl FnOnce() -> Result<(), BufError>,
     ) -> Result<(), TransError> {
-        self.is_up()?;
+        self.check_not_shut_down()?;
         push().map_err(|error| {
             let cause = format!("metadata cannot be written back: {error}");
             TransError::ShutDown(self.shut_down(&cause))
@@ -384,7 +384,7 @@ impl Engine {
             ShutDown(cause.into())
         });
         let first = first.clone();
-        self.lists.has_room();
+        self.cil.notify_space();
         first
     }
 
@@ -392,7 +392,7 @@ impl Engine {
     ///
     /// # Errors
     /// The first cause.
-    pub fn is_up(&self) -> Result<(), ShutDown> {
+    pub fn check_not_shut_down(&self) -> Result<(), ShutDown> {
         self.shut.get().map_or(Ok(()), |cause| Err(cause.clone()))
     }
 }
@@ -401,7 +401,7 @@ impl Engine {
 #[derive(Debug)]
 pub(crate) struct TakenList<T> {
     pub number: u64,
-    pub objects: Vec<Arc<Object>>,
+    pub items: Vec<Arc<LogItem>>,
     pub icreates: Vec<Icreate>,
     pub snapshots: T,
     pub data: Arc<DataInFlight>,

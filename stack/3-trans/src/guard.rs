@@ -1,6 +1,6 @@
-//! Guards of an [`Object`] that keep it in memory: a transaction gathers them in a vector.
+//! Guards of an [`LogItem`] that keep it in memory: a transaction gathers them in a vector.
 //!
-//! The locks' own guards borrow what they lock, or want an allocation for the lock alone. These hold the object's
+//! The locks' own guards borrow what they lock, or want an allocation for the lock alone. These hold the item's
 //! `Arc`, and release in `drop` what they took when they were made: the reason for the `unsafe` of this file.
 
 #![allow(unsafe_code)]
@@ -10,47 +10,47 @@ use std::mem;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-use crate::list::Lists;
-use crate::object::{Content, Object};
+use crate::cil::Cil;
+use crate::log_item::{ItemState, LogItem};
 use crate::sync::{RwLock, RwLockReadGuard};
 
 /// Leaves a gate held: [`again`] is who holds it next, maybe in another thread.
-pub(crate) fn leave(gate: RwLockReadGuard<'_, ()>) {
-    mem::forget(gate);
+pub(crate) fn leave(ctx_lock: RwLockReadGuard<'_, ()>) {
+    mem::forget(ctx_lock);
 }
 
 /// Takes over a gate that was left held, once for each time.
-pub(crate) fn again(gate: &RwLock<()>) -> RwLockReadGuard<'_, ()> {
-    // SAFETY: it is held: who left it forgot the guard, and said so to nobody but the caller (`rest`).
-    unsafe { gate.make_read_guard_unchecked() }
+pub(crate) fn again(ctx_lock: &RwLock<()>) -> RwLockReadGuard<'_, ()> {
+    // SAFETY: it is held: who left it forgot the guard, and said so to nobody but the caller (`park`).
+    unsafe { ctx_lock.make_read_guard_unchecked() }
 }
 
-/// An object, held alone.
-pub(crate) struct Locked(Arc<Object>);
+/// A log item, held alone.
+pub(crate) struct Locked(Arc<LogItem>);
 
 impl Locked {
     /// Waits for it.
-    pub(crate) fn take(object: Arc<Object>, lists: &Lists) -> Self {
-        mem::forget(object.write(Some(lists)));
-        Self(object)
+    pub(crate) fn take(item: Arc<LogItem>, cil: &Cil) -> Self {
+        mem::forget(item.write(Some(cil)));
+        Self(item)
     }
 
     /// Takes it where nobody holds it, else gives it back.
-    pub(crate) fn try_take(object: Arc<Object>) -> Result<Self, Arc<Object>> {
-        let taken = object.lock.try_write().map(mem::forget).is_some();
-        if taken { Ok(Self(object)) } else { Err(object) }
+    pub(crate) fn try_take(item: Arc<LogItem>) -> Result<Self, Arc<LogItem>> {
+        let taken = item.lock.try_write().map(mem::forget).is_some();
+        if taken { Ok(Self(item)) } else { Err(item) }
     }
 
-    /// The object.
-    pub(crate) fn object(&self) -> &Arc<Object> {
+    /// The item.
+    pub(crate) fn item(&self) -> &Arc<LogItem> {
         &self.0
     }
 }
 
 impl Deref for Locked {
-    type Target = Content;
+    type Target = ItemState;
     #[inline]
-    fn deref(&self) -> &Content {
+    fn deref(&self) -> &ItemState {
         // SAFETY: made with the lock held alone, which only `drop` releases.
         unsafe { &*self.0.lock.data_ptr() }
     }
@@ -58,7 +58,7 @@ impl Deref for Locked {
 
 impl DerefMut for Locked {
     #[inline]
-    fn deref_mut(&mut self) -> &mut Content {
+    fn deref_mut(&mut self) -> &mut ItemState {
         // SAFETY: as above, and `self` is borrowed alone.
         unsafe { &mut *self.0.lock.data_ptr() }
     }
@@ -71,13 +71,13 @@ impl Drop for Locked {
     }
 }
 
-/// An object that stays as it is: [`InodeCache::share`](crate::InodeCache::share).
-pub struct Shared(Arc<Object>);
+/// A log item that stays as it is: [`InodeCache::share`](crate::InodeCache::share).
+pub struct Shared(Arc<LogItem>);
 
 impl Shared {
-    pub(crate) fn take(object: Arc<Object>, lists: &Lists) -> Self {
-        mem::forget(object.read(Some(lists)));
-        Self(object)
+    pub(crate) fn take(item: Arc<LogItem>, cil: &Cil) -> Self {
+        mem::forget(item.read(Some(cil)));
+        Self(item)
     }
 }
 

@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 
 use xfskit_block::BlockDevice;
 use xfskit_format::log::Stamp;
-use xfskit_format::{Corruption, Ctx, Fault, Verdict};
+use xfskit_format::{Corruption, Ctx, VerifyResult};
 use xfskit_units::{ByteLen, ByteOffset, Lsn};
 
 /// Blocks that are kept by name; more are only counted.
@@ -38,7 +38,7 @@ pub struct Heals(Mutex<(Vec<Healed>, u64)>);
 
 impl Heals {
     /// One more.
-    pub fn note(&self, fault: Fault, rewritten: bool) {
+    pub fn note(&self, fault: Box<Corruption>, rewritten: bool) {
         tracing::warn!(%fault, rewritten, "bad copy; another one is used");
         let (kept, count) = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
         *count += 1;
@@ -64,7 +64,7 @@ pub(crate) fn newest(
     ways: usize,
     bytes: &mut [u8],
     ctx: &Ctx<'_>,
-    verify: &dyn Fn(&[u8], &Ctx<'_>) -> Verdict,
+    verify: &dyn Fn(&[u8], &Ctx<'_>) -> VerifyResult,
     mut read: impl FnMut(&mut [u8], usize) -> bool,
 ) -> Option<usize> {
     let mut best: Option<(Lsn, usize)> = None;

@@ -1,4 +1,4 @@
-//! The inode cache: inodes in use by transactions, as objects of their own.
+//! The inode cache: inodes in use by transactions, as items of their own.
 //!
 //! Inodes are read from their cluster and written back into it, but changed, locked and logged one by
 //! one, so that two writers of neighbours do not meet.
@@ -9,16 +9,16 @@ use rustc_hash::FxHashMap;
 use xfskit_units::{Daddr, Ino, Sectors, index};
 
 use crate::bytes::Bytes;
+use crate::cil::Cil;
 use crate::guard::Shared;
-use crate::list::Lists;
 use crate::lock::{LockRank, LockStats, RankedMutex};
-use crate::object::{Buf, Content, Home, Object};
+use crate::log_item::{Buf, DiskLocation, ItemState, LogItem};
 
 const SHARDS: usize = 64;
 
 /// Where an inode is written in place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct InodeHome {
+pub struct InodeLocation {
     /// Its cluster, one buffer.
     pub cluster: (Daddr, Sectors),
     /// Where it begins in the cluster, in bytes.
@@ -27,7 +27,7 @@ pub struct InodeHome {
 
 /// Inodes whose numbers differ in the last four bits only, each in its place: found together, for those of a chunk are
 /// made one after another.
-type Row = [Option<Arc<Object>>; 16];
+type Row = [Option<Arc<LogItem>>; 16];
 
 /// The number of an inode's row, and its place there.
 fn place(ino: Ino) -> (u64, usize) {
@@ -47,14 +47,14 @@ struct Shard {
 }
 
 impl Shard {
-    fn get(&self, ino: Ino) -> Option<&Arc<Object>> {
+    fn get(&self, ino: Ino) -> Option<&Arc<LogItem>> {
         let (row, at) = place(ino);
         self.rows.get(&row)?[at].as_ref()
     }
 
-    fn insert(&mut self, ino: Ino, object: &Arc<Object>) {
+    fn insert(&mut self, ino: Ino, item: &Arc<LogItem>) {
         let (row, at) = place(ino);
-        self.rows.entry(row).or_default()[at] = Some(Arc::clone(object));
+        self.rows.entry(row).or_default()[at] = Some(Arc::clone(item));
         self.count += 1;
     }
 
@@ -62,7 +62,7 @@ impl Shard {
         let mut left = 0;
         self.rows.retain(|_, row| {
             for place in row.iter_mut() {
-                place.take_if(|object| Arc::strong_count(object) == 1);
+                place.take_if(|item| Arc::strong_count(item) == 1);
             }
             let kept = row.iter().flatten().count();
             left += kept;
@@ -80,16 +80,16 @@ pub struct InodeCache {
     shards: Vec<RankedMutex<Shard>>,
     shard_limit: usize,
     /// Those who hold inodes and rest.
-    lists: Arc<Lists>,
+    cil: Arc<Cil>,
 }
 
 impl InodeCache {
-    /// A cache that keeps about `limit` inodes, and all that are changed or in use by transactions of `lists`.
-    pub(crate) fn new(limit: usize, lists: Arc<Lists>) -> Self {
+    /// A cache that keeps about `limit` inodes, and all that are changed or in use by transactions of `cil`.
+    pub(crate) fn new(limit: usize, cil: Arc<Cil>) -> Self {
         let shard_limit = limit.div_ceil(SHARDS).max(16);
         let empty = || Shard { rows: FxHashMap::default(), count: 0, sweep_at: shard_limit };
         let shard = || RankedMutex::new(LockRank::Leaf, empty());
-        Self { shards: (0..SHARDS).map(|_| shard()).collect(), shard_limit, lists }
+        Self { shards: (0..SHARDS).map(|_| shard()).collect(), shard_limit, cil }
     }
 
     fn shard(&self, ino: Ino) -> &RankedMutex<Shard> {
@@ -102,11 +102,11 @@ impl InodeCache {
     }
 
     /// The inode, if it is in memory.
-    pub fn get(&self, ino: Ino) -> Option<Arc<Object>> {
+    pub fn get(&self, ino: Ino) -> Option<Arc<LogItem>> {
         self.shard(ino).lock().get(ino).cloned()
     }
 
-    /// The inode at `home` kept as it is: no transaction changes it, nor what its ILOCK covers, while the
+    /// The inode at `location` kept as it is: no transaction changes it, nor what its ILOCK covers, while the
     /// answer lives. It has been read, with `load` where it was not in memory: who holds the lock shared could not.
     ///
     /// # Errors
@@ -114,23 +114,23 @@ impl InodeCache {
     pub fn share<E>(
         &self,
         ino: Ino,
-        home: &InodeHome,
+        location: &InodeLocation,
         load: impl Fn() -> Result<Arc<Buf>, E>,
     ) -> Result<Shared, E> {
-        let object = self.object(ino, home);
+        let item = self.item(ino, location);
         loop {
-            let shared = Shared::take(Arc::clone(&object), &self.lists);
-            if object.read(Some(&self.lists)).bytes.is_some() {
+            let shared = Shared::take(Arc::clone(&item), &self.cil);
+            if item.read(Some(&self.cil)).bytes.is_some() {
                 return Ok(shared);
             }
             drop(shared);
-            fill(&mut object.write(Some(&self.lists)), &load)?;
+            fill(&mut item.write(Some(&self.cil)), &load)?;
         }
     }
 
-    /// The inode at `home`, read or not. Nothing about it is cached anywhere else, so whoever loads it
+    /// The inode at `location`, read or not. Nothing about it is cached anywhere else, so whoever loads it
     /// does so under its lock.
-    pub(crate) fn object(&self, ino: Ino, home: &InodeHome) -> Arc<Object> {
+    pub(crate) fn item(&self, ino: Ino, location: &InodeLocation) -> Arc<LogItem> {
         let mut shard = self.shard(ino).lock();
         if let Some(found) = shard.get(ino) {
             return Arc::clone(found);
@@ -138,8 +138,9 @@ impl InodeCache {
         if shard.count >= shard.sweep_at {
             shard.sweep(self.shard_limit);
         }
-        let home = Home::Inode { ino, cluster: home.cluster, offset: home.offset };
-        let new = Arc::new(Object::new(home, Content::new(Bytes::default(), false)));
+        let location =
+            DiskLocation::Inode { ino, cluster: location.cluster, offset: location.offset };
+        let new = Arc::new(LogItem::new(location, ItemState::new(Bytes::default(), false)));
         shard.insert(ino, &new);
         new
     }
@@ -151,58 +152,58 @@ impl InodeCache {
     pub fn read<E>(
         &self,
         ino: Ino,
-        home: &InodeHome,
+        location: &InodeLocation,
         load: impl FnOnce() -> Result<Arc<Buf>, E>,
     ) -> Result<Arc<Buf>, E> {
-        let object = self.object(ino, home);
-        if let Some(bytes) = object.read(Some(&self.lists)).bytes.share() {
+        let item = self.item(ino, location);
+        if let Some(bytes) = item.read(Some(&self.cil)).bytes.share() {
             return Ok(bytes);
         }
-        fill(&mut object.write(Some(&self.lists)), load)
+        fill(&mut item.write(Some(&self.cil)), load)
     }
 }
 
 /// Sees to it that `content`, an inode's, locked by the caller, is read.
 pub(crate) fn fill<E>(
-    content: &mut Content,
+    state: &mut ItemState,
     load: impl FnOnce() -> Result<Arc<Buf>, E>,
 ) -> Result<Arc<Buf>, E> {
-    content.bytes.widen();
-    if let Some(bytes) = content.bytes.share() {
+    state.bytes.expand();
+    if let Some(bytes) = state.bytes.share() {
         return Ok(bytes);
     }
     let bytes = load()?;
-    content.bytes = Arc::clone(&bytes).into();
-    content.verified = true;
+    state.bytes = Arc::clone(&bytes).into();
+    state.verified = true;
     Ok(bytes)
 }
 
 #[cfg(all(test, not(shuttle)))]
 mod tests {
     use super::*;
-    use crate::object::zeroed;
+    use crate::log_item::zeroed;
 
     #[test]
     fn an_inode_that_is_shared_has_been_read() {
-        let cache = InodeCache::new(1, Arc::new(Lists::new(1 << 20, false)));
-        let home = InodeHome { cluster: (Daddr(64), Sectors(32)), offset: 512 };
+        let cache = InodeCache::new(1, Arc::new(Cil::new(1 << 20, false)));
+        let location = InodeLocation { cluster: (Daddr(64), Sectors(32)), offset: 512 };
         let load = || Ok::<_, ()>(zeroed(512));
         // Whoever read it before may have seen it dropped since.
         for number in 0..100 {
             let ino = Ino(number);
-            cache.read(ino, &home, load).unwrap();
+            cache.read(ino, &location, load).unwrap();
             cache.shard(ino).lock().sweep(0);
-            let _shared = cache.share(ino, &home, load).unwrap();
-            cache.read(ino, &home, || Err(())).unwrap();
+            let _shared = cache.share(ino, &location, load).unwrap();
+            cache.read(ino, &location, || Err(())).unwrap();
         }
     }
 
     #[test]
     fn what_nobody_needs_is_dropped_row_by_row() {
-        let cache = InodeCache::new(1, Arc::new(Lists::new(1 << 20, false)));
-        let home = InodeHome { cluster: (Daddr(64), Sectors(32)), offset: 0 };
-        let held: Vec<_> = (0..4096).step_by(17).map(|n| cache.object(Ino(n), &home)).collect();
-        (0..4096).for_each(|n| drop(cache.object(Ino(n), &home)));
+        let cache = InodeCache::new(1, Arc::new(Cil::new(1 << 20, false)));
+        let location = InodeLocation { cluster: (Daddr(64), Sectors(32)), offset: 0 };
+        let held: Vec<_> = (0..4096).step_by(17).map(|n| cache.item(Ino(n), &location)).collect();
+        (0..4096).for_each(|n| drop(cache.item(Ino(n), &location)));
         cache.shards.iter().for_each(|shard| shard.lock().sweep(0));
         let counts = cache.shards.iter().map(|shard| shard.lock().count);
         assert_eq!(counts.sum::<usize>(), held.len());

@@ -1,46 +1,44 @@
 //! The lock order of the whole stack.
 //!
-//! A thread takes locks in ascending [`LockRank`]. Debug builds keep the ranks a thread holds and
-//! panic when the order is broken, so that a deadlock that could happen is found by a test in
-//! which it does not. ARCHITECTURE.md tells why the order is this one.
+//! Two mechanisms keep it, for two kinds of locks.
+//!
+//! * Plain mutexes, the journal and the CIL context lock have a [`LockRank`]. A thread takes them in ascending rank.
+//!   Debug builds record the ranks that each thread holds and panic where the order is broken, so a test finds a
+//!   deadlock that could happen even in a run in which it does not.
+//! * Log items (inodes, AGI, AGF, other blocks) have a [`LockPosition`](crate::LockPosition). A transaction waits for
+//!   them in ascending position only; out of order it only tries, and
+//!   [`TransError::Busy`](crate::TransError::Busy) tells the caller to undo the transaction, wait and run it again.
+//!   All of them come after [`LockRank::CilContext`] and before [`LockRank::Cil`].
+//!
+//! `ARCHITECTURE.md` draws the order and gives its reasons.
 
 use std::iter::Sum;
 use std::ops::{AddAssign, Deref, DerefMut};
 use std::time::Instant;
 
-use xfskit_lock::Choice;
+use xfskit_lock::LockConfig;
 
 use crate::sync::{Chosen, ChosenGuard, chosen};
 
-/// Every lock of the stack, in the order in which locks are taken. Equal ranks: several inodes by
-/// ascending number, several groups by ascending number, btree buffers from root to leaf.
+/// Ranks of locks, in the order in which a thread takes them. A rank may be taken again while it is held, except
+/// [`Leaf`](Self::Leaf).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LockRank {
     /// IOLOCK: content and size of one file.
     Io,
-    /// MMAPLOCK: page faults of one file.
-    Mmap,
-    /// The journal: who writes a checkpoint holds it, in no transaction.
+    /// The journal. The thread that writes a checkpoint holds it, outside of any transaction.
     Journal,
-    /// Write-back: who writes in place holds it, in no transaction.
+    /// AIL push. A thread that writes items in place holds it, outside of any transaction.
     WriteBack,
-    /// Held while copies of blocks are made and written in place.
+    /// Held from the copy of a block until the block is written in place.
     InFlight,
-    /// The gate, shared by transactions; a checkpoint takes it alone.
-    Gate,
-    /// ILOCK: metadata of one inode, and its directory, attribute and bmbt buffers.
-    Inode,
-    /// AGI of one group.
-    Agi,
-    /// AGF of one group.
-    Agf,
-    /// Buffers of a per-AG btree, root to leaf.
-    AgBtree,
-    /// Committed-item list.
+    /// The CIL context lock: shared by transactions, exclusive for a checkpoint that snapshots the CIL.
+    CilContext,
+    /// One shard of the committed-item list.
     Cil,
-    /// Active-item list.
+    /// The active-item list.
     Ail,
-    /// Leaf locks: counters, cache shards, device queues. Nothing is taken under one.
+    /// Counters, cache shards, busy extents, device queues. No lock is taken under one.
     Leaf,
 }
 
@@ -110,7 +108,7 @@ pub struct LockStats {
     pub waits: u64,
     /// What they waited in all, in nanoseconds.
     pub wait_nanos: u64,
-    /// How long it was held in all, in nanoseconds; 0 unless it was made to be [timed](Choice::timed).
+    /// How long it was held in all, in nanoseconds; 0 unless it was made to be [timed](LockConfig::timed).
     pub held_nanos: u64,
     /// Mutexes that these figures are of; 0 of locks that are none.
     pub mutexes: u64,
@@ -150,7 +148,7 @@ impl Sum for LockStats {
 }
 
 /// A mutex that knows its place in the lock order, and counts: under the lock itself, so that it costs an
-/// addition where nobody waits. It is of the kind that is [chosen](xfskit_lock::making) where it is made.
+/// addition where nobody waits. It is of the kind that is [chosen](xfskit_lock::with_config) where it is made.
 #[derive(Debug)]
 pub struct RankedMutex<T> {
     rank: LockRank,
@@ -184,7 +182,7 @@ impl<T> RankedMutex<T> {
     /// A mutex of this rank around `value`.
     pub fn new(rank: LockRank, value: T) -> Self {
         let stats = LockStats { mutexes: 1, ..LockStats::default() };
-        let timed = Choice::now().timed.then(|| Box::new(Instant::now()));
+        let timed = LockConfig::current().timed.then(|| Box::new(Instant::now()));
         Self { rank, inner: chosen(Counted { stats, timed, value }) }
     }
 
@@ -273,17 +271,17 @@ mod tests {
 
     #[test]
     fn ascending_ranks_are_fine() {
-        let agi = RankedMutex::new(LockRank::Agi, 1);
+        let context = RankedMutex::new(LockRank::CilContext, 1);
         let leaf = RankedMutex::new(LockRank::Leaf, 2);
         for _ in 0..2 {
-            let a = agi.lock();
+            let a = context.lock();
             let b = leaf.lock();
             assert_eq!(*a + *b, 3);
         }
     }
 
     #[test]
-    fn who_waits_is_counted() {
+    fn a_wait_for_a_held_lock_is_counted() {
         let lock = RankedMutex::new(LockRank::Leaf, 0);
         std::thread::scope(|scope| {
             let guard = lock.lock();
@@ -300,10 +298,10 @@ mod tests {
     }
 
     #[test]
-    fn how_long_it_is_held_is_counted_where_that_was_asked_for() {
+    fn a_timed_lock_counts_how_long_it_is_held() {
         let made = |timed| {
-            let choice = Choice { timed, ..Choice::default() };
-            xfskit_lock::making(choice, || RankedMutex::new(LockRank::Leaf, ()))
+            let choice = LockConfig { timed, ..LockConfig::default() };
+            xfskit_lock::with_config(choice, || RankedMutex::new(LockRank::Leaf, ()))
         };
         let held = |lock: RankedMutex<()>| {
             let guard = lock.lock();
@@ -319,9 +317,9 @@ mod tests {
     #[cfg(debug_assertions)]
     #[should_panic(expected = "lock order")]
     fn descending_ranks_panic_in_debug_builds() {
-        let agi = RankedMutex::new(LockRank::Agi, ());
+        let context = RankedMutex::new(LockRank::CilContext, ());
         let leaf = RankedMutex::new(LockRank::Leaf, ());
         let _leaf = leaf.lock();
-        let _agi = agi.lock();
+        let _context = context.lock();
     }
 }

@@ -96,13 +96,13 @@ impl Volume {
 
     /// The same in a transaction that rests then.
     fn change_and_rest(&self, blocks: &[u64], value: u8) {
-        let mut tx = self.engine.go_on().unwrap();
+        let mut tx = self.engine.resume().unwrap();
         for &block in blocks {
             let handle = read(&mut tx, block, None).unwrap();
             let so_far = tx.bytes(handle)[0];
             tx.image(handle).put(0, &[so_far + value]);
         }
-        tx.rest();
+        tx.park();
     }
 
     /// What a crash now would leave of a block.
@@ -250,7 +250,7 @@ fn what_was_freed_is_not_written_over_who_has_its_place_next() {
             tx.invalidate(handle);
             let freed = tx.commit();
             volume.engine.force(freed).unwrap();
-            // Content of a file.
+            // ItemState of a file.
             volume.dev.now.write_at(ByteOffset(BLOCK * 4096), &[9; 4096]).unwrap();
         });
         let write_back = volume.spawn(|volume| {
@@ -286,8 +286,8 @@ fn pins_and_items_add_up_when_many_change_what_is_written_back() {
         volume.engine.unmount().unwrap();
         assert_eq!(volume.engine.ail.tail(), None, "nothing is left to be written");
         for block in BLOCK..BLOCK + 3 {
-            let object = volume.engine.cache().object(&map(block));
-            assert_eq!(object.pins.load(Ordering::Relaxed), 0, "{block}");
+            let item = volume.engine.cache().item(&map(block));
+            assert_eq!(item.pins.load(Ordering::Relaxed), 0, "{block}");
             assert_eq!(volume.in_place(block), 3, "{block}");
         }
     });
@@ -330,7 +330,7 @@ fn what_was_freed_or_moved_is_known_until_that_is_durable() {
             let handle = read(&mut tx, BLOCK, None).unwrap();
             tx.image(handle).put(0, &[1]);
             tx.freed(Freed { agno: AgNumber(0), agbno: AgBlock(9), len: ExtLen(1) });
-            tx.moved(FsBlock(20));
+            tx.remapped(FsBlock(20));
             tx.commit();
         });
         let checkpoints = volume.spawn(|volume| {
@@ -366,7 +366,7 @@ fn the_journals_thread_hears_every_call_and_the_last() {
                 let handle = read(&mut tx, block, None).unwrap();
                 tx.image(handle).put(0, &[1]);
                 tx.commit();
-                engine.bell().ring();
+                engine.signal().notify();
             }
         };
         let other = Arc::clone(&engine);

@@ -12,11 +12,11 @@ use crate::trans::TransError;
 
 /// What wakes a thread.
 #[derive(Debug, Default)]
-pub(crate) struct Bell {
+pub(crate) struct WorkerSignal {
     /// Somebody hears it.
-    heard: AtomicBool,
+    has_worker: AtomicBool,
     call: Mutex<Call>,
-    rung: Condvar,
+    changed: Condvar,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,21 +29,21 @@ enum Call {
     Stop,
 }
 
-impl Bell {
+impl WorkerSignal {
     /// Wakes the thread; false where there is none.
-    pub(crate) fn ring(&self) -> bool {
-        let heard = self.heard.load(Ordering::Acquire);
-        if heard {
+    pub(crate) fn notify(&self) -> bool {
+        let has_worker = self.has_worker.load(Ordering::Acquire);
+        if has_worker {
             self.set(Call::Work);
         }
-        heard
+        has_worker
     }
 
     fn set(&self, call: Call) {
         let mut now = self.call.lock();
         if *now != Call::Stop {
             *now = call;
-            self.rung.notify_one();
+            self.changed.notify_one();
         }
     }
 
@@ -51,7 +51,7 @@ impl Bell {
     fn wait(&self) -> bool {
         let mut call = self.call.lock();
         while *call == Call::Nothing {
-            self.rung.wait(&mut call);
+            self.changed.wait(&mut call);
         }
         let goes_on = *call == Call::Work;
         if goes_on {
@@ -77,43 +77,43 @@ impl Running {
         let engine = Arc::new(engine);
         let mut threads = Vec::new();
         if engine.is_concurrent() {
-            let bells: [fn(&Engine) -> &Bell; 2] =
-                [Engine::bell, |engine| engine.write_back.bell()];
-            threads.extend(start("xfskit-journal", &engine, bells[0], Engine::checkpoint_if_due));
-            threads.extend(start("xfskit-writes", &engine, bells[1], Engine::write_back_wanted));
+            let signals: [fn(&Engine) -> &WorkerSignal; 2] =
+                [Engine::signal, |engine| engine.write_back.signal()];
+            threads.extend(start("xfskit-journal", &engine, signals[0], Engine::checkpoint_if_due));
+            threads.extend(start("xfskit-writes", &engine, signals[1], Engine::write_back_wanted));
         }
         Self { engine, threads }
     }
 }
 
-/// A thread that does `work` as often as its bell rings.
+/// A thread that does `work` as often as its signal rings.
 fn start(
     name: &str,
     engine: &Arc<Engine>,
-    bell: fn(&Engine) -> &Bell,
+    signal: fn(&Engine) -> &WorkerSignal,
     work: fn(&Engine) -> Result<(), TransError>,
 ) -> Option<JoinHandle<()>> {
     let with = Arc::clone(engine);
     let run = move || {
-        let _leaves = Leaves(&with, bell);
-        while bell(&with).wait() {
+        let _leaves = Leaves(&with, signal);
+        while signal(&with).wait() {
             // A failure shuts the engine down, which tells everybody.
             let _told = work(&with);
         }
     };
     let thread = thread::Builder::new().name(name.into()).spawn(run).ok()?;
-    bell(engine).heard.store(true, Ordering::Release);
+    signal(engine).has_worker.store(true, Ordering::Release);
     Some(thread)
 }
 
-/// Says so when a thread ends, be it by a panic: nobody hears its bell any more.
-struct Leaves<'e>(&'e Engine, fn(&Engine) -> &Bell);
+/// Says so when a thread ends, be it by a panic: nobody hears its signal any more.
+struct Leaves<'e>(&'e Engine, fn(&Engine) -> &WorkerSignal);
 
 impl Drop for Leaves<'_> {
     fn drop(&mut self) {
-        let Self(engine, bell) = *self;
-        bell(engine).heard.store(false, Ordering::Release);
-        engine.lists.has_room();
+        let Self(engine, signal) = *self;
+        signal(engine).has_worker.store(false, Ordering::Release);
+        engine.cil.notify_space();
     }
 }
 
@@ -126,8 +126,8 @@ impl Deref for Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.engine.bell().set(Call::Stop);
-        self.engine.write_back.bell().set(Call::Stop);
+        self.engine.signal().set(Call::Stop);
+        self.engine.write_back.signal().set(Call::Stop);
         for thread in self.threads.drain(..) {
             // What it panicked of, if it did, it has said.
             let _said = thread.join();

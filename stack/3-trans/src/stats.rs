@@ -2,13 +2,13 @@
 //!
 //! Counting must not cost what it counts: mutexes count under themselves ([`crate::lock`]), and what
 //! transactions do is counted by their thread in a `Tally` that its next commit hands over together with what
-//! it lists.
+//! it cil.
 
 use std::time::Instant;
 
 use crate::engine::Engine;
 use crate::lock::LockStats;
-use crate::trans::Place;
+use crate::trans::LockPosition;
 
 /// What an engine has done so far: [`Engine::stats`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -57,7 +57,7 @@ pub struct AilStats {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) transactions: Transactions,
-    pub(crate) gate: LockStats,
+    pub(crate) ctx_lock: LockStats,
     inodes: LockStats,
     agi: LockStats,
     agf: LockStats,
@@ -65,12 +65,12 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// The locks of objects with this place in the lock order.
-    pub(crate) fn of_place(&mut self, place: Option<Place>) -> &mut LockStats {
+    /// The locks of items with this place in the lock order.
+    pub(crate) fn of_place(&mut self, place: Option<LockPosition>) -> &mut LockStats {
         match place {
-            Some(Place::Inode(_)) => &mut self.inodes,
-            Some(Place::Agi(_)) => &mut self.agi,
-            Some(Place::Agf(_)) => &mut self.agf,
+            Some(LockPosition::Inode(_)) => &mut self.inodes,
+            Some(LockPosition::Agi(_)) => &mut self.agi,
+            Some(LockPosition::Agf(_)) => &mut self.agf,
             None => &mut self.blocks,
         }
     }
@@ -84,7 +84,7 @@ impl Tally {
         mine.undone += theirs.undone;
         mine.items += theirs.items;
         mine.relogged += theirs.relogged;
-        self.gate += other.gate;
+        self.ctx_lock += other.ctx_lock;
         self.inodes += other.inodes;
         self.agi += other.agi;
         self.agf += other.agf;
@@ -119,7 +119,7 @@ impl Engine {
         let (tally, list) = self.tally();
         let (ail, write_back) = self.write_back.stats();
         let locks = vec![
-            ("gate", tally.gate),
+            ("cil context", tally.ctx_lock),
             ("inode", tally.inodes),
             ("agi", tally.agi),
             ("agf", tally.agf),

@@ -9,7 +9,7 @@ use xfskit_format::{Ctx, Location};
 use xfskit_log::{Log, LogWriter};
 use xfskit_units::{ByteLen, ByteOffset, Daddr, Features, Geometry, RfsBlock, Sectors, example};
 
-use crate::{BufCache, BufMap, Delta, Engine, Handle, Journal, Place, Trans, TransError};
+use crate::{BufCache, BufMap, Delta, Engine, Handle, Journal, LockPosition, Trans, TransError};
 
 /// Size of the volume.
 pub(crate) const SIZE: ByteLen = ByteLen(16 << 20);
@@ -67,7 +67,7 @@ pub(crate) fn map(block: u64) -> BufMap {
 pub(crate) fn read(
     tx: &mut Trans<'_>,
     block: u64,
-    place: Option<Place>,
+    place: Option<LockPosition>,
 ) -> Result<Handle, TransError> {
     let geo = geo();
     tx.read(&map(block), place, &Ctx::new(&geo, Location::of("test")), &|_, _| Ok(()))

@@ -1,4 +1,4 @@
-//! Transactions on a device in memory: undo, visibility, locks, lists.
+//! Transactions on a device in memory: undo, visibility, locks, cil.
 
 use crate::sync::atomic::Ordering;
 use std::sync::Arc;
@@ -13,9 +13,10 @@ use zerocopy::FromBytes;
 use crate::testing::{
     SIZE, engine, engine_and_log, engine_of, engine_on, geo, map, read, recovered,
 };
-use crate::writeback::TWO_HANDS;
+use crate::writeback::SPLIT_PUSH_ITEMS;
 use crate::{
-    BufMap, Engine, Freed, Handle, InodeHome, NewCluster, Place, Running, Trans, TransError,
+    BufMap, Engine, Freed, Handle, InodeLocation, LockPosition, NewCluster, Running, Trans,
+    TransError,
 };
 
 fn seen(engine: &Engine, block: u64) -> Vec<u8> {
@@ -56,7 +57,7 @@ fn a_block_is_recalled_where_it_is_in_use_and_nobody_else_has_it() {
     let at = (Daddr(3000 * 8), 4096);
     let mut tx = engine.begin().unwrap();
     let a = read(&mut tx, 3000, None).unwrap();
-    let block = std::sync::Arc::downgrade(tx.object(a));
+    let block = std::sync::Arc::downgrade(tx.item(a));
     tx.image(a).put(0, b"abcd");
     assert_eq!(tx.recall(at, None), Some(a), "this transaction has it");
     tx.commit();
@@ -106,7 +107,7 @@ fn a_remembered_block_is_had_while_it_is_what_it_was() {
     let mut tx = engine.begin().unwrap();
     let block = read(&mut tx, 3000, None).unwrap();
     tx.image(block).put(0, b"mine");
-    let remembered = tx.object(block).clone();
+    let remembered = tx.item(block).clone();
     let is_mine = |bytes: &[u8]| bytes.starts_with(b"mine");
     assert_eq!(tx.known(&remembered, None, is_mine).unwrap(), Some(block), "held already");
     assert_eq!(tx.known(&remembered, None, |_| false).unwrap(), None);
@@ -177,12 +178,12 @@ fn what_the_tail_passes_is_in_place_or_said_again() {
 fn locks_out_of_order_are_tried_and_answer_busy() {
     let engine = engine();
     let mut first = engine.begin().unwrap();
-    read(&mut first, 1, Some(Place::Agf(AgNumber(0)))).unwrap();
+    read(&mut first, 1, Some(LockPosition::Agf(AgNumber(0)))).unwrap();
     std::thread::scope(|scope| {
         let busy = scope.spawn(|| {
             let mut second = engine.begin().unwrap();
-            read(&mut second, 2, Some(Place::Agf(AgNumber(1)))).unwrap();
-            match read(&mut second, 1, Some(Place::Agf(AgNumber(0)))) {
+            read(&mut second, 2, Some(LockPosition::Agf(AgNumber(1)))).unwrap();
+            match read(&mut second, 1, Some(LockPosition::Agf(AgNumber(0)))) {
                 Err(TransError::Busy(busy)) => busy,
                 other => panic!("{other:?}"),
             }
@@ -200,15 +201,15 @@ fn restful() -> (Engine, Arc<dyn BlockDevice>) {
 
 /// Puts `text` into a block, in a transaction that rests then.
 fn put_and_rest(engine: &Engine, block: u64, text: &str) -> u64 {
-    let mut tx = engine.go_on().unwrap();
+    let mut tx = engine.resume().unwrap();
     let handle = read(&mut tx, block, None).unwrap();
     tx.image(handle).put(0, text.as_bytes());
     tx.delta.ifree += 1;
-    tx.rest()
+    tx.park()
 }
 
 fn rests(engine: &Engine) -> bool {
-    engine.cache().object(&map(3000)).lock.is_locked()
+    engine.cache().item(&map(3000)).lock.is_locked()
 }
 
 #[test]
@@ -218,7 +219,7 @@ fn a_change_that_fails_undoes_itself_alone() {
     put_and_rest(&engine, 3001, "bbbb");
     assert!(rests(&engine));
     {
-        let mut tx = engine.go_on().unwrap();
+        let mut tx = engine.resume().unwrap();
         let [a, c] = [3000, 3002].map(|block| read(&mut tx, block, None).unwrap());
         assert_eq!(tx.bytes(a)[..4], *b"aaaa", "as the last change left it");
         tx.image(a).put(2, b"xx");
@@ -259,7 +260,7 @@ fn nobody_waits_for_what_rests() {
 
     let later = put_and_rest(&engine, 3000, "ffff");
     assert_eq!(later, number + 1);
-    engine.force_object(&engine.cache().object(&map(3000))).unwrap();
+    engine.force_object(&engine.cache().item(&map(3000))).unwrap();
     assert_eq!(recovered(&engine, &*log_dev, 3000)[..4], *b"ffff");
     put_and_rest(&engine, 3000, "gggg");
     engine.unmount().unwrap();
@@ -281,10 +282,10 @@ fn what_does_more_than_edit_does_not_rest() {
     for (number, change) in changes.into_iter().enumerate() {
         let (engine, _) = restful();
         put_and_rest(&engine, 3000, "aaaa");
-        let mut tx = engine.go_on().unwrap();
+        let mut tx = engine.resume().unwrap();
         let block = read(&mut tx, 3000, None).unwrap();
         change(&mut tx, block);
-        tx.rest();
+        tx.park();
         assert!(!rests(&engine), "{number}");
     }
     let small = engine();
@@ -362,7 +363,7 @@ fn damage_in_memory_does_not_reach_the_device() {
     tx.commit();
     engine.checkpoint().unwrap();
     assert!(matches!(engine.write_back(), Err(TransError::ShutDown(_))));
-    assert!(engine.is_up().is_err());
+    assert!(engine.check_not_shut_down().is_err());
     let mut block = [0; 4];
     engine.device().read_at(ByteOffset(3000 * 4096), &mut block).unwrap();
     assert_eq!(block, [0; 4]);
@@ -397,20 +398,20 @@ fn cluster() -> BufMap {
 
 const NEW: NewCluster = NewCluster { first: Ino(24_000), generation: 7 };
 
-fn home(number: usize) -> InodeHome {
+fn location(number: usize) -> InodeLocation {
     let cluster = cluster().as_single().unwrap();
-    InodeHome { cluster, offset: number * geo().inodesize() }
+    InodeLocation { cluster, offset: number * geo().inodesize() }
 }
 
 /// Takes inode `number` of the cluster, and lets it say `text` behind its core.
 fn take_inode(engine: &Engine, number: usize, text: [u8; 4]) {
     let (mut tx, geo) = (engine.begin().unwrap(), geo());
     let ino = Ino(NEW.first.0 + number as u64);
-    let (inode, bytes) = tx.newborn(ino, &home(number)).unwrap();
+    let (inode, bytes) = tx.new_inode(ino, &location(number)).unwrap();
     assert!(bytes.is_none());
-    let new = tx.untaken(&home(number)).expect("a new cluster");
-    let image = new.image(&geo, home(number).offset, geo.inodesize());
-    tx.bear(inode, CoreV3::read_from_prefix(&image).unwrap().0, geo.inodesize());
+    let new = tx.untaken(&location(number)).expect("a new cluster");
+    let image = new.image(&geo, location(number).offset, geo.inodesize());
+    tx.init_inode(inode, CoreV3::read_from_prefix(&image).unwrap().0, geo.inodesize());
     tx.edit(inode, 400..404).copy_from_slice(&text);
     tx.commit();
 }
@@ -432,17 +433,17 @@ fn make_cluster(engine: &Engine) {
     drop({
         let mut tx = engine.begin().unwrap();
         tx.new_cluster(&cluster(), NEW).unwrap();
-        assert!(tx.untaken(&home(3)).is_some());
+        assert!(tx.untaken(&location(3)).is_some());
         tx
     });
-    assert!(engine.cache().untaken(&home(3)).is_none(), "it was undone");
+    assert!(engine.cache().untaken(&location(3)).is_none(), "it was undone");
     let mut tx = engine.begin().unwrap();
     tx.new_cluster(&cluster(), NEW).unwrap();
     tx.commit();
 }
 
 fn is_in_memory(engine: &Engine) -> bool {
-    engine.cache().object(&cluster()).lock.read().bytes.get().is_some()
+    engine.cache().item(&cluster()).lock.read().bytes.get().is_some()
 }
 
 #[test]
@@ -456,7 +457,7 @@ fn a_new_cluster_is_written_with_the_inodes_that_nobody_took() {
     let said = in_place(&engine);
     let mine = |number| if number == 3 { *b"mine" } else { [0; 4] };
     assert_eq!(said, (0..said.len()).map(mine).collect::<Vec<_>>());
-    assert!(engine.cache().untaken(&home(4)).is_none(), "it is not new any more");
+    assert!(engine.cache().untaken(&location(4)).is_none(), "it is not new any more");
 }
 
 #[test]
@@ -473,7 +474,7 @@ fn a_cluster_whose_inodes_are_all_written_is_neither_read_nor_kept() {
     // One changes once more: the others are read from where they were written.
     let mut tx = engine.begin().unwrap();
     let load = || -> Result<_, TransError> { panic!("it is in memory") };
-    let inode = tx.inode(Ino(NEW.first.0 + 5), &home(5), load).unwrap();
+    let inode = tx.inode(Ino(NEW.first.0 + 5), &location(5), load).unwrap();
     tx.edit(inode, 400..404).copy_from_slice(b"more");
     tx.commit();
     engine.checkpoint().unwrap();
@@ -484,7 +485,7 @@ fn a_cluster_whose_inodes_are_all_written_is_neither_read_nor_kept() {
 
 /// Blocks from 3000 on that say who they are, so many that two threads put them in place.
 fn change_many(engine: &Engine) -> std::ops::Range<u64> {
-    let many = 3000..3000 + 2 * TWO_HANDS as u64;
+    let many = 3000..3000 + 2 * SPLIT_PUSH_ITEMS as u64;
     for block in many.clone() {
         let mut tx = engine.begin().unwrap();
         let handle = read(&mut tx, block, None).unwrap();
@@ -514,7 +515,7 @@ fn two_threads_put_each_block_in_place_once() {
 fn what_one_of_two_threads_cannot_write_ends_the_volume() {
     for failing in [1, 6, 16] {
         // Each block was read before.
-        let nth = 2 * TWO_HANDS as u64 + failing;
+        let nth = 2 * SPLIT_PUSH_ITEMS as u64 + failing;
         let plan = FaultPlan { fail_nth: Some(nth), ..FaultPlan::default() };
         let dev = Arc::new(FaultDevice::new(Arc::new(MemDevice::new(SIZE)), plan));
         let (engine, log_dev) = engine_on(dev);

@@ -1,13 +1,13 @@
-//! A transaction: objects locked, changed through declared ranges, then committed or undone.
+//! A transaction: items locked, changed through declared ranges, then committed or undone.
 //!
 //! ```text
-//!   begin ──▶ join objects (their locks) ──▶ edit ──▶ commit: listed for the next checkpoint
+//!   begin ──▶ join items (their locks) ──▶ edit ──▶ commit: listed for the next checkpoint
 //!                                              └────▶ drop:   every byte as it was before
 //! ```
 //!
 //! 1. A transaction lies in one checkpoint as a whole: it holds the gate from begin to end.
 //! 2. A transaction that is dropped leaves no trace: neither bytes nor flags nor counters.
-//! 3. Locks that have an order ([`Place`]) are waited for in that order only; out of order they are
+//! 3. Locks that have an order ([`LockPosition`]) are waited for in that order only; out of order they are
 //!    tried, and [`TransError::Busy`] says which one to wait for, holding nothing, before the next try.
 
 use std::mem::offset_of;
@@ -15,23 +15,23 @@ use std::ops::Range;
 use std::sync::{Arc, Weak};
 
 use xfskit_format::inode::CoreV3;
-use xfskit_format::log::item::intent::Work as Promised;
+use xfskit_format::log::item::intent::Work as IntentWork;
 use xfskit_format::log::item::{Done, Family, Icreate, Intent};
-use xfskit_format::{Ctx, Image, Verdict};
+use xfskit_format::{Ctx, Image, VerifyResult};
 use xfskit_units::{AgBlock, AgNumber, Daddr, ExtLen, FsBlock, Ino};
 
 use crate::buf::{BufError, BufMap};
-use crate::bytes::{Bare, Bytes};
+use crate::bytes::{Bytes, CompactInode};
+use crate::cil::CtxGuard;
 use crate::engine::{DataTicket, Engine, ShutDown};
 use crate::guard::Locked;
-use crate::icache::{self, InodeHome};
-use crate::list::GateGuard;
+use crate::icache::{self, InodeLocation};
+use crate::intents::IntentItem;
 use crate::lock::LockStats;
-use crate::object::zeroed;
-use crate::object::{Buf, Chunks, Content, Home, NewCluster, Object};
-use crate::promises::Promise;
+use crate::log_item::zeroed;
+use crate::log_item::{Buf, Chunks, DiskLocation, ItemState, LogItem, NewCluster};
 use crate::stats::counted;
-use crate::work::{Joined, Kept, Key};
+use crate::work::{JoinedItem, Key, ReusedWork};
 
 /// Why a transaction cannot go on.
 #[derive(Debug, thiserror::Error)]
@@ -50,19 +50,19 @@ pub enum TransError {
 
 /// A lock to wait for.
 #[derive(Debug)]
-pub struct Busy(Arc<Object>);
+pub struct Busy(Arc<LogItem>);
 
 impl Busy {
     /// Waits until the lock was free once. The caller holds no transaction.
     pub fn wait(self, engine: &Engine) {
-        drop(self.0.write(Some(&engine.lists)));
+        drop(self.0.write(Some(&engine.cil)));
     }
 }
 
 /// The place of a lock in the order in which transactions wait for them: inodes by number, then the
 /// AGI and AGF of each group, ascending. Other blocks are protected by one of these and have no place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Place {
+pub enum LockPosition {
     /// An inode's ILOCK.
     Inode(Ino),
     /// AGI of a group.
@@ -71,7 +71,7 @@ pub enum Place {
     Agf(AgNumber),
 }
 
-/// An object of a transaction. Good for this transaction only.
+/// A log item of a transaction. Good for this transaction only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Handle(pub(crate) u32);
 
@@ -107,9 +107,9 @@ pub struct Freed {
 /// A transaction. Dropped without [`commit`](Trans::commit), it undoes itself.
 pub struct Trans<'e> {
     engine: &'e Engine,
-    work: Kept,
+    work: ReusedWork,
     /// Held to the end: fields are dropped in this order. None of one that rests.
-    gate: Option<GateGuard<'e>>,
+    ctx_lock: Option<CtxGuard<'e>>,
     /// Changes of the superblock's counters, applied at commit.
     pub delta: Delta,
     waits_for_data: bool,
@@ -122,16 +122,16 @@ impl std::fmt::Debug for Trans<'_> {
 }
 
 impl<'e> Trans<'e> {
-    pub(crate) fn new(engine: &'e Engine, gate: GateGuard<'e>, gate_waits: LockStats) -> Self {
-        let mut work = Kept::new();
-        work.listed.tally.gate += gate_waits;
-        Self::again(engine, work, gate)
+    pub(crate) fn new(engine: &'e Engine, ctx_lock: CtxGuard<'e>, ctx_waits: LockStats) -> Self {
+        let mut work = ReusedWork::new();
+        work.cil_items.tally.ctx_lock += ctx_waits;
+        Self::again(engine, work, ctx_lock)
     }
 
     /// The transaction of `work` goes on.
-    pub(crate) fn again(engine: &'e Engine, work: Kept, gate: GateGuard<'e>) -> Self {
+    pub(crate) fn again(engine: &'e Engine, work: ReusedWork, ctx_lock: CtxGuard<'e>) -> Self {
         let delta = work.delta();
-        Self { engine, work, gate: Some(gate), delta, waits_for_data: false }
+        Self { engine, work, ctx_lock: Some(ctx_lock), delta, waits_for_data: false }
     }
 
     /// The engine.
@@ -147,19 +147,19 @@ impl<'e> Trans<'e> {
     pub fn read(
         &mut self,
         map: &BufMap,
-        place: Option<Place>,
+        place: Option<LockPosition>,
         ctx: &Ctx<'_>,
-        verify: &dyn Fn(&[u8], &Ctx<'_>) -> Verdict,
+        verify: &dyn Fn(&[u8], &Ctx<'_>) -> VerifyResult,
     ) -> Result<Handle, TransError> {
         let key = Key::of_block(map);
         if let Some(handle) = self.work.find(key) {
             return Ok(handle);
         }
-        let handle = self.join(self.engine.cache().object(map), key, place)?;
-        let content = &mut self.work.held_mut(handle).content;
-        if !(content.verified && content.bytes.is_some()) {
+        let handle = self.join(self.engine.cache().item(map), key, place)?;
+        let state = &mut self.work.held_mut(handle).state;
+        if !(state.verified && state.bytes.is_some()) {
             let loaded =
-                self.engine.cache().load(map, &mut self.work.held_mut(handle).content, ctx, verify);
+                self.engine.cache().load(map, &mut self.work.held_mut(handle).state, ctx, verify);
             if let Err(error) = loaded {
                 self.release(handle);
                 return Err(error.into());
@@ -187,9 +187,9 @@ impl<'e> Trans<'e> {
         &self,
         map: &BufMap,
         ctx: &Ctx<'_>,
-        verify: &dyn Fn(&[u8], &Ctx<'_>) -> Verdict,
+        verify: &dyn Fn(&[u8], &Ctx<'_>) -> VerifyResult,
     ) -> Result<Arc<Buf>, TransError> {
-        match self.held_at(map).and_then(|handle| self.work.held(handle).content.bytes.share()) {
+        match self.held_at(map).and_then(|handle| self.work.held(handle).state.bytes.share()) {
             Some(bytes) => Ok(bytes),
             None => Ok(self.engine.cache().read(map, ctx, verify)?),
         }
@@ -210,11 +210,11 @@ impl<'e> Trans<'e> {
         let key = Key::of_block(map);
         match self.work.find(key) {
             Some(handle) => Ok(handle),
-            None => self.join(self.engine.cache().object(map), key, None),
+            None => self.join(self.engine.cache().item(map), key, None),
         }
     }
 
-    /// All of an object is new.
+    /// All of a log item is new.
     fn replace(&mut self, handle: Handle, bytes: Arc<Buf>) {
         let all = 0..bytes.len();
         self.work.is_structural = true;
@@ -233,20 +233,20 @@ impl<'e> Trans<'e> {
         Ok(())
     }
 
-    /// The cluster of the inode at `home`, where nothing of it was ever needed but single inodes.
-    pub fn untaken(&mut self, home: &InodeHome) -> Option<NewCluster> {
-        let (daddr, len) = home.cluster;
+    /// The cluster of the inode at `location`, where nothing of it was ever needed but single inodes.
+    pub fn untaken(&mut self, location: &InodeLocation) -> Option<NewCluster> {
+        let (daddr, len) = location.cluster;
         let cluster = BufMap::single(daddr, len);
         let last = self.work.cluster.take().filter(|(at, _)| *at == daddr);
-        let find = || (daddr, self.engine.cache().object(&cluster));
-        let (_, object) = self.work.cluster.insert(last.unwrap_or_else(find));
+        let find = || (daddr, self.engine.cache().item(&cluster));
+        let (_, item) = self.work.cluster.insert(last.unwrap_or_else(find));
         // Mostly nobody holds it, then neither does this transaction.
-        if let Some(content) = object.lock.try_read() {
-            return content.untaken();
+        if let Some(state) = item.lock.try_read() {
+            return state.untaken();
         }
         match self.held_at(&cluster) {
-            Some(handle) => self.work.held(handle).content.new.as_deref().copied(),
-            None => self.engine.cache().untaken(home),
+            Some(handle) => self.work.held(handle).state.new.as_deref().copied(),
+            None => self.engine.cache().untaken(location),
         }
     }
 
@@ -266,22 +266,22 @@ impl<'e> Trans<'e> {
     /// Logs that a chunk of inodes was made.
     pub fn icreate(&mut self, item: Icreate) {
         self.work.is_structural = true;
-        self.work.listed.icreates.push(item);
+        self.work.cil_items.icreates.push(item);
     }
 
     /// Logs that something shall be done, should this transaction be the last before a crash. Answers the promise,
-    /// whose [`done`](Intent::done) the transaction that does it [`keep`](Self::keep)s.
-    pub fn promise(&mut self, family: Family, work: Promised) -> Intent {
-        let intent = Intent { family, id: self.engine.promise_ids.next(), work };
+    /// whose [`done`](Intent::done) the transaction that does it [`log_done`](Self::log_done)s.
+    pub fn log_intent(&mut self, family: Family, work: IntentWork) -> Intent {
+        let intent = Intent { family, id: self.engine.intent_ids.next(), work };
         self.work.is_structural = true;
-        self.work.listed.promises.push(Promise::Made(intent.clone()));
+        self.work.cil_items.intents.push(IntentItem::Intent(intent.clone()));
         intent
     }
 
     /// Logs that this transaction does what was promised.
-    pub fn keep(&mut self, done: Done) {
+    pub fn log_done(&mut self, done: Done) {
         self.work.is_structural = true;
-        self.work.listed.promises.push(Promise::Kept(done));
+        self.work.cil_items.intents.push(IntentItem::Done(done));
     }
 
     /// Inode `ino`, its ILOCK taken; read with `load` where it is not in memory.
@@ -291,15 +291,15 @@ impl<'e> Trans<'e> {
     pub fn inode<E: From<TransError>>(
         &mut self,
         ino: Ino,
-        home: &InodeHome,
+        location: &InodeLocation,
         load: impl FnOnce() -> Result<Arc<Buf>, E>,
     ) -> Result<Handle, E> {
         if let Some(handle) = self.work.find(Key::Inode(ino)) {
             return Ok(handle);
         }
-        let object = self.engine.inodes().object(ino, home);
-        let handle = self.join(object, Key::Inode(ino), Some(Place::Inode(ino)))?;
-        if let Err(error) = icache::fill(&mut self.work.held_mut(handle).content, load) {
+        let item = self.engine.inodes().item(ino, location);
+        let handle = self.join(item, Key::Inode(ino), Some(LockPosition::Inode(ino)))?;
+        if let Err(error) = icache::fill(&mut self.work.held_mut(handle).state, load) {
             self.release(handle);
             return Err(error);
         }
@@ -310,32 +310,32 @@ impl<'e> Trans<'e> {
     ///
     /// # Errors
     /// [`TransError::Busy`].
-    pub fn newborn(
+    pub fn new_inode(
         &mut self,
         ino: Ino,
-        home: &InodeHome,
+        location: &InodeLocation,
     ) -> Result<(Handle, Option<Arc<Buf>>), TransError> {
         let key = Key::Inode(ino);
         // Mostly nobody holds it, then neither does this transaction.
-        let handle = match Locked::try_take(self.engine.inodes().object(ino, home)) {
-            Ok(content) => {
-                self.work.listed.tally.of_place(None).taken += 1;
-                self.work.join(key, Joined::new(content, None))
+        let handle = match Locked::try_take(self.engine.inodes().item(ino, location)) {
+            Ok(state) => {
+                self.work.cil_items.tally.of_place(None).taken += 1;
+                self.work.join(key, JoinedItem::new(state, None))
             }
-            Err(object) => match self.work.find(key) {
+            Err(item) => match self.work.find(key) {
                 Some(handle) => handle,
-                None => self.join(object, key, None)?,
+                None => self.join(item, key, None)?,
             },
         };
-        Ok((handle, self.work.held(handle).content.bytes.share()))
+        Ok((handle, self.work.held(handle).state.bytes.share()))
     }
 
-    /// All of a newborn inode, `len` bytes long, is `core`, and forks without content.
-    pub fn bear(&mut self, handle: Handle, core: CoreV3, len: usize) {
-        let bare = Bare::new(zerocopy::transmute!(core), len);
+    /// All of a newborn inode, `len` bytes long, is `core`, and forks without state.
+    pub fn init_inode(&mut self, handle: Handle, core: CoreV3, len: usize) {
+        let compact = CompactInode::new(zerocopy::transmute!(core), len);
         // The journal is told all of a core where any of it is; empty forks need not be.
         let told = 0..offset_of!(CoreV3, crc);
-        self.work.becomes(handle, bare.into(), None).dirty.mark(&told);
+        self.work.becomes(handle, compact.into(), None).dirty.mark(&told);
     }
 
     /// The chunk of inode `ino` is given back: whatever is in memory of the inode is never written.
@@ -343,10 +343,10 @@ impl<'e> Trans<'e> {
     /// # Errors
     /// As [`fresh`](Self::fresh).
     pub fn forget_inode(&mut self, ino: Ino) -> Result<(), TransError> {
-        if let Some(object) = self.engine.inodes().get(ino) {
+        if let Some(item) = self.engine.inodes().get(ino) {
             let handle = match self.work.find(Key::Inode(ino)) {
                 Some(handle) => handle,
-                None => self.join(object, Key::Inode(ino), None)?,
+                None => self.join(item, Key::Inode(ino), None)?,
             };
             self.invalidate(handle);
         }
@@ -360,24 +360,24 @@ impl<'e> Trans<'e> {
     /// [`TransError::Busy`], for one with a place.
     pub fn known(
         &mut self,
-        object: &Arc<Object>,
-        place: Option<Place>,
+        item: &Arc<LogItem>,
+        place: Option<LockPosition>,
         is_it: impl FnOnce(&[u8]) -> bool,
     ) -> Result<Option<Handle>, TransError> {
-        let sound = |held: &Joined| {
-            let Content { bytes, verified, stale, .. } = &*held.content;
+        let sound = |held: &JoinedItem| {
+            let ItemState { bytes, verified, stale, .. } = &*held.state;
             let bytes = bytes.get().filter(|_| *verified && !*stale && !held.stale);
             bytes.is_some_and(is_it)
         };
-        let key = Key::of(object.home());
+        let key = Key::of(item.location());
         if let Some(handle) = self.work.find(key) {
             return Ok(sound(self.work.held(handle)).then_some(handle));
         }
-        let object = Arc::clone(object);
+        let item = Arc::clone(item);
         let handle = match place {
-            Some(_) => self.join(object, key, place)?,
-            None => match Locked::try_take(object) {
-                Ok(content) => self.work.join(key, Joined::new(content, None)),
+            Some(_) => self.join(item, key, place)?,
+            None => match Locked::try_take(item) {
+                Ok(state) => self.work.join(key, JoinedItem::new(state, None)),
                 Err(_) => return Ok(None),
             },
         };
@@ -388,39 +388,39 @@ impl<'e> Trans<'e> {
         Ok(sound.then_some(handle))
     }
 
-    /// The block at `at` (address and length in bytes), which somebody may remember as `object` of the buffer cache: held, where
+    /// The block at `at` (address and length in bytes), which somebody may remember as `item` of the buffer cache: held, where
     /// this transaction does so, or where it is still in memory, in use, and nobody's. Else the cache is to be asked.
     #[inline]
-    pub fn recall(&mut self, at: (Daddr, usize), object: Option<&Weak<Object>>) -> Option<Handle> {
+    pub fn recall(&mut self, at: (Daddr, usize), item: Option<&Weak<LogItem>>) -> Option<Handle> {
         let key = Key::Block(at.0, at.1);
         if let Some(handle) = self.work.find(key) {
             return Some(handle);
         }
-        let content = Locked::try_take(object?.upgrade()?).ok()?;
-        if !content.verified || content.stale || !content.bytes.is_some() {
+        let state = Locked::try_take(item?.upgrade()?).ok()?;
+        if !state.verified || state.stale || !state.bytes.is_some() {
             return None;
         }
-        content.object().used.mark();
-        self.work.listed.tally.of_place(None).taken += 1;
-        Some(self.work.join(key, Joined::new(content, None)))
+        state.item().used.mark();
+        self.work.cil_items.tally.of_place(None).taken += 1;
+        Some(self.work.join(key, JoinedItem::new(state, None)))
     }
 
-    /// Takes an object's lock: waits for it where the order allows, else tries.
+    /// Takes a log item's lock: waits for it where the order allows, else tries.
     fn join(
         &mut self,
-        object: Arc<Object>,
+        item: Arc<LogItem>,
         key: Key,
-        place: Option<Place>,
+        place: Option<LockPosition>,
     ) -> Result<Handle, TransError> {
         let in_order = place.is_none_or(|place| {
             self.work.all().all(|held| held.place.is_none_or(|other| other < place))
         });
-        let stats = self.work.listed.tally.of_place(place);
-        let content = match Locked::try_take(object) {
-            Err(object) if !in_order => return Err(TransError::Busy(Busy(object))),
-            attempt => counted(stats, attempt, |object| Locked::take(object, &self.engine.lists)),
+        let stats = self.work.cil_items.tally.of_place(place);
+        let state = match Locked::try_take(item) {
+            Err(item) if !in_order => return Err(TransError::Busy(Busy(item))),
+            attempt => counted(stats, attempt, |item| Locked::take(item, &self.engine.cil)),
         };
-        Ok(self.work.join(key, Joined::new(content, place)))
+        Ok(self.work.join(key, JoinedItem::new(state, place)))
     }
 
     /// True where this transaction holds the block at `map`.
@@ -430,22 +430,22 @@ impl<'e> Trans<'e> {
 
     /// True where somebody holds the block at `map` just now, as far as one can see without waiting.
     pub fn is_contended(&self, map: &BufMap) -> bool {
-        self.engine.cache().object(map).lock.is_locked()
+        self.engine.cache().item(map).lock.is_locked()
     }
 
-    /// The object behind a handle.
-    pub fn object(&self, handle: Handle) -> &Arc<Object> {
-        self.work.held(handle).content.object()
+    /// The item behind a handle.
+    pub fn item(&self, handle: Handle) -> &Arc<LogItem> {
+        self.work.held(handle).state.item()
     }
 
     /// Its bytes, with this transaction's changes.
     pub fn bytes(&self, handle: Handle) -> &[u8] {
-        self.work.held(handle).content.bytes.get().unwrap_or(&[])
+        self.work.held(handle).state.bytes.get().unwrap_or(&[])
     }
 
     /// Its bytes as a snapshot: it stays as it is, whatever this transaction does next.
     pub fn snapshot(&self, handle: Handle) -> Arc<Buf> {
-        self.work.held(handle).content.bytes.share().expect("a joined object has been read")
+        self.work.held(handle).state.bytes.share().expect("a joined item has been read")
     }
 
     /// Its bytes, to be edited.
@@ -453,10 +453,10 @@ impl<'e> Trans<'e> {
         Held { trans: self, handle }
     }
 
-    /// The part `range` of an object, to be changed: saved for undo, marked for the journal.
+    /// The part `range` of a log item, to be changed: saved for undo, marked for the journal.
     ///
     /// # Panics
-    /// Where `range` lies outside of the object.
+    /// Where `range` lies outside of the item.
     pub fn edit(&mut self, handle: Handle, range: Range<usize>) -> &mut [u8] {
         self.work.edit(handle, range)
     }
@@ -466,7 +466,7 @@ impl<'e> Trans<'e> {
         self.work.held_mut(handle).unlinked = true;
     }
 
-    /// Lets go of an object that this transaction has not changed; changed ones stay held.
+    /// Lets go of a log item that this transaction has not changed; changed ones stay held.
     pub fn release(&mut self, handle: Handle) {
         self.work.release(handle);
     }
@@ -509,10 +509,12 @@ impl<'e> Trans<'e> {
     pub fn dirty_bytes(&self) -> usize {
         self.work
             .all()
-            .map(|held| match held.content.object().home() {
-                Home::Block(map) => held.dirty.runs(map.byte_len()).map(|run| run.len()).sum(),
-                Home::Inode { .. } if held.dirty.is_empty() => 0,
-                Home::Inode { .. } => held.content.bytes.len(),
+            .map(|held| match held.state.item().location() {
+                DiskLocation::Block(map) => {
+                    held.dirty.runs(map.byte_len()).map(|run| run.len()).sum()
+                }
+                DiskLocation::Inode { .. } if held.dirty.is_empty() => 0,
+                DiskLocation::Inode { .. } => held.state.bytes.len(),
             })
             .sum()
     }
@@ -534,25 +536,25 @@ impl<'e> Trans<'e> {
     pub fn commit(mut self) -> u64 {
         // Before anybody else has the group.
         self.engine.busy().add(&self.work.freed, self.engine.checkpoint_number());
-        self.work.is_complete(self.delta);
-        self.work.commit(&self.engine.lists)
+        self.work.complete_change(self.delta);
+        self.work.commit(&self.engine.cil)
     }
 
     /// Ends a change, which happens: the transaction rests, and the thread's next change goes on in it
-    /// ([`Engine::go_on`]). Where it may not rest it is committed. Answers the number of its checkpoint, as
+    /// ([`Engine::resume`]). Where it may not rest it is committed. Answers the number of its checkpoint, as
     /// [`commit`](Self::commit) does.
-    pub fn rest(mut self) -> u64 {
+    pub fn park(mut self) -> u64 {
         let only_edits = !self.work.is_structural && self.delta.is_of_edits();
         if !only_edits || self.waits_for_data {
             return self.commit();
         }
-        self.work.is_complete(self.delta);
+        self.work.complete_change(self.delta);
         let seq = self.engine.checkpoint_number();
-        if let (Some(work), Some(gate)) = (self.work.leave(), self.gate.take())
-            && let Err((work, gate)) = self.engine.lists.rest(work, gate)
+        if let (Some(work), Some(ctx_lock)) = (self.work.leave(), self.ctx_lock.take())
+            && let Err((work, ctx_lock)) = self.engine.cil.park(work, ctx_lock)
         {
-            (self.work, self.gate) = (work, Some(gate));
-            self.work.commit(&self.engine.lists);
+            (self.work, self.ctx_lock) = (work, Some(ctx_lock));
+            self.work.commit(&self.engine.cil);
         }
         seq
     }
@@ -562,12 +564,12 @@ impl Drop for Trans<'_> {
     /// Undoes the change that was not complete, and commits those before it.
     fn drop(&mut self) {
         if let Some(work) = self.work.get() {
-            work.end(&self.engine.lists);
+            work.end(&self.engine.cil);
         }
     }
 }
 
-/// One object of a transaction, as an [`Image`].
+/// One item of a transaction, as an [`Image`].
 #[derive(Debug)]
 pub struct Held<'t, 'e> {
     trans: &'t mut Trans<'e>,

@@ -1,6 +1,6 @@
-//! What a transaction gathers: the objects it holds and what it changed of them, how to undo that, and what its commit lists.
+//! What a transaction gathers: the items it holds and what it changed of them, how to undo that, and what its commit cil.
 //!
-//! A transaction has one change or, where it [rested](crate::rest) in between, several: those that are complete, and one
+//! A transaction has one change or, where it [rested](crate::park) in between, several: those that are complete, and one
 //! that runs and may be undone.
 
 use std::cell::Cell;
@@ -11,13 +11,13 @@ use xfskit_units::{Daddr, Ino};
 
 use crate::buf::BufMap;
 use crate::bytes::Bytes;
+use crate::cil::{Cil, CilItems};
 use crate::guard::Locked;
-use crate::list::{Listed, Lists};
-use crate::object::{Chunks, Home, NewCluster, Object};
+use crate::log_item::{Chunks, DiskLocation, LogItem, NewCluster};
 use crate::sync::atomic::Ordering;
-use crate::trans::{Delta, Freed, Handle, Place};
+use crate::trans::{Delta, Freed, Handle, LockPosition};
 
-/// What an object of a transaction is found by, without a look into the caches.
+/// What a log item of a transaction is found by, without a look into the caches.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Key {
     /// A block: the address of its first piece, its length in bytes.
@@ -31,18 +31,18 @@ impl Key {
         Self::Block(map.first().0, map.byte_len())
     }
 
-    pub(crate) fn of(home: &Home) -> Self {
-        match home {
-            Home::Block(map) => Self::of_block(map),
-            Home::Inode { ino, .. } => Self::Inode(*ino),
+    pub(crate) fn of(location: &DiskLocation) -> Self {
+        match location {
+            DiskLocation::Block(map) => Self::of_block(map),
+            DiskLocation::Inode { ino, .. } => Self::Inode(*ino),
         }
     }
 }
 
-/// One object, held.
-pub(crate) struct Joined {
-    pub content: Locked,
-    pub place: Option<Place>,
+/// One item, held.
+pub(crate) struct JoinedItem {
+    pub state: Locked,
+    pub place: Option<LockPosition>,
     /// What this transaction changed.
     pub dirty: Chunks,
     pub unlinked: bool,
@@ -53,22 +53,22 @@ pub(crate) struct Joined {
     pub before: Option<Before>,
 }
 
-impl Joined {
-    pub(crate) fn new(content: Locked, place: Option<Place>) -> Self {
+impl JoinedItem {
+    pub(crate) fn new(state: Locked, place: Option<LockPosition>) -> Self {
         let dirty = Chunks::default();
-        Self { content, place, dirty, unlinked: false, new: false, stale: false, before: None }
+        Self { state, place, dirty, unlinked: false, new: false, stale: false, before: None }
     }
 
     /// All of it is new.
     pub(crate) fn becomes(&mut self, bytes: Bytes, new: Option<Box<NewCluster>>) {
         self.new = new.is_some();
-        let content = &mut *self.content;
+        let state = &mut *self.state;
         let before = Before {
-            bytes: std::mem::replace(&mut content.bytes, bytes),
-            new: std::mem::replace(&mut content.new, new),
+            bytes: std::mem::replace(&mut state.bytes, bytes),
+            new: std::mem::replace(&mut state.new, new),
         };
         self.before.get_or_insert(before);
-        content.verified = true;
+        state.verified = true;
         self.stale = false;
     }
 
@@ -80,43 +80,43 @@ impl Joined {
     /// Gives it back what stood there before all of it became new.
     fn undo(&mut self) {
         if let Some(Before { bytes, new }) = self.before.take() {
-            let content = &mut *self.content;
-            content.verified = content.verified && (bytes.is_some() || new.is_some());
-            (content.bytes, content.new) = (bytes, new);
+            let state = &mut *self.state;
+            state.verified = state.verified && (bytes.is_some() || new.is_some());
+            (state.bytes, state.new) = (bytes, new);
         }
         // Changes that are complete, and not committed, have freed nothing.
         self.stale = false;
     }
 
     /// The change that took it is complete. A new inode is one among others from now on. Answers its bytes.
-    fn is_complete(&mut self, key: Key) -> usize {
+    fn complete_change(&mut self, key: Key) -> usize {
         self.before = None;
         if let (Key::Inode(ino), None) = (key, self.place) {
-            self.place = Some(Place::Inode(ino));
+            self.place = Some(LockPosition::Inode(ino));
         }
-        self.content.bytes.len()
+        self.state.bytes.len()
     }
 
-    /// Adds to the object what was changed of it. Answers the bytes that it takes more on the list, and whether it is new
+    /// Adds to the item what was changed of it. Answers the bytes that it takes more on the list, and whether it is new
     /// there.
     fn commit(&mut self, seq: u64) -> (usize, bool) {
-        let content = &mut *self.content;
-        let added = content.bytes_to_log(&self.dirty, self.unlinked);
-        content.dirty.merge(&self.dirty);
-        content.unlinked |= self.unlinked;
+        let state = &mut *self.state;
+        let added = state.bytes_to_log(&self.dirty, self.unlinked);
+        state.dirty.merge(&self.dirty);
+        state.unlinked |= self.unlinked;
         if !self.dirty.is_empty() {
-            content.new = None;
+            state.new = None;
         }
-        content.stale = self.stale;
+        state.stale = self.stale;
         if self.stale {
-            content.dirty = Chunks::default();
+            state.dirty = Chunks::default();
         }
-        let is_new = !std::mem::replace(&mut content.listed, true);
-        let object = self.content.object();
+        let is_new = !std::mem::replace(&mut state.in_cil, true);
+        let item = self.state.item();
         if is_new {
-            object.pins.fetch_add(1, Ordering::AcqRel);
+            item.pins.fetch_add(1, Ordering::AcqRel);
         }
-        object.listed_in.store(seq, Ordering::Release);
+        item.listed_in.store(seq, Ordering::Release);
         (added, is_new)
     }
 }
@@ -128,7 +128,7 @@ pub(crate) struct Before {
     new: Option<Box<NewCluster>>,
 }
 
-/// Bytes that stood in an object before an edit.
+/// Bytes that stood in a log item before an edit.
 struct Undo {
     handle: Handle,
     start: usize,
@@ -171,14 +171,14 @@ impl Undo {
 /// What a transaction gathers.
 #[derive(Default)]
 pub(crate) struct Work {
-    joined: Vec<Option<Joined>>,
+    joined: Vec<Option<JoinedItem>>,
     /// What each of `joined` is found by, apart: they are searched often.
     keys: Vec<Key>,
     undo: Vec<Undo>,
     undo_bytes: Vec<u8>,
     pub freed: Vec<Freed>,
-    /// What the commit lists.
-    pub listed: Listed,
+    /// What the commit cil.
+    pub cil_items: CilItems,
     /// The change that runs does more than edit, and make inodes where inodes were free.
     pub is_structural: bool,
     /// The change that runs changes anything at all.
@@ -186,7 +186,7 @@ pub(crate) struct Work {
     complete: Complete,
     is_committed: bool,
     /// The cluster that was asked for last, and where it is: those of a chunk are taken one after another.
-    pub cluster: Option<(Daddr, Arc<Object>)>,
+    pub cluster: Option<(Daddr, Arc<LogItem>)>,
 }
 
 /// The changes of a transaction that are complete: they happen, whatever becomes of the next.
@@ -195,17 +195,17 @@ struct Complete {
     changes: u64,
     /// Besides, those that changed nothing.
     empty: u64,
-    /// Of the objects, those that were joined by then.
+    /// Of the items, those that were joined by then.
     joined: usize,
-    /// Bytes of these objects.
+    /// Bytes of these items.
     bytes: usize,
     delta: Delta,
 }
 
 impl Work {
-    // ---- objects -----------------------------------------------------------------------------
+    // ---- items -----------------------------------------------------------------------------
 
-    pub(crate) fn join(&mut self, key: Key, joined: Joined) -> Handle {
+    pub(crate) fn join(&mut self, key: Key, joined: JoinedItem) -> Handle {
         let handle = Handle(u32::try_from(self.joined.len()).unwrap_or(u32::MAX));
         self.joined.push(Some(joined));
         self.keys.push(key);
@@ -220,44 +220,44 @@ impl Work {
     }
 
     /// All that is held.
-    pub(crate) fn all(&self) -> impl Iterator<Item = &Joined> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = &JoinedItem> {
         self.joined.iter().flatten()
     }
 
-    pub(crate) fn held(&self, handle: Handle) -> &Joined {
-        self.joined[handle.0 as usize].as_ref().expect("a handle of an object that is held")
+    pub(crate) fn held(&self, handle: Handle) -> &JoinedItem {
+        self.joined[handle.0 as usize].as_ref().expect("a handle of a log item that is held")
     }
 
-    pub(crate) fn held_mut(&mut self, handle: Handle) -> &mut Joined {
-        self.joined[handle.0 as usize].as_mut().expect("a handle of an object that is held")
+    pub(crate) fn held_mut(&mut self, handle: Handle) -> &mut JoinedItem {
+        self.joined[handle.0 as usize].as_mut().expect("a handle of a log item that is held")
     }
 
-    /// Lets go of an object that nothing was changed of.
+    /// Lets go of a log item that nothing was changed of.
     pub(crate) fn release(&mut self, handle: Handle) {
         let slot = &mut self.joined[handle.0 as usize];
         slot.take_if(|held| !held.is_changed() && held.before.is_none());
     }
 
-    /// The part `range` of an object, to be changed: saved for undo, marked for the journal.
+    /// The part `range` of a log item, to be changed: saved for undo, marked for the journal.
     pub(crate) fn edit(&mut self, handle: Handle, range: Range<usize>) -> &mut [u8] {
         let Self { joined, undo, undo_bytes, .. } = self;
-        let held = joined[handle.0 as usize].as_mut().expect("a handle of an object that is held");
+        let held = joined[handle.0 as usize].as_mut().expect("a handle of a log item that is held");
         self.changes = true;
         held.dirty.mark(&range);
-        let bytes = held.content.bytes.edit().expect("a joined object has been read");
+        let bytes = held.state.bytes.edit().expect("a joined item has been read");
         if held.before.is_none() {
             undo.push(Undo::of(handle, bytes, &range, undo_bytes));
         }
         &mut bytes[range]
     }
 
-    /// All of an object becomes new. Of one that an earlier change has, that could not be told apart when it is undone.
+    /// All of a log item becomes new. Of one that an earlier change has, that could not be told apart when it is undone.
     pub(crate) fn becomes(
         &mut self,
         handle: Handle,
         bytes: Bytes,
         new: Option<Box<NewCluster>>,
-    ) -> &mut Joined {
+    ) -> &mut JoinedItem {
         self.is_structural |= (handle.0 as usize) < self.complete.joined;
         self.changes = true;
         let held = self.held_mut(handle);
@@ -278,11 +278,11 @@ impl Work {
     }
 
     /// The change that ran is complete, and cannot be undone any more.
-    pub(crate) fn is_complete(&mut self, delta: Delta) {
+    pub(crate) fn complete_change(&mut self, delta: Delta) {
         let before = self.complete.joined;
         let complete = &mut self.complete;
         for (held, key) in self.joined[before..].iter_mut().zip(&self.keys[before..]) {
-            complete.bytes += held.as_mut().map_or(0, |held| held.is_complete(*key));
+            complete.bytes += held.as_mut().map_or(0, |held| held.complete_change(*key));
         }
         (complete.joined, complete.delta) = (self.joined.len(), delta);
         let changed = std::mem::take(&mut self.changes) || self.is_structural;
@@ -294,53 +294,53 @@ impl Work {
     /// Undoes the change that runs, the newest edit first: blocks taken over as fresh get back what stood there, then every
     /// edit before that is taken back.
     fn undo(&mut self) {
-        self.joined.iter_mut().flatten().for_each(Joined::undo);
+        self.joined.iter_mut().flatten().for_each(JoinedItem::undo);
         while let Some(undo) = self.undo.pop() {
             let held = self.joined.get_mut(undo.handle.0 as usize).and_then(Option::as_mut);
-            let bytes = held.and_then(|held| held.content.bytes.edit());
+            let bytes = held.and_then(|held| held.state.bytes.edit());
             undo.put_back(bytes.map(|bytes| &mut bytes[..]), &mut self.undo_bytes);
         }
         self.joined.truncate(self.complete.joined);
         self.keys.truncate(self.complete.joined);
         self.freed.clear();
-        self.listed.clear();
+        self.cil_items.clear();
         self.changes = false;
-        self.listed.tally.transactions.undone += 1;
+        self.cil_items.tally.transactions.undone += 1;
     }
 
     /// The transaction ends: the change that runs is undone, those before it are committed.
-    pub(crate) fn end(&mut self, lists: &Lists) {
+    pub(crate) fn end(&mut self, cil: &Cil) {
         if self.is_committed {
             return;
         }
         self.undo();
         if self.complete.changes + self.complete.empty > 0 {
-            self.commit(lists);
+            self.commit(cil);
         }
     }
 
     /// Makes the complete changes visible, and lists them for the next checkpoint; answers its number. The caller holds
-    /// the gate.
-    pub(crate) fn commit(&mut self, lists: &Lists) -> u64 {
-        let seq = lists.checkpoint_number();
-        let Self { joined, listed, complete, .. } = self;
+    /// the ctx_lock.
+    pub(crate) fn commit(&mut self, cil: &Cil) -> u64 {
+        let seq = cil.checkpoint_number();
+        let Self { joined, cil_items, complete, .. } = self;
         let mut relogged = 0;
         for held in joined.iter_mut().flatten().filter(|held| held.is_changed()) {
             let (added, is_new) = held.commit(seq);
-            listed.bytes += added;
+            cil_items.bytes += added;
             if is_new {
-                listed.objects.push(Arc::clone(held.content.object()));
+                cil_items.items.push(Arc::clone(held.state.item()));
             }
             relogged += u64::from(!is_new);
         }
         joined.clear();
-        let (tally, fresh) = (&mut listed.tally.transactions, listed.objects.len() as u64);
+        let (tally, fresh) = (&mut cil_items.tally.transactions, cil_items.items.len() as u64);
         tally.items += fresh;
         tally.relogged += relogged;
         tally.committed += complete.changes;
         tally.empty += complete.empty;
-        lists.list(listed);
-        lists.counters.add(complete.delta);
+        cil.insert(cil_items);
+        cil.counters.add(complete.delta);
         self.is_committed = true;
         seq
     }
@@ -352,7 +352,7 @@ impl Work {
         self.undo.clear();
         self.undo_bytes.clear();
         self.freed.clear();
-        self.listed.clear();
+        self.cil_items.clear();
         self.complete = Complete::default();
         self.cluster = None;
         (self.is_structural, self.changes, self.is_committed) = (false, false, false);
@@ -367,9 +367,9 @@ thread_local! {
 }
 
 /// A [`Work`] that its thread keeps for the next transaction, so that the vectors need not grow again.
-pub(crate) struct Kept(Option<Box<Work>>);
+pub(crate) struct ReusedWork(Option<Box<Work>>);
 
-impl Kept {
+impl ReusedWork {
     pub(crate) fn new() -> Self {
         Self(Some(KEPT.take().unwrap_or_default()))
     }
@@ -385,20 +385,20 @@ impl Kept {
     }
 }
 
-impl Deref for Kept {
+impl Deref for ReusedWork {
     type Target = Work;
     fn deref(&self) -> &Work {
         self.0.as_ref().expect("it is there until it is dropped, or taken away at the end")
     }
 }
 
-impl DerefMut for Kept {
+impl DerefMut for ReusedWork {
     fn deref_mut(&mut self) -> &mut Work {
         self.0.as_mut().expect("it is there until it is dropped, or taken away at the end")
     }
 }
 
-impl Drop for Kept {
+impl Drop for ReusedWork {
     /// Empties it, and leaves it for the thread's next transaction.
     fn drop(&mut self) {
         let Some(mut work) = self.0.take() else { return };

@@ -7,14 +7,14 @@
 //!
 //! 1. What is written is judged before by the verifiers that judge it when it is read: damage in memory ends
 //!    the volume, and does not reach the device.
-//! 2. Pinned objects are passed over: their newest change is not durable yet.
+//! 2. Pinned items are passed over: their newest change is not durable yet.
 //! 3. Inodes are written with their whole cluster, in one go with their neighbours.
-//! 4. What changes and is logged while a copy of it is on its way counts as not in place ([`Content::logged`]
-//!    beside [`Content::writing`]), and so does everything until it is flushed.
+//! 4. What changes and is logged while a copy of it is on its way counts as not in place ([`ItemState::logged`]
+//!    beside [`ItemState::writing`]), and so does everything until it is flushed.
 //! 5. What was freed is not written any more once its blocks may be used again: [`WriteBack::settle`].
 //!
-//! [`Content::logged`]: crate::object::Content::logged
-//! [`Content::writing`]: crate::object::Content::writing
+//! [`ItemState::logged`]: crate::log_item::ItemState::logged
+//! [`ItemState::writing`]: crate::log_item::ItemState::writing
 
 use std::ops::Range;
 use std::panic::resume_unwind;
@@ -24,16 +24,16 @@ use std::thread;
 use xfskit_block::{AlignedBuf, Error as DeviceError};
 use xfskit_format::inode::{self, Dinode};
 use xfskit_format::log::Stamp;
-use xfskit_format::{Ctx, Location, Verdict, judge};
+use xfskit_format::{Ctx, Location, VerifyResult, verify};
 use xfskit_units::{ByteOffset, Daddr, Geometry, Ino, Lsn, Sectors, index};
 
 use crate::buf::{BufError, BufMap};
 use crate::bytes::{Bytes, Frozen};
+use crate::cil::Cil;
 use crate::engine::Engine;
-use crate::list::Lists;
 use crate::lock::{LockRank, LockStats, Ranked, RankedMutex};
-use crate::object::{Buf, Home, Object, Unplaced};
-use crate::running::Bell;
+use crate::log_item::{Buf, DiskLocation, LogItem, Unplaced};
+use crate::running::WorkerSignal;
 use crate::stats::AilStats;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Mutex, RwLock};
@@ -41,8 +41,8 @@ use crate::sync::{Mutex, RwLock};
 /// Bytes of one batch, about.
 const BATCH: u64 = if cfg!(test) { 64 << 10 } else { 2 << 20 };
 
-/// So many objects are worth a second thread.
-pub(crate) const TWO_HANDS: usize = if cfg!(test) { 128 } else { 4096 };
+/// So many items are worth a second thread.
+pub(crate) const SPLIT_PUSH_ITEMS: usize = if cfg!(test) { 128 } else { 4096 };
 
 /// Objects of one portion: a device that seeks is not asked for less at once.
 const PORTION: usize = 8192;
@@ -57,7 +57,7 @@ pub(crate) struct WriteBack {
     /// What the thread is asked for: everything under LSNs up to this one.
     wanted: AtomicU64,
     /// Wakes the thread.
-    bell: Bell,
+    signal: WorkerSignal,
 }
 
 /// What passes from one who writes to the next.
@@ -74,7 +74,7 @@ impl WriteBack {
             turn: RankedMutex::new(LockRank::WriteBack, Turn::default()),
             in_flight: RwLock::default(),
             wanted: AtomicU64::new(0),
-            bell: Bell::default(),
+            signal: WorkerSignal::default(),
         }
     }
 
@@ -84,8 +84,8 @@ impl WriteBack {
         (done, self.turn.stats())
     }
 
-    pub(crate) fn bell(&self) -> &Bell {
-        &self.bell
+    pub(crate) fn signal(&self) -> &WorkerSignal {
+        &self.signal
     }
 
     /// Asks the thread for everything under LSNs up to `upto`; does it at once where there is none.
@@ -94,7 +94,7 @@ impl WriteBack {
     /// As [`push`](Self::push).
     pub(crate) fn ask(&self, engine: &Engine, upto: Lsn) -> Result<(), BufError> {
         self.wanted.fetch_max(upto.0, Ordering::AcqRel);
-        if self.bell.ring() { Ok(()) } else { self.push_wanted(engine) }
+        if self.signal.notify() { Ok(()) } else { self.push_wanted(engine) }
     }
 
     /// What was asked for.
@@ -125,7 +125,7 @@ impl WriteBack {
     }
 
     /// Waits until no copy is on its way that was made before now.
-    pub(crate) fn settle(&self) {
+    pub(crate) fn commit_parked(&self) {
         let _rank = Ranked::take(LockRank::InFlight);
         drop(self.in_flight.write());
     }
@@ -142,16 +142,16 @@ impl WriteBack {
         stats.pushes += 1;
         let done = self.write_all(engine, &due, hands)?;
         stats.bytes += done.bytes;
-        if done.objects.is_empty() {
+        if done.items.is_empty() {
             return Ok(());
         }
         engine.device().flush()?;
         stats.flushes += 1;
-        stats.items += done.objects.len() as u64;
-        for (object, _) in &done.objects {
-            object.write(Some(&engine.lists)).writing = Unplaced::default();
+        stats.items += done.items.len() as u64;
+        for (item, _) in &done.items {
+            item.write(Some(&engine.cil)).writing = Unplaced::default();
         }
-        engine.ail.remove(done.objects.iter().map(|(object, lsn)| (&**object, *lsn)));
+        engine.ail.remove(done.items.iter().map(|(item, lsn)| (&**item, *lsn)));
         Ok(())
     }
 
@@ -164,7 +164,7 @@ impl WriteBack {
         [first, second]: &mut [AlignedBuf; 2],
     ) -> Result<Done, BufError> {
         let rest = Mutex::new(due);
-        if !engine.is_concurrent() || due.len() < TWO_HANDS {
+        if !engine.is_concurrent() || due.len() < SPLIT_PUSH_ITEMS {
             return self.write_rest(engine, &rest, first);
         }
         thread::scope(|scope| {
@@ -179,7 +179,7 @@ impl WriteBack {
         })
     }
 
-    /// Writes what is left of `rest`, a batch at a time, which is copied to `hand` first.
+    /// Writes what is left of `park`, a batch at a time, which is copied to `hand` first.
     fn write_rest(
         &self,
         engine: &Engine,
@@ -193,7 +193,7 @@ impl WriteBack {
             let _in_flight = self.in_flight.read();
             let batch = take_batch(&mut rest.lock());
             if batch.is_empty() {
-                return Ok(Done { objects: staging.written, bytes });
+                return Ok(Done { items: staging.written, bytes });
             }
             for unit in units(batch) {
                 staging.add(engine, unit)?;
@@ -206,18 +206,18 @@ impl WriteBack {
 /// What was written, under which LSNs, and how many bytes that took.
 #[derive(Debug, Default)]
 struct Done {
-    objects: Vec<(Arc<Object>, Lsn)>,
+    items: Vec<(Arc<LogItem>, Lsn)>,
     bytes: u64,
 }
 
 impl Done {
     fn join(&mut self, other: Self) {
-        self.objects.extend(other.objects);
+        self.items.extend(other.items);
         self.bytes += other.bytes;
     }
 }
 
-/// Takes a batch off the front of `rest`: units that come to [`BATCH`] bytes or a little more.
+/// Takes a batch off the front of `park`: units that come to [`BATCH`] bytes or a little more.
 fn take_batch<'d>(rest: &mut &'d [Due]) -> &'d [Due] {
     let mut bytes = 0;
     let enough = units(rest).take_while(|unit| {
@@ -231,39 +231,39 @@ fn take_batch<'d>(rest: &mut &'d [Due]) -> &'d [Due] {
     batch
 }
 
-/// An object to be written back.
+/// A log item to be written back.
 #[derive(Debug)]
 struct Due {
     /// Address and length of what is written: an inode's is its cluster's.
     address: (Daddr, Sectors),
-    object: Arc<Object>,
+    item: Arc<LogItem>,
 }
 
 impl Due {
-    fn new(object: Arc<Object>) -> Self {
-        let address = match object.home() {
-            Home::Block(map) => map.first(),
-            Home::Inode { cluster, .. } => *cluster,
+    fn new(item: Arc<LogItem>) -> Self {
+        let address = match item.location() {
+            DiskLocation::Block(map) => map.first(),
+            DiskLocation::Inode { cluster, .. } => *cluster,
         };
-        Self { address, object }
+        Self { address, item }
     }
 
     /// Its bytes and the LSN that they are written as; `None` where they are not to be written, for now or ever. What
     /// was logged of them is being written from here on.
-    fn copy(&self, lists: &Lists) -> Option<(Frozen, Lsn)> {
-        let mut content = self.object.write(Some(lists));
-        let pinned = self.object.pins.load(Ordering::Acquire) > 0;
-        let bytes = content.bytes.freeze().filter(|_| !pinned && !content.stale)?;
-        // Behind the pins: the last checkpoint set it before it let go of the object.
-        let lsn = self.object.lsn()?;
-        content.is_being_written();
+    fn copy(&self, cil: &Cil) -> Option<(Frozen, Lsn)> {
+        let mut state = self.item.write(Some(cil));
+        let pinned = self.item.pins.load(Ordering::Acquire) > 0;
+        let bytes = state.bytes.freeze().filter(|_| !pinned && !state.stale)?;
+        // Behind the pins: the last checkpoint set it before it let go of the item.
+        let lsn = self.item.lsn()?;
+        state.begin_write();
         Some((bytes, lsn))
     }
 
     /// True for an inode, and for a new cluster of them.
-    fn is_of_cluster(&self, lists: &Lists) -> bool {
-        matches!(self.object.home(), Home::Inode { .. })
-            || self.object.read(Some(lists)).new.is_some()
+    fn is_of_cluster(&self, cil: &Cil) -> bool {
+        matches!(self.item.location(), DiskLocation::Inode { .. })
+            || self.item.read(Some(cil)).new.is_some()
     }
 }
 
@@ -280,9 +280,9 @@ struct Staging<'t> {
     writes: Vec<(ByteOffset, Range<usize>)>,
     /// Clusters in `bytes`: they stay in memory until they are written, for a reader must not find the old ones.
     /// True for those that were not in memory as a whole.
-    clusters: Vec<(Arc<Object>, bool)>,
+    clusters: Vec<(Arc<LogItem>, bool)>,
     /// All that was copied, and the LSNs that were current then.
-    written: Vec<(Arc<Object>, Lsn)>,
+    written: Vec<(Arc<LogItem>, Lsn)>,
 }
 
 impl<'t> Staging<'t> {
@@ -294,16 +294,16 @@ impl<'t> Staging<'t> {
 
     /// Copies one block, or one cluster with those of its inodes that are due.
     fn add(&mut self, engine: &Engine, unit: &[Due]) -> Result<(), BufError> {
-        if unit.iter().any(|due| due.is_of_cluster(&engine.lists)) {
+        if unit.iter().any(|due| due.is_of_cluster(&engine.cil)) {
             return self.add_cluster(engine, unit);
         }
         for due in unit {
-            let Home::Block(map) = due.object.home() else { continue };
-            let Some((Frozen::Whole(buf), lsn)) = due.copy(&engine.lists) else { continue };
+            let DiskLocation::Block(map) = due.item.location() else { continue };
+            let Some((Frozen::Whole(buf), lsn)) = due.copy(&engine.cil) else { continue };
             let at = Location::of("block to be written").daddr(map.first().0, map.sectors());
-            judge::before_write(&buf, &Ctx::new(engine.geo(), at))?;
+            verify::before_write(&buf, &Ctx::new(engine.geo(), at))?;
             self.push(map, &buf, Stamp::of(&buf, engine.geo()).map(|stamp| (stamp, lsn)));
-            self.written.push((Arc::clone(&due.object), lsn));
+            self.written.push((Arc::clone(&due.item), lsn));
         }
         Ok(())
     }
@@ -313,24 +313,24 @@ impl<'t> Staging<'t> {
     fn add_cluster(&mut self, engine: &Engine, unit: &[Due]) -> Result<(), BufError> {
         let (daddr, len) = unit[0].address;
         let (geo, map) = (engine.geo(), BufMap::single(daddr, len));
-        let cluster = engine.cache().object(&map);
+        let cluster = engine.cache().item(&map);
         let inodes: Vec<_> =
-            unit.iter().filter_map(|due| InodeCopy::of(due, &engine.lists)).collect();
-        let mut content = cluster.write(Some(&engine.lists));
-        if content.stale || cluster.pins.load(Ordering::Acquire) > 0 {
+            unit.iter().filter_map(|due| InodeCopy::of(due, &engine.cil)).collect();
+        let mut state = cluster.write(Some(&engine.cil));
+        if state.stale || cluster.pins.load(Ordering::Acquire) > 0 {
             return Ok(());
         }
         let new = cluster.lsn();
         // Where all of its inodes are written, what stood there does not matter, nor need it be in memory.
-        let whole = !content.bytes.is_some() && inodes.len() << geo.inodelog == map.byte_len();
+        let whole = !state.bytes.is_some() && inodes.len() << geo.inodelog == map.byte_len();
         if whole {
             let staged = self.place(&map);
             put_inodes(geo, &mut self.bytes[staged], &inodes)?;
         } else {
-            if !content.bytes.is_some() && content.new.is_none() {
-                content.bytes = engine.cache().read_raw(&map)?.into();
+            if !state.bytes.is_some() && state.new.is_none() {
+                state.bytes = engine.cache().read_raw(&map)?.into();
             }
-            let Some(bytes) = content.made(geo, map.byte_len()) else { return Ok(()) };
+            let Some(bytes) = state.made(geo, map.byte_len()) else { return Ok(()) };
             if new.is_some() {
                 stamp_others(bytes, geo.inodesize(), &inodes);
             }
@@ -339,12 +339,12 @@ impl<'t> Staging<'t> {
             self.bytes[staged].copy_from_slice(bytes);
         }
         if let Some(lsn) = new {
-            content.is_being_written();
+            state.begin_write();
             self.written.push((Arc::clone(&cluster), lsn));
         }
-        drop(content);
+        drop(state);
         self.clusters.push((cluster, whole));
-        self.written.extend(inodes.into_iter().map(|inode| (inode.object, inode.lsn)));
+        self.written.extend(inodes.into_iter().map(|inode| (inode.item, inode.lsn)));
         Ok(())
     }
 
@@ -394,11 +394,11 @@ impl<'t> Staging<'t> {
         answers.into_iter().collect::<Result<Vec<()>, DeviceError>>()?;
         let bytes = self.bytes.len() as u64;
         for (cluster, whole) in self.clusters.drain(..) {
-            let mut content = cluster.write(Some(&engine.lists));
-            content.new = None;
+            let mut state = cluster.write(Some(&engine.cil));
+            state.new = None;
             // It may have been asked for meanwhile, as it was before.
-            if whole && !content.listed && content.unplaced().chunks.is_empty() {
-                content.bytes = Bytes::default();
+            if whole && !state.in_cil && state.unplaced().chunks.is_empty() {
+                state.bytes = Bytes::default();
             }
         }
         self.bytes.clear();
@@ -408,7 +408,7 @@ impl<'t> Staging<'t> {
 
 /// An inode as it is to be written.
 struct InodeCopy {
-    object: Arc<Object>,
+    item: Arc<LogItem>,
     ino: Ino,
     offset: usize,
     lsn: Lsn,
@@ -416,22 +416,22 @@ struct InodeCopy {
 }
 
 impl InodeCopy {
-    fn of(due: &Due, lists: &Lists) -> Option<Self> {
-        let Home::Inode { ino, offset, .. } = due.object.home() else { return None };
-        let (bytes, lsn) = due.copy(lists)?;
-        Some(Self { object: Arc::clone(&due.object), ino: *ino, offset: *offset, lsn, bytes })
+    fn of(due: &Due, cil: &Cil) -> Option<Self> {
+        let DiskLocation::Inode { ino, offset, .. } = due.item.location() else { return None };
+        let (bytes, lsn) = due.copy(cil)?;
+        Some(Self { item: Arc::clone(&due.item), ino: *ino, offset: *offset, lsn, bytes })
     }
 }
 
 /// Puts `inodes` into their cluster.
-fn put_inodes(geo: &Geometry, cluster: &mut [u8], inodes: &[InodeCopy]) -> Verdict {
+fn put_inodes(geo: &Geometry, cluster: &mut [u8], inodes: &[InodeCopy]) -> VerifyResult {
     for inode in inodes {
         let at = Location::of("inode to be written").ino(inode.ino);
         let ctx = Ctx::new(geo, at).crc_known();
         let image = &mut cluster[inode.offset..inode.offset + inode.bytes.len()];
         inode.bytes.put(image);
         Dinode::verify(image, &ctx, inode.ino)?;
-        if inode.bytes.is_bare() {
+        if inode.bytes.is_compact() {
             inode::stamp_bare(image, inode.lsn);
         } else {
             inode::stamp_lsn(image, inode.lsn);

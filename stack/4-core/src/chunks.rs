@@ -14,7 +14,7 @@ use xfskit_block::IoRead;
 use xfskit_format::agbtree::{Block, Tree};
 use xfskit_format::inobt::{self, Chunk, INODES_PER_CHUNK};
 use xfskit_format::inode::{Dinode, flags2};
-use xfskit_format::{Ctx, Location, Verdict};
+use xfskit_format::{Ctx, Location, VerifyResult};
 use xfskit_trans::Buf;
 use xfskit_units::{AgBlock, AgIno, AgNumber, ByteOffset, Ino, index};
 use zerocopy::big_endian::U32;
@@ -37,7 +37,7 @@ pub struct Entry<'a> {
     /// Its number.
     pub ino: Ino,
     /// What it says, or why it cannot be believed.
-    pub inode: Verdict<Dinode<'a>>,
+    pub inode: VerifyResult<Dinode<'a>>,
 }
 
 /// A block of an inobt, and what its parent says of it.
@@ -343,7 +343,7 @@ fn bounds(mask: u64) -> Option<Range<u32>> {
 }
 
 /// Fails where a block does not begin with the inode that its parent said.
-fn check_first(ctx: &Ctx<'_>, block: &TreeBlock, first: Option<&U32>) -> Verdict {
+fn check_first(ctx: &Ctx<'_>, block: &TreeBlock, first: Option<&U32>) -> VerifyResult {
     match (block.first, first) {
         (Some(expected), Some(found)) => ctx.eq("inobt.key", expected, AgIno(found.get())),
         (Some(_), None) => ctx.require("inobt.numrecs", false, "at least one record", 0u32),

@@ -3,8 +3,8 @@
 //! Every walk ends, whatever the blocks say: each level must be one below the last, and a walk
 //! along siblings or over all leaves visits no more blocks than the fork has.
 
+pub(crate) mod cuts;
 mod plan;
-pub(crate) mod share;
 #[cfg(test)]
 pub(crate) mod testing;
 pub(crate) mod tree;
@@ -13,7 +13,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use xfskit_format::da::{self, Node};
-use xfskit_format::{Ctx, Expected, Fork, Layout, Location, Value, Verdict, attr, dir, inode};
+use xfskit_format::{Ctx, Expected, Fork, Layout, Location, Value, VerifyResult, attr, dir, inode};
 use xfskit_trans::Buf;
 use xfskit_units::{DaBlock, Daddr, FileOff, Geometry, Ino, Sectors};
 
@@ -42,7 +42,7 @@ pub(crate) struct DaBuf {
 }
 
 /// Judges a block of the tree, node or leaf.
-pub(crate) fn verify_any(bytes: &[u8], ctx: &Ctx<'_>, fork: Fork) -> Verdict {
+pub(crate) fn verify_any(bytes: &[u8], ctx: &Ctx<'_>, fork: Fork) -> VerifyResult {
     if da::magic(bytes) == Some(Layout::of(ctx.geo).da_node_magic) {
         return Node::verify(bytes, ctx, fork).map(drop);
     }
@@ -99,12 +99,12 @@ impl<'a, M: Mapping> DaFork<'a, M> {
         &self,
         what: &'static str,
         fileoff: FileOff,
-        verify: &dyn Fn(&[u8], &Ctx<'_>) -> Verdict,
+        verify: &dyn Fn(&[u8], &Ctx<'_>) -> VerifyResult,
     ) -> Result<Arc<Buf>> {
         let at = self.at(what, fileoff);
         let Some(map) = self.extents.buf_map(self.geo(), fileoff, self.unit())? else {
             let want = Expected::Described("a mapped block".into());
-            return Err(self.vol.ctx(at).fault("da.map", want, Value::Missing).into());
+            return Err(self.vol.ctx(at).corruption("da.map", want, Value::Missing).into());
         };
         let (daddr, _) = map.first();
         let at = at.daddr(daddr, Sectors(map.byte_len() as u64 / 512));

@@ -12,6 +12,7 @@
 //! ([`Tx::dir_create`](crate::Tx::dir_create) and its kin); `room` remembers, for large directories,
 //! which data block has room, `direct` which leaf of the hash tree is where.
 
+pub(crate) mod cache;
 mod direct;
 #[cfg(test)]
 mod direct_tests;
@@ -19,12 +20,11 @@ pub(crate) mod fork;
 mod leaves;
 mod lookup;
 #[cfg(test)]
-mod memory;
+mod memory_fork;
 pub(crate) mod names;
 #[cfg(test)]
 mod names_tests;
 mod node;
-pub(crate) mod room;
 #[cfg(test)]
 pub(crate) mod testing;
 mod tx;
@@ -35,7 +35,7 @@ use xfskit_format::dir::data::{Data, Form, salvage};
 use xfskit_format::dir::sf::Sf;
 use xfskit_format::dir::{self, DataPtr, Entry};
 use xfskit_format::inode::{Dinode, FileType};
-use xfskit_format::{Ctx, Fork, Layout, Verdict, bytes};
+use xfskit_format::{Ctx, Fork, Layout, VerifyResult, bytes};
 use xfskit_trans::Shared;
 use xfskit_units::{FileOff, Geometry, Ino};
 
@@ -222,7 +222,7 @@ impl<'a> Dir<'a> {
     /// Fails where "." or ".." stands anywhere but in its own place, at the directory's beginning: another name was
     /// there, and is lost.
     #[inline]
-    fn verify_dots(&self, entry: &Entry<'_>, fileoff: FileOff, ctx: &Ctx<'_>) -> Verdict {
+    fn verify_dots(&self, entry: &Entry<'_>, fileoff: FileOff, ctx: &Ctx<'_>) -> VerifyResult {
         let dot = Layout::of(self.geo()).dir_data_header;
         let place = match entry.name {
             b"." => dot,

@@ -5,7 +5,7 @@ use std::fmt;
 
 use xfskit_format::inode::Dinode;
 use xfskit_format::sb::SbError;
-use xfskit_format::{Corruption, Fault};
+use xfskit_format::Corruption;
 use xfskit_trans::{BufError, TransError};
 use xfskit_units::{AgNumber, Ino, Lsn};
 
@@ -24,13 +24,13 @@ pub enum Error {
     )]
     PrimaryDamaged {
         /// What is wrong with it.
-        fault: Fault,
+        fault: Box<Corruption>,
         /// The group that has the copy.
         agno: AgNumber,
     },
     /// A check failed.
     #[error(transparent)]
-    Corrupt(#[from] Fault),
+    Corrupt(#[from] Box<Corruption>),
     /// The journal cannot be read or replayed.
     #[error("the journal: {0}")]
     Journal(String),
@@ -170,7 +170,7 @@ impl Error {
     }
 
     /// The failed check, where this is one.
-    pub fn fault(&self) -> Option<&xfskit_format::Corruption> {
+    pub fn corruption(&self) -> Option<&xfskit_format::Corruption> {
         match self {
             Self::JournalDamaged(damage) => Some(&damage.fault),
             Self::Corrupt(fault)

@@ -9,8 +9,8 @@
 use std::sync::Arc;
 
 use xfskit_format::inode::{self, Dinode};
-use xfskit_format::{Ctx, Layout, Verdict};
-use xfskit_trans::{Buf, BufMap, InodeHome, Shared};
+use xfskit_format::{Ctx, Layout, VerifyResult};
+use xfskit_trans::{Buf, BufMap, InodeLocation, Shared};
 use xfskit_units::{AgBlock, AgIno, AgNumber, Daddr, Geometry, Ino, Sectors, index};
 
 use crate::error::{Error, Result};
@@ -94,7 +94,7 @@ impl Volume {
     }
 
     /// The same for an inode that is written at `home`.
-    pub(crate) fn read_dinode_at(&self, ino: Ino, home: &InodeHome) -> Result<Arc<Buf>> {
+    pub(crate) fn read_dinode_at(&self, ino: Ino, home: &InodeLocation) -> Result<Arc<Buf>> {
         if self.engine.is_some()
             && let Some(cluster) = self.cache().untaken(home)
         {
@@ -114,12 +114,12 @@ impl Volume {
     ///
     /// # Errors
     /// [`Error::NoInode`] where it cannot exist.
-    pub fn inode_home(&self, ino: Ino) -> Result<InodeHome> {
+    pub fn inode_home(&self, ino: Ino) -> Result<InodeLocation> {
         let (agno, agino) = self.locate(ino)?;
         let cluster = self.cluster_of(agno, agino);
         let ahead = agino.since(self.geo().agb_to_agino(cluster.agbno)).unwrap_or(0);
         let offset = index(u64::from(ahead) << self.geo().inodelog);
-        Ok(InodeHome { cluster: self.cluster_range(cluster), offset })
+        Ok(InodeLocation { cluster: self.cluster_range(cluster), offset })
     }
 
     /// Keeps inode `ino` as it is, its directory or attribute blocks too, while the answer lives; `None` on a volume
@@ -223,7 +223,7 @@ impl Volume {
 }
 
 /// Judges every inode of a cluster that begins with inode `first`.
-fn verify_all(bytes: &[u8], ctx: &Ctx<'_>, first: Ino) -> Verdict {
+fn verify_all(bytes: &[u8], ctx: &Ctx<'_>, first: Ino) -> VerifyResult {
     for (ino, inode) in (first.0..).map(Ino).zip(bytes.chunks_exact(ctx.geo.inodesize())) {
         Dinode::verify(inode, &ctx.at(inode::location(ctx.geo, ino)), ino)?;
     }

@@ -90,7 +90,7 @@ impl Volume {
             let Some(parent) = parent else {
                 let ctx = self.ctx(inode::location(self.geo(), dir).fork(Fork::Attr));
                 let want = Expected::Described("a way up to the root".into());
-                return Err(ctx.fault("attr.parent.loop", want, "none").into());
+                return Err(ctx.corruption("attr.parent.loop", want, "none").into());
             };
             names.push(parent.name);
             dir = parent.ino;

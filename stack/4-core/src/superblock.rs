@@ -1,8 +1,8 @@
 //! The superblock that a volume is opened by: the primary, the primary in another way that the device has, or a copy.
 
 use xfskit_block::BlockDevice;
-use xfskit_format::Fault;
-use xfskit_format::fault::CheckId;
+use xfskit_format::Corruption;
+use xfskit_format::corruption::CheckId;
 use xfskit_format::sb::{SbError, Superblock};
 use xfskit_format::sb_search::{self, Rebuilt, Source};
 use xfskit_trans::heal::read_other_way;
@@ -16,7 +16,7 @@ pub struct FoundSuperblock {
     /// The superblock.
     pub sb: Superblock,
     /// What was wrong with the primary as it was read first, where the device had it in another way.
-    pub healed: Option<Fault>,
+    pub healed: Option<Box<Corruption>>,
     /// The copy that it was made from, where the primary is damaged.
     pub stand_in: Option<StandIn>,
 }
@@ -25,7 +25,7 @@ pub struct FoundSuperblock {
 #[derive(Clone, Debug)]
 pub struct StandIn {
     /// What is wrong with the primary.
-    pub fault: Fault,
+    pub fault: Box<Corruption>,
     /// The group that has the copy.
     pub agno: AgNumber,
     /// Copies that agree with it, itself included.
@@ -47,7 +47,7 @@ pub fn find_superblock(dev: &dyn BlockDevice) -> Result<FoundSuperblock> {
     let Some(Rebuilt { sb, agno, agreeing, compared }) = copy_for(dev, damage) else {
         return Err(error);
     };
-    let stand_in = StandIn { fault: damage.fault(), agno, agreeing, compared };
+    let stand_in = StandIn { fault: damage.corruption(), agno, agreeing, compared };
     Ok(FoundSuperblock { sb, healed: None, stand_in: Some(stand_in) })
 }
 
@@ -58,7 +58,7 @@ pub fn find_superblock(dev: &dyn BlockDevice) -> Result<FoundSuperblock> {
 pub(crate) fn superblock_to_write(dev: &dyn BlockDevice) -> Result<Superblock> {
     read_superblock(dev).map_err(|error| match &error {
         Error::Superblock(damage) => match copy_for(dev, damage) {
-            Some(copy) => Error::PrimaryDamaged { fault: damage.fault(), agno: copy.agno },
+            Some(copy) => Error::PrimaryDamaged { fault: damage.corruption(), agno: copy.agno },
             None => error,
         },
         _ => error,
@@ -106,13 +106,13 @@ fn judge_first(first: &[u8]) -> Result<usize> {
 }
 
 /// [`read_superblock`], and the fault of the first way where another one was taken.
-fn read_healed_superblock(dev: &dyn BlockDevice) -> Result<(Superblock, Option<Fault>)> {
+fn read_healed_superblock(dev: &dyn BlockDevice) -> Result<(Superblock, Option<Box<Corruption>>)> {
     let error = match read_first_superblock(dev) {
         Ok(sb) => return Ok((sb, None)),
         Err(error) => error,
     };
     let fault = match &error {
-        Error::Superblock(error) => error.fault(),
+        Error::Superblock(error) => error.corruption(),
         _ => return Err(error),
     };
     let mut first = vec![0; 512];

@@ -15,8 +15,8 @@ use std::ops::{Deref, DerefMut};
 
 use xfskit_format::bytes::be32;
 use xfskit_format::inode::Dinode;
-use xfskit_format::{Ctx, Image, Layout, Location, Verdict, agf, agfl, agi};
-use xfskit_trans::{BufMap, Engine, Handle, Place, Trans, TransError};
+use xfskit_format::{Ctx, Image, Layout, Location, VerifyResult, agf, agfl, agi};
+use xfskit_trans::{BufMap, Engine, Handle, LockPosition, Trans, TransError};
 use xfskit_units::{AgNumber, Ino};
 use zerocopy::big_endian::U32;
 
@@ -42,9 +42,9 @@ pub struct Tx<'v> {
     /// The allocator met extents that were freed too recently.
     pub(crate) met_busy: bool,
     /// It may have blocks that are promised: it is what they are promised to.
-    pub(crate) entitled: bool,
-    /// Blocks that it took without being entitled: promised until the counters know them as taken.
-    pub(crate) taken: Room<'v>,
+    pub(crate) uses_reservation: bool,
+    /// Blocks that it took without being uses_reservation: promised until the counters know them as taken.
+    pub(crate) taken: BlockReservation<'v>,
     /// It was refused blocks for being promised.
     pub(crate) met_promises: bool,
 }
@@ -82,12 +82,12 @@ impl Volume {
         loop {
             let mut tx = Tx {
                 volume: self,
-                trans: engine.go_on()?,
+                trans: engine.resume()?,
                 deferred: Vec::new(),
                 remapped: Vec::new(),
                 met_busy: false,
-                entitled: false,
-                taken: self.no_room(),
+                uses_reservation: false,
+                taken: self.no_reservation(),
                 met_promises: false,
             };
             let answer = change(&mut tx).and_then(|answer| tx.finish().map(|()| answer));
@@ -97,7 +97,7 @@ impl Volume {
                     if self.wsync && !tx.trans.waits_for_data() {
                         engine.force(tx.trans.commit())?;
                     } else {
-                        tx.trans.rest();
+                        tx.trans.park();
                     }
                     return Ok(answer);
                 }
@@ -116,7 +116,7 @@ impl Volume {
                     drop(tx);
                     writable::set_attr_bit(self)?;
                 }
-                // Promises are for the worst case; what is written counts as what it is.
+                // DelallocReservation are for the worst case; what is written counts as what it is.
                 Err(Error::NoSpace(_)) if (tx.met_promises || self.has_staged()) && !flushed => {
                     drop(tx);
                     self.flush_idle_contents()?;
@@ -146,7 +146,7 @@ impl<'v> Tx<'v> {
     pub fn read_buf(
         &mut self,
         at: Location,
-        verify: &dyn Fn(&[u8], &Ctx<'_>) -> Verdict,
+        verify: &dyn Fn(&[u8], &Ctx<'_>) -> VerifyResult,
     ) -> Result<Handle> {
         self.read_placed(at, None, verify)
     }
@@ -154,8 +154,8 @@ impl<'v> Tx<'v> {
     fn read_placed(
         &mut self,
         at: Location,
-        place: Option<Place>,
-        verify: &dyn Fn(&[u8], &Ctx<'_>) -> Verdict,
+        place: Option<LockPosition>,
+        verify: &dyn Fn(&[u8], &Ctx<'_>) -> VerifyResult,
     ) -> Result<Handle> {
         let daddr = at.daddr.ok_or_else(|| Error::Unsupported(format!("{at}: no address")))?;
         let map = BufMap::single(daddr, at.sectors);
@@ -168,7 +168,11 @@ impl<'v> Tx<'v> {
     /// [`Error::Device`], [`Error::Corrupt`], and one that makes [`Volume::transact`] try again.
     pub fn agf(&mut self, agno: AgNumber) -> Result<Handle> {
         let verify = |bytes: &[u8], ctx: &Ctx<'_>| agf::Agf::verify(bytes, ctx, agno).map(|_| ());
-        self.read_placed(agf::location(self.volume.geo(), agno), Some(Place::Agf(agno)), &verify)
+        self.read_placed(
+            agf::location(self.volume.geo(), agno),
+            Some(LockPosition::Agf(agno)),
+            &verify,
+        )
     }
 
     /// The AGI of group `agno`, held: its lock is the lock of the group's inodes.
@@ -177,7 +181,11 @@ impl<'v> Tx<'v> {
     /// As [`agf`](Self::agf).
     pub fn agi(&mut self, agno: AgNumber) -> Result<Handle> {
         let verify = |bytes: &[u8], ctx: &Ctx<'_>| agi::Agi::verify(bytes, ctx, agno).map(|_| ());
-        self.read_placed(agi::location(self.volume.geo(), agno), Some(Place::Agi(agno)), &verify)
+        self.read_placed(
+            agi::location(self.volume.geo(), agno),
+            Some(LockPosition::Agi(agno)),
+            &verify,
+        )
     }
 
     /// The AGFL of group `agno`; the caller holds its AGF.

@@ -58,12 +58,12 @@ pub fn set_uuid(
     let changed = |agno| Ok((agno, changed(&**dev, &geo, agno, new)?));
     let all = geo.ags().map(changed).collect::<Result<Vec<_>>>()?;
     let log_dev = options.log_dev.as_deref();
-    open_log(&**dev, log_dev, &geo)?.seal_as(Uuid::nil())?;
+    open_log(&**dev, log_dev, &geo)?.mark_clean_as(Uuid::nil())?;
     for (agno, sector) in all.into_iter().rev() {
         dev.write_at(offset(&geo, agno), &sector)?;
     }
     dev.flush()?;
-    open_log(&**dev, log_dev, &Geometry { uuid: new, ..geo.clone() })?.seal()?;
+    open_log(&**dev, log_dev, &Geometry { uuid: new, ..geo.clone() })?.mark_clean()?;
     Ok((new, geo.meta_uuid))
 }
 

@@ -8,12 +8,12 @@ use xfskit_block::{BlockDevice, NoBarrierDevice, OverlayDevice};
 use xfskit_format::agf::Agf;
 use xfskit_format::agi::Agi;
 use xfskit_format::sb::{self, Superblock};
-use xfskit_format::{Corruption, Ctx, Expected, Location, Verdict, agf, agi};
+use xfskit_format::{Corruption, Ctx, Expected, Location, VerifyResult, agf, agi};
 use xfskit_trans::{Buf, BufCache, BufMap, Running, Stats};
 use xfskit_units::{AgNumber, ByteLen, ByteOffset, Geometry, Lsn};
 
 use crate::attr::debris::Swept;
-use crate::dir::room::Rooms;
+use crate::dir::cache::DirCache;
 use crate::error::{Error, Result};
 use crate::file::Contents;
 use crate::ialloc::{Orphan, Remembered, Rotor};
@@ -67,7 +67,7 @@ pub struct Volume {
     /// Inodes whose attributes hold nothing that Linux left behind.
     pub(crate) swept: Swept,
     /// Where large directories have room.
-    pub(crate) rooms: Rooms,
+    pub(crate) rooms: DirCache,
 }
 
 impl Volume {
@@ -120,7 +120,7 @@ impl Volume {
             faults,
             stand_in,
             swept: Swept::default(),
-            rooms: Rooms::default(),
+            rooms: DirCache::default(),
         })
     }
 
@@ -158,8 +158,8 @@ impl Volume {
         let cache = Arc::new(BufCache::new(dev, options.cache_bytes / 4));
         note_healed(&cache, &replay);
         let engine = writable::engine(&sb, Arc::clone(&cache), options, &replay)?;
-        let promises = std::mem::take(&mut replay.unfinished);
-        replay.finished = promises.len() as u64;
+        let intents = std::mem::take(&mut replay.unfinished);
+        replay.finished = intents.len() as u64;
         let (log_head, space) = (None, Hints::new(sb.agcount.get()));
         let volume = Self {
             geo: sb.geometry(),
@@ -178,10 +178,10 @@ impl Volume {
             faults: vec![],
             stand_in: None,
             swept: Swept::default(),
-            rooms: Rooms::default(),
+            rooms: DirCache::default(),
         };
-        if !promises.is_empty() {
-            recovery::finish(&volume, &promises)?;
+        if !intents.is_empty() {
+            recovery::finish(&volume, &intents)?;
         }
         volume.set_aside();
         Ok(volume)
@@ -276,7 +276,7 @@ impl Volume {
             let (icount, ifree) = (sb.icount.get(), sb.ifree.get());
             return Counts { icount, ifree, fdblocks: sb.fdblocks.get() };
         };
-        engine.settle();
+        engine.commit_parked();
         let now = engine.counters().get();
         let count = |count: i64| u64::try_from(count).unwrap_or(0);
         let (icount, ifree) = (count(now.icount), count(now.ifree));
@@ -305,7 +305,7 @@ impl Volume {
     pub fn read_buf(
         &self,
         at: Location,
-        verify: &dyn Fn(&[u8], &Ctx<'_>) -> Verdict,
+        verify: &dyn Fn(&[u8], &Ctx<'_>) -> VerifyResult,
     ) -> Result<Arc<Buf>> {
         let daddr = at.daddr.ok_or_else(|| Error::Unsupported(format!("{at}: no address")))?;
         Ok(self.cache.read(&BufMap::single(daddr, at.sectors), &self.ctx(at), verify)?)
@@ -400,7 +400,7 @@ fn judge_size(geo: &Geometry, size: ByteLen) -> Vec<Corruption> {
     }
     let ctx = Ctx::new(geo, sb::location(geo, AgNumber(0)));
     let need = Expected::AtLeast(geo.data_bytes().0.into());
-    vec![*ctx.fault("sb.device-size", need, size.0)]
+    vec![*ctx.corruption("sb.device-size", need, size.0)]
 }
 
 /// True unless the device ends before an internal log does.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use xfskit_block::BlockDevice;
 use xfskit_format::sb::{self, Superblock};
-use xfskit_format::{Ctx, Image, Verdict};
+use xfskit_format::{Ctx, Image, VerifyResult};
 use xfskit_log::LogWriter;
 use xfskit_trans::{BufCache, Delta, Engine, Held, Journal};
 use xfskit_units::AgNumber;
@@ -90,7 +90,7 @@ pub(crate) fn engine(
     let writer = if replay.unfinished.is_empty() {
         LogWriter::new(&log, log_dev, data, options.journal.logbsize)?
     } else {
-        LogWriter::behind(&log, log_dev, data)?
+        LogWriter::resume(&log, log_dev, data)?
     };
     let writer = writer.buffers(options.journal.logbufs);
     // A quarter is for blocks, an eighth for inodes. What waits to be written in place may take as much besides,
@@ -127,7 +127,7 @@ pub(crate) fn set_attr_bit(volume: &Volume) -> Result<()> {
 /// As [`Volume::transact`].
 pub(crate) fn log_counters(volume: &Volume) -> Result<()> {
     let engine = volume.engine()?;
-    engine.settle();
+    engine.commit_parked();
     let now = engine.counters().get();
     let counter = |value: i64| U64::new(u64::try_from(value).unwrap_or(0));
     edit_superblock(volume, |image| {
@@ -191,14 +191,14 @@ fn edit_superblock_of(
 ) -> Result<()> {
     // A superblock has no place in the lock order: what waits for one holds nothing else, and it is let go of at once.
     let engine = volume.engine()?;
-    engine.settle();
+    engine.commit_parked();
     volume.transact(|tx| {
         let judge = |bytes: &[u8], _: &Ctx<'_>| judge(bytes, agno);
         let handle = tx.read_buf(sb::location(volume.geo(), agno), &judge)?;
         edit(&mut tx.image(handle));
         Ok(())
     })?;
-    engine.settle();
+    engine.commit_parked();
     if agno == AgNumber(0) {
         volume.reread_superblock()?;
     }
@@ -206,6 +206,6 @@ fn edit_superblock_of(
 }
 
 /// The superblock of group `agno`, as a block of metadata.
-fn judge(bytes: &[u8], agno: AgNumber) -> Verdict {
-    Superblock::verify(bytes, agno).map(drop).map_err(|error| error.fault())
+fn judge(bytes: &[u8], agno: AgNumber) -> VerifyResult {
+    Superblock::verify(bytes, agno).map(drop).map_err(|error| error.corruption())
 }

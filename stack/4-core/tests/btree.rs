@@ -10,8 +10,8 @@ use std::marker::PhantomData;
 
 use kept::device;
 use xfskit_core::btree::{
-    AgKind, BlockRef, ByBlock, BySize, Chunks, Cursor, Flaw, Home, Kind, Mappings, Refcounts, Root,
-    Seek,
+    AgKind, BlockRef, BtreeOps, ByBlock, BySize, Chunks, Cursor, Flaw, Mappings, RecordOps,
+    Refcounts, Root, Seek,
 };
 use xfskit_core::{Error, OpenOptions, Result, Tx, Volume};
 use xfskit_format::agbtree::Block;
@@ -50,8 +50,8 @@ impl<K: AgKind> Lone<K> {
     }
 }
 
-impl<K: AgKind> Home for &Lone<K> {
-    type Kind = K;
+impl<K: AgKind> BtreeOps for &Lone<K> {
+    type RecordOps = K;
 
     fn shape(&self, tx: &Tx<'_>, level: u16) -> Shape {
         Shape::short(K::TREE, tx.volume().geo(), level)
@@ -434,7 +434,7 @@ fn a_change_that_fails_halfway_leaves_no_trace() {
 }
 
 /// A way through a tree.
-type Way<K> = fn(&mut Tx<'_>, &mut Cursor<&Lone<K>>, &[<K as Kind>::Rec]) -> Result<()>;
+type Way<K> = fn(&mut Tx<'_>, &mut Cursor<&Lone<K>>, &[<K as RecordOps>::Rec]) -> Result<()>;
 
 /// What ends when the blocks below the root are not where its keys say, however one comes there.
 fn leads_astray<K: AgKind>(make: impl Fn(&mut Random) -> K::Rec) {

@@ -34,7 +34,7 @@ fn list(vol: &Volume, dir: &Inode) -> (BTreeSet<Vec<u8>>, Vec<&'static str>) {
         match entry {
             Ok(e) if e.name == b"." || e.name == b".." => {}
             Ok(e) => assert!(names.insert(e.name.to_vec()), "a name twice"),
-            Err(err) => faults.push(err.fault().expect("a failed check").check.0),
+            Err(err) => faults.push(err.corruption().expect("a failed check").check.0),
         }
         ControlFlow::Continue(())
     })
@@ -164,7 +164,7 @@ fn damaged_hash_trees_do_not_disturb_listing_and_are_named_by_look_up() {
         assert_eq!(list(&vol, &node), (longer(), vec![]));
         // The name with the smallest hash: the tree's first child.
         let err = vol.lookup(&node, b"..").unwrap_err();
-        assert_eq!(err.fault().unwrap().check.0, check);
+        assert_eq!(err.corruption().unwrap().check.0, check);
     }
 }
 
@@ -214,7 +214,7 @@ fn a_bad_attribute_leaf_and_a_bad_value_leave_the_others_readable() {
     vol.attrs_with_values(&tree, &mut |attr| {
         match attr {
             Ok(attr) => sound += usize::from(attr.value.starts_with(b"value-")),
-            Err(err) => faults.push(err.fault().unwrap().check.0),
+            Err(err) => faults.push(err.corruption().unwrap().check.0),
         }
         ControlFlow::Continue(())
     })
@@ -224,7 +224,7 @@ fn a_bad_attribute_leaf_and_a_bad_value_leave_the_others_readable() {
     assert!(matches!(vol.attr_list(&tree), Err(Error::Corrupt(_))), "a list is whole or nothing");
 
     let err = vol.attr_get(&remote, Namespace::User, b"big").unwrap_err();
-    assert_eq!(err.fault().unwrap().check.0, "attr.remote.crc");
+    assert_eq!(err.corruption().unwrap().check.0, "attr.remote.crc");
     assert_eq!(vol.attr_list(&remote).unwrap().len(), 1, "the name is there");
 }
 

@@ -186,7 +186,7 @@ fn a_bad_inode_is_reported_and_does_not_hide_its_neighbours() {
         match vol.iget(ino) {
             Ok(_) => assert_ne!(ino, bad),
             Err(err) => {
-                assert_eq!((ino, err.fault().unwrap().check.0), (bad, "inode.crc"));
+                assert_eq!((ino, err.corruption().unwrap().check.0), (bad, "inode.crc"));
             }
         }
     }
@@ -234,7 +234,7 @@ fn damaged_extent_trees_are_named() {
             dev.write_at(start, &bytes).unwrap();
             let vol = open(Arc::new(dev));
             let err = vol.extents(&vol.iget(good.ino()).unwrap(), Fork::Data).unwrap_err();
-            assert_eq!(err.fault().unwrap().check.0, *check, "{err}");
+            assert_eq!(err.corruption().unwrap().check.0, *check, "{err}");
         }
     }
 }

@@ -224,7 +224,7 @@ fn a_loop_of_parents_is_named() {
     dev.write_at(vol.geo().ino_to_byte(ino).unwrap(), &bytes).unwrap();
     let vol = Volume::open(Arc::new(dev), &OpenOptions::default()).unwrap();
     let err = vol.paths(below, 9).unwrap_err();
-    assert_eq!(err.fault().unwrap().check.0, "attr.parent.loop");
+    assert_eq!(err.corruption().unwrap().check.0, "attr.parent.loop");
 }
 
 #[test]

@@ -329,7 +329,7 @@ fn a_transaction_that_fails_leaves_owners_and_counts_as_they_were() {
         Ok(())
     });
     let fault = failed.unwrap_err();
-    assert_eq!(fault.fault().unwrap().check.0, "rmapbt.missing");
+    assert_eq!(fault.corruption().unwrap().check.0, "rmapbt.missing");
     assert_eq!((walk::<Mappings>(&volume), walk::<Refcounts>(&volume)), before);
 }
 
@@ -387,7 +387,7 @@ fn staging_extents_that_a_crash_left_are_freed_by_the_next_who_opens() {
     assert_eq!(lens, [(true, 150), (true, 100)], "neighbours are one");
     // Staging twice is a fault, and so is ending what was never staged.
     let fault = stage(140, 20).unwrap_err();
-    assert_eq!(fault.fault().unwrap().check.0, "refcountbt.staging");
+    assert_eq!(fault.corruption().unwrap().check.0, "refcountbt.staging");
     let never = Deferred::CowFree { start: FsBlock(start.0 + 150), len: ExtLen(10) };
     volume
         .transact(|tx| {

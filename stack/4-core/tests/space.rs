@@ -385,7 +385,7 @@ fn trees_that_disagree_are_found_out() {
         let before = volume.engine().unwrap().counters().get();
         let request = AllocRequest::exactly(1, near, MINE);
         let error = volume.transact(|tx| tx.alloc_extent(&request)).unwrap_err();
-        assert_eq!(error.fault().map(|fault| fault.check.0), Some(id), "{error}");
+        assert_eq!(error.corruption().map(|fault| fault.check.0), Some(id), "{error}");
         assert_eq!(volume.engine().unwrap().counters().get(), before);
     }
 }

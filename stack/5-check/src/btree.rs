@@ -210,7 +210,7 @@ impl Walk<'_, '_> {
             let rises = self.last_key.is_none_or(|last| last < low);
             if !rises {
                 let found = format!("{low:?}");
-                let fault = ctx.entry(index).fault(
+                let fault = ctx.entry(index).corruption(
                     self.ids.order,
                     Expected::Described("a record behind the one before it".into()),
                     found,
@@ -249,13 +249,13 @@ impl Walk<'_, '_> {
         let describe = |key: Key| Expected::Described(format!("{key:?}").into());
         if self.tree == Tree::Bno && low.0 == child.low.0 && low != child.low {
             // Nobody compares the length in a key of this tree.
-            sink.warning(Err(ctx.fault(self.ids.key, describe(child.low), format!("{low:?}"))));
+            sink.warning(Err(ctx.corruption(self.ids.key, describe(child.low), format!("{low:?}"))));
         } else if low != child.low {
-            sink.error(Err(ctx.fault(self.ids.key, describe(child.low), format!("{low:?}"))));
+            sink.error(Err(ctx.corruption(self.ids.key, describe(child.low), format!("{low:?}"))));
         }
         if self.tree == Tree::Rmap && high != child.high {
             let id = "rmapbt.high_key";
-            sink.error(Err(ctx.fault(id, describe(child.high), format!("{high:?}"))));
+            sink.error(Err(ctx.corruption(id, describe(child.high), format!("{high:?}"))));
         }
     }
 }

@@ -9,7 +9,7 @@ use std::collections::HashSet;
 
 use xfskit_format::bmbt::Extent;
 use xfskit_format::da::{self, BlkInfo, Node};
-use xfskit_format::{Ctx, Fork, Layout, Location, Verdict};
+use xfskit_format::{Ctx, Fork, Layout, Location, VerifyResult};
 use xfskit_units::{Daddr, FileOff, Ino, Sectors};
 
 use crate::volume::Volume;
@@ -91,7 +91,7 @@ pub(crate) struct Scratch {
 }
 
 /// What verifies a leaf and uses it. The last argument says whether it is the whole tree.
-type Leaf<'l> = dyn FnMut(&[u8], &Ctx<'_>, bool) -> Verdict<LeafHead> + 'l;
+type Leaf<'l> = dyn FnMut(&[u8], &Ctx<'_>, bool) -> VerifyResult<LeafHead> + 'l;
 
 struct Walk<'w, 'v> {
     fork: MappedFork<'w, 'v>,
@@ -158,7 +158,7 @@ impl Walk<'_, '_> {
         ctx: &Ctx<'_>,
         dablk: u32,
         promised: Option<(u16, u32)>,
-    ) -> Verdict {
+    ) -> VerifyResult {
         let is_node = da::magic(bytes) == Some(Layout::of(ctx.geo).da_node_magic);
         let wants_node = promised.map_or(is_node, |(level, _)| level > 0);
         if wants_node {

@@ -9,7 +9,7 @@ use xfskit_format::dir::free::{self, Free};
 use xfskit_format::dir::leaf::{Kind as LeafKind, Leaf};
 use xfskit_format::dir::{DataPtr, Entry, NULLDATAOFF, free_max, sf};
 use xfskit_format::inode::{Dinode, FileType, Format};
-use xfskit_format::{Ctx, Fork, Location, Verdict, hash, inode};
+use xfskit_format::{Ctx, Fork, Location, VerifyResult, hash, inode};
 use xfskit_units::{FileOff, Ino};
 
 use crate::datree::{self, LeafHead, MappedFork};
@@ -528,7 +528,7 @@ fn compare_bests(
         |due| due.0,
         |found| found.0,
         |due, found| {
-            let verdict: Verdict = match (due, found) {
+            let verdict: VerifyResult = match (due, found) {
                 (Some((db, due)), Some((_, found))) => ctx.entry(db as usize).eq(id, due, found),
                 (Some((db, _)), None) => {
                     ctx.entry(db as usize).require(id, false, "an entry for the data block", "none")

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use serde::Serialize;
-use xfskit_format::{Corruption, Fault, Verdict};
+use xfskit_format::{Corruption, VerifyResult};
 
 /// How bad a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -83,13 +83,13 @@ impl<'a> Sink<'a> {
     }
 
     #[cold]
-    pub(crate) fn report(&self, severity: Severity, fault: Fault) {
+    pub(crate) fn report(&self, severity: Severity, fault: Box<Corruption>) {
         self.tell(severity, fault, None);
     }
 
     /// Reports a block that was bad, and sound in another way. What is rewritten is wrong no more.
     #[cold]
-    pub(crate) fn report_healed(&self, fault: Fault, healing: Healing) {
+    pub(crate) fn report_healed(&self, fault: Box<Corruption>, healing: Healing) {
         self.healed.fetch_add(1, Ordering::Relaxed);
         let severity = match healing {
             Healing::Read => Severity::Error,
@@ -99,7 +99,7 @@ impl<'a> Sink<'a> {
     }
 
     #[allow(clippy::boxed_local)] // as it comes from the verifiers
-    fn tell(&self, severity: Severity, fault: Fault, healed: Option<Healing>) {
+    fn tell(&self, severity: Severity, fault: Box<Corruption>, healed: Option<Healing>) {
         self.counts[severity as usize].fetch_add(1, Ordering::Relaxed);
         let Some(to) = &self.to else { return };
         let mut to = to.lock().unwrap_or_else(PoisonError::into_inner);
@@ -112,12 +112,12 @@ impl<'a> Sink<'a> {
     }
 
     /// Reports a failed check as an error. True where it passed.
-    pub(crate) fn error(&self, verdict: Verdict) -> bool {
+    pub(crate) fn error(&self, verdict: VerifyResult) -> bool {
         verdict.map_err(|fault| self.report(Severity::Error, fault)).is_ok()
     }
 
     /// Reports a failed check as a warning. True where it passed.
-    pub(crate) fn warning(&self, verdict: Verdict) -> bool {
+    pub(crate) fn warning(&self, verdict: VerifyResult) -> bool {
         verdict.map_err(|fault| self.report(Severity::Warning, fault)).is_ok()
     }
 

@@ -9,7 +9,7 @@ use xfskit_format::agf::{self, Agf};
 use xfskit_format::agfl::{self, Agfl};
 use xfskit_format::agi::{self, Agi, NULLAGINO};
 use xfskit_format::rmap::owner;
-use xfskit_format::{Ctx, Expected, Verdict};
+use xfskit_format::{Ctx, Expected, VerifyResult};
 use xfskit_units::{AgBlock, AgIno, AgNumber, ExtLen, FsBlock};
 use zerocopy::FromBytes;
 
@@ -109,14 +109,14 @@ fn judge_agf(vol: &Volume<'_>, agno: AgNumber) -> Option<(Box<Agf>, bool)> {
         || format!("{due}, for flfirst is {} and fllast {}", agf.flfirst.get(), agf.fllast.get());
     let verdict = match found == due {
         true => Ok(()),
-        false => Err(ctx.fault("agf.flcount", Expected::Described(wanted().into()), found)),
+        false => Err(ctx.corruption("agf.flcount", Expected::Described(wanted().into()), found)),
     };
     let sound = vol.sink.error(verdict);
     Some((agf, sound))
 }
 
 /// The AGF, verified; that `longest` fits `freeblks` is judged with the free extents, which tell which of the two is wrong.
-fn verify_agf(bytes: &[u8], ctx: &Ctx<'_>, agno: AgNumber) -> Verdict<Agf> {
+fn verify_agf(bytes: &[u8], ctx: &Ctx<'_>, agno: AgNumber) -> VerifyResult<Agf> {
     let fault = match Agf::verify(bytes, ctx, agno) {
         Ok(agf) => return Ok(agf.clone()),
         Err(fault) => fault,

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use xfskit_format::bmbt::Extent;
 use xfskit_format::inobt::INODES_PER_CHUNK;
 use xfskit_format::inode::{self, Dinode, FileType, Format, flags, flags2};
-use xfskit_format::{Ctx, Expected, Fault, Fork, Location, Value, rmap};
+use xfskit_format::{Ctx, Expected, Corruption, Fork, Location, Value, rmap};
 use xfskit_units::{AgBlock, AgIno, AgNumber, Daddr, Ino};
 
 use crate::attrs;
@@ -240,7 +240,7 @@ impl<'w, 'v> Worker<'w, 'v> {
             let (wanted, found) =
                 if place.in_use { ("in use", "free") } else { ("free", "in use") };
             let wanted = Expected::Described(wanted.into());
-            sink.error(Err(ctx.fault("inobt.free", wanted, found)));
+            sink.error(Err(ctx.corruption("inobt.free", wanted, found)));
         }
         sink.error(ctx.lsn("inode.lsn", inode.lsn()));
         let Some(file_type) = inode.file_type() else {
@@ -511,9 +511,9 @@ pub(crate) fn rank_of(shared: &Inodes<'_, '_>, ino: Ino) -> Option<usize> {
 }
 
 /// The fault of an inode in use whose mode is 0.
-fn no_mode(ctx: &Ctx<'_>) -> Fault {
+fn no_mode(ctx: &Ctx<'_>) -> Box<Corruption> {
     let wanted = Expected::Described("the type of a file, for it is in use".into());
-    ctx.fault("inode.mode", wanted, Value::Hex(0))
+    ctx.corruption("inode.mode", wanted, Value::Hex(0))
 }
 
 /// True where the inodes of the group of `ino` are not all known, as where its inode btree is damaged: whether such an
@@ -526,7 +526,7 @@ pub(crate) fn is_unknown(shared: &Inodes<'_, '_>, ino: Ino) -> bool {
 
 /// The fault of an inode in use whose mode is 0, where its checksum is right: what its verifier says of one that is free
 /// leads astray.
-fn without_mode(bytes: &[u8], ctx: &Ctx<'_>) -> Option<Fault> {
+fn without_mode(bytes: &[u8], ctx: &Ctx<'_>) -> Option<Box<Corruption>> {
     let inode = Dinode::parse(bytes, ctx.geo)?;
     let whole = ctx.crc("inode.crc", bytes, inode::CRC_OFFSET).is_ok();
     let starts = bytes.starts_with(b"IN") && inode.is_free();

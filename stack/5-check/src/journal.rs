@@ -34,13 +34,13 @@ pub(crate) fn judge(vol: &Volume<'_>, log_dev: Option<&dyn BlockDevice>) -> Jour
         }
         Err(xfskit_log::Error::Device(error)) => {
             let readable = Expected::Described("readable bytes".into());
-            vol.fatal(Err(vol.ctx(at).fault("device.read", readable, error.to_string())));
+            vol.fatal(Err(vol.ctx(at).corruption("device.read", readable, error.to_string())));
             return unknown;
         }
     };
     for record in log.healed() {
         let healing = if record.rewritten { Healing::Rewritten } else { Healing::Read };
-        vol.sink.report_healed(Box::new(record.fault.clone()), healing);
+        vol.sink.report_healed(Box::new(record.corruption.clone()), healing);
     }
     let clean = log.is_clean();
     let wanted = "a journal without changes to replay";

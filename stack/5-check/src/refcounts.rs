@@ -116,7 +116,7 @@ pub(crate) fn compare(
         let expected = due.map_or_else(|| "nothing shared".to_owned(), describe);
         let found = found.map_or_else(|| "nothing".to_owned(), describe);
         let expected = xfskit_format::Expected::Described(expected.into());
-        vol.sink.error(Err(at(start).fault(id, expected, found)));
+        vol.sink.error(Err(at(start).corruption(id, expected, found)));
     };
     merge(shares, records, |s| s.start, |s| s.start, pair);
 }

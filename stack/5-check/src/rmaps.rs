@@ -91,7 +91,7 @@ pub(crate) fn compare(
                 let more = !all_known && due.len < found.len;
                 if !more && (due.len, due.is_unwritten()) != (found.len, found.is_unwritten()) {
                     let expected = xfskit_format::Expected::Described(describe(&due).into());
-                    vol.sink.error(Err(at(due.start).fault(
+                    vol.sink.error(Err(at(due.start).corruption(
                         "rmapbt.extent",
                         expected,
                         describe(found),
@@ -101,7 +101,7 @@ pub(crate) fn compare(
             (Some(due), None) => {
                 let expected = xfskit_format::Expected::Described(describe(&due).into());
                 let missing = xfskit_format::Value::Missing;
-                vol.sink.error(Err(at(due.start).fault("rmapbt.missing", expected, missing)));
+                vol.sink.error(Err(at(due.start).corruption("rmapbt.missing", expected, missing)));
             }
             (None, Some(found)) if all_known => {
                 let ctx = at(found.start);

@@ -4,7 +4,7 @@ use xfskit_format::bmbt::Extent;
 use xfskit_format::dquot::{self, Dqblk};
 use xfskit_format::inode::{self, Dinode};
 use xfskit_format::sb::Superblock;
-use xfskit_format::{Fork, Location, Verdict};
+use xfskit_format::{Fork, Location, VerifyResult};
 use xfskit_units::{FsBlock, Ino};
 
 use crate::forks::{self, Mapped};
@@ -83,7 +83,7 @@ fn judge_quota(shared: &Inodes<'_, '_>, ino: Ino, kind: dquot::Kind) {
         if !vol.read(at, &mut buf) {
             continue;
         }
-        let verdicts = |bytes: &[u8]| -> Vec<Verdict> {
+        let verdicts = |bytes: &[u8]| -> Vec<VerifyResult> {
             let slots = bytes.chunks_exact(size_of::<Dqblk>()).take(per_block).enumerate();
             let judge = |(slot, bytes): (usize, &[u8])| {
                 let id = number.saturating_mul(per_block as u64).saturating_add(slot as u64);
@@ -94,7 +94,7 @@ fn judge_quota(shared: &Inodes<'_, '_>, ino: Ino, kind: dquot::Kind) {
         };
         let found = verdicts(&buf);
         let Some(Err(fault)) = found.iter().find(|verdict| verdict.is_err()) else { continue };
-        let sound = |bytes: &[u8]| verdicts(bytes).into_iter().collect::<Verdict>();
+        let sound = |bytes: &[u8]| verdicts(bytes).into_iter().collect::<VerifyResult>();
         if let Some(((), healing)) = vol.other_way(at, &mut buf, sound) {
             vol.sink.report_healed(fault.clone(), healing);
             continue;

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use xfskit_block::BlockDevice;
 use xfskit_format::sb::{self, SbError, Superblock};
 use xfskit_format::sb_search::{self, Source};
-use xfskit_format::{Corruption, Ctx, Expected, Fault, Location};
+use xfskit_format::{Corruption, Ctx, Expected, Location};
 use xfskit_units::{AgNumber, ByteLen, ByteOffset, Features};
 
 use crate::Error;
@@ -18,13 +18,13 @@ const MAX_SECTOR: usize = 32768;
 /// The superblock that the judgement goes by, and what is wrong with the primary.
 pub(crate) struct Primary {
     pub sb: Superblock,
-    pub faults: Vec<(Fault, Option<Healing>)>,
+    pub faults: Vec<(Box<Corruption>, Option<Healing>)>,
     /// The sector for which a copy in another group stands in, and what its verifier says.
-    pub refused: Option<(Vec<u8>, Fault)>,
+    pub refused: Option<(Vec<u8>, Box<Corruption>)>,
 }
 
 impl Primary {
-    fn new(sb: Superblock, faults: Vec<(Fault, Option<Healing>)>) -> Self {
+    fn new(sb: Superblock, faults: Vec<(Box<Corruption>, Option<Healing>)>) -> Self {
         Self { sb, faults, refused: None }
     }
 }
@@ -53,9 +53,9 @@ pub(crate) fn find(dev: &dyn BlockDevice, mend: bool) -> Result<Primary, Error> 
         Err(other) => return Err(other),
     };
     if let Some((sb, healing)) = other_way(dev, mend) {
-        return Ok(Primary::new(sb, vec![(error.fault(), Some(healing))]));
+        return Ok(Primary::new(sb, vec![(error.corruption(), Some(healing))]));
     }
-    let fault = error.fault();
+    let fault = error.corruption();
     if fault.check.0 == "sb.crc"
         && let Some(sb) = with_crc_mended(dev)
     {
@@ -253,7 +253,7 @@ pub(crate) fn report_refused(
     agno: AgNumber,
     sound: &Superblock,
     sector: &[u8],
-    fault: &Fault,
+    fault: &Box<Corruption>,
 ) {
     let ctx = vol.ctx(sb::location(&vol.geo, agno));
     let parsed = Superblock::parse(sector).filter(|sb| sb.magicnum == sound.magicnum);
@@ -276,10 +276,10 @@ pub(crate) fn report_refused(
 }
 
 /// The verifier's answer, every way to fail being a corruption here.
-fn verify(sector: &[u8], agno: AgNumber, at: Location) -> Result<Superblock, Fault> {
+fn verify(sector: &[u8], agno: AgNumber, at: Location) -> Result<Superblock, Box<Corruption>> {
     let corrupt = |id, found: String| {
         Box::new(Corruption {
-            check: xfskit_format::fault::CheckId(id),
+            check: xfskit_format::corruption::CheckId(id),
             at,
             expected: Expected::Described("what the primary says".into()),
             found: found.into(),

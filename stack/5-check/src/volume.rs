@@ -8,7 +8,7 @@ use std::sync::{PoisonError, RwLock};
 use xfskit_block::BlockDevice;
 use xfskit_format::inode::Dinode;
 use xfskit_format::log::Stamp;
-use xfskit_format::{Ctx, Expected, Fault, Location, Verdict};
+use xfskit_format::{Ctx, Expected, Corruption, Location, VerifyResult};
 use xfskit_units::{ByteLen, ByteOffset, Geometry, Lsn, index};
 
 use crate::finding::{Healing, Severity, Sink};
@@ -84,7 +84,7 @@ impl<'a> Volume<'a> {
     }
 
     /// Reports a failed check as fatal. True where it passed.
-    pub(crate) fn fatal(&self, verdict: Verdict) -> bool {
+    pub(crate) fn fatal(&self, verdict: VerifyResult) -> bool {
         verdict.map_err(|fault| self.sink.report(Severity::Fatal, fault)).is_ok()
     }
 
@@ -92,7 +92,7 @@ impl<'a> Volume<'a> {
     pub(crate) fn read(&self, at: Location, buf: &mut [u8]) -> bool {
         let Some(daddr) = at.daddr else { return false };
         if let Err(error) = self.dev.read_at(daddr.byte_offset(), buf) {
-            let readable = Err(self.ctx(at).fault(
+            let readable = Err(self.ctx(at).corruption(
                 "device.read",
                 xfskit_format::Expected::Described("readable bytes".into()),
                 error.to_string(),
@@ -128,7 +128,7 @@ impl<'a> Volume<'a> {
         at: Location,
         buf: &mut [u8],
         crc_offset: usize,
-        take: impl FnMut(&[u8]) -> Verdict<T>,
+        take: impl FnMut(&[u8]) -> VerifyResult<T>,
     ) -> Option<T> {
         if !self.read(at, buf) {
             return None;
@@ -145,7 +145,7 @@ impl<'a> Volume<'a> {
         at: Location,
         buf: &mut [u8],
         crc_offset: usize,
-        mut take: impl FnMut(&[u8]) -> Verdict<T>,
+        mut take: impl FnMut(&[u8]) -> VerifyResult<T>,
     ) -> Option<T> {
         if self.is_suspect(at, buf) {
             self.take_newest(at, buf, crc_offset);
@@ -204,7 +204,7 @@ impl<'a> Volume<'a> {
         let rewritten = self.mend && self.dev.heal(offset, &newest, k).unwrap_or(false);
         if newest != *buf {
             let wanted = Expected::Described("the newest there is".into());
-            let fault = ctx.fault("scrub.copy", wanted, "an older or a damaged one");
+            let fault = ctx.corruption("scrub.copy", wanted, "an older or a damaged one");
             let healing = if rewritten { Healing::Rewritten } else { Healing::Read };
             self.sink.report_healed(fault, healing);
             buf.copy_from_slice(&newest);
@@ -229,7 +229,7 @@ impl<'a> Volume<'a> {
         &self,
         at: Location,
         buf: &mut [u8],
-        mut take: impl FnMut(&[u8]) -> Verdict<T>,
+        mut take: impl FnMut(&[u8]) -> VerifyResult<T>,
     ) -> Option<(T, Healing)> {
         let offset = at.daddr?.byte_offset();
         let ways = self.dev.alternatives(offset, ByteLen(buf.len() as u64));
@@ -263,6 +263,6 @@ impl<'a> Volume<'a> {
 
 /// True where nothing is known to be wrong but the checksum.
 #[allow(clippy::case_sensitive_file_extension_comparisons)] // an id, not a file
-fn is_crc(fault: &Fault) -> bool {
+fn is_crc(fault: &Box<Corruption>) -> bool {
     fault.check.0.ends_with(".crc")
 }

@@ -14,7 +14,7 @@ use std::io::{self, Write};
 
 use xfskit_format::log::item::{Item, split};
 use xfskit_format::log::op::{self, Op};
-use xfskit_format::{Ctx, Verdict};
+use xfskit_format::{Ctx, VerifyResult};
 use xfskit_log::record::Crc;
 use xfskit_log::{Log, Record, Records, Transaction, Transactions};
 
@@ -148,7 +148,7 @@ fn tell_transactions(
     Ok(())
 }
 
-fn transaction_node(t: &Transaction, regions: &[&[u8]], ctx: &Ctx<'_>) -> Verdict<Node> {
+fn transaction_node(t: &Transaction, regions: &[&[u8]], ctx: &Ctx<'_>) -> VerifyResult<Node> {
     let header = Transaction::header(regions, ctx)?;
     Ok(Node::new("TRANS")
         .field("tid", hex(t.tid))

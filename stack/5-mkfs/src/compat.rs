@@ -347,7 +347,7 @@ pub struct Stop {
 
 /// A judgement: what `target` can do with a volume.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Verdict {
+pub struct VerifyResult {
     /// The reader.
     pub target: Target,
     /// What it can do.
@@ -359,7 +359,7 @@ pub struct Verdict {
 }
 
 /// Says what `target` can do with the volume `geo`.
-pub fn judge(geo: &Geometry, target: Target) -> Verdict {
+pub fn judge(geo: &Geometry, target: Target) -> VerifyResult {
     let mut stops = Vec::new();
     let mut notes = Vec::new();
     for row in TABLE.iter().filter(|row| (row.has)(geo)) {
@@ -381,7 +381,7 @@ pub fn judge(geo: &Geometry, target: Target) -> Verdict {
         Kind::Grub => Access::ReadOnly,
     };
     let access = stops.iter().map(|stop| stop.leaves).fold(most, Access::min);
-    Verdict { target, access, stops, notes }
+    VerifyResult { target, access, stops, notes }
 }
 
 /// Feature bits that nobody knows.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use xfskit_block::{BlockDevice, MemDevice, Topology, WindowDevice};
-use xfskit_md::create::{NewMember, Recipe, WantBitmap};
+use xfskit_md::create::{NewMember, CreateOptions, BitmapOption};
 use xfskit_md::superblock::Version;
 use xfskit_md::{Array, Layout, Level};
 use xfskit_mkfs::{DeviceFacts, Options, Plan, Stamp, make, plan};
@@ -34,7 +34,7 @@ fn array(n: usize, mib: u64, level: Level, layout: &str, chunk_kib: u64) -> Arra
             Some(NewMember { name: format!("m{i}"), device, uuid: [u8::try_from(i).unwrap(); 16] })
         })
         .collect();
-    let recipe = Recipe {
+    let recipe = CreateOptions {
         layout: Layout::from_name(level, layout).unwrap_or_else(|| Layout::default_of(level)),
         chunk: Sectors(chunk_kib * 2),
         version: Version::V1_2,
@@ -42,7 +42,7 @@ fn array(n: usize, mib: u64, level: Level, layout: &str, chunk_kib: u64) -> Arra
         uuid: [7; 16],
         size: None,
         data_offset: Some(Sectors(2048)),
-        bitmap: WantBitmap::No,
+        bitmap: BitmapOption::No,
         assume_clean: true,
         now: 1,
     };

@@ -170,9 +170,9 @@ impl Error {
     }
 
     /// The failed check, where this is one.
-    pub fn fault(&self) -> Option<&xfskit_format::Corruption> {
+    pub fn corruption(&self) -> Option<&xfskit_format::Corruption> {
         match self.reason() {
-            Self::Core(error) => error.fault(),
+            Self::Core(error) => error.corruption(),
             _ => None,
         }
     }

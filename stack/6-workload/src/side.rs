@@ -143,7 +143,7 @@ pub fn format(device: &dyn BlockDevice, options: &Options) -> io::Result<()> {
 
 /// What judging a volume came to.
 #[derive(Clone, Debug)]
-pub struct Verdict {
+pub struct VerifyResult {
     /// By whom.
     pub judge: &'static str,
     /// Nothing is wrong.
@@ -280,7 +280,7 @@ impl Side {
     ///
     /// # Errors
     /// Where it cannot be judged at all.
-    pub fn judge(&mut self, threads: usize) -> io::Result<Verdict> {
+    pub fn judge(&mut self, threads: usize) -> io::Result<VerifyResult> {
         self.unmount()?;
         match (self.who, &self.image) {
             (Who::Kernel, Some(image)) => judge_by_repair(image.path()),
@@ -289,13 +289,13 @@ impl Side {
     }
 }
 
-fn judge_by_check(device: &dyn BlockDevice, threads: usize) -> io::Result<Verdict> {
+fn judge_by_check(device: &dyn BlockDevice, threads: usize) -> io::Result<VerifyResult> {
     let options = xfskit_check::Options { threads, ..Default::default() };
     reset_peak_memory();
     let watch = Watch::start()?;
     let report = xfskit_check::check(device, None, &options, &mut |_| ());
     let report = report.map_err(io::Error::other)?;
-    Ok(Verdict {
+    Ok(VerifyResult {
         judge: "check",
         clean: report.clean(),
         inodes: Some(report.inodes),
@@ -305,7 +305,7 @@ fn judge_by_check(device: &dyn BlockDevice, threads: usize) -> io::Result<Verdic
 }
 
 /// It ends with 0 where nothing is wrong, with 1 where something is.
-fn judge_by_repair(image: &Path) -> io::Result<Verdict> {
+fn judge_by_repair(image: &Path) -> io::Result<VerifyResult> {
     let watch = Watch::start()?;
     let out = Command::new("xfs_repair").args(["-n", "-f"]).arg(image).output()?;
     let usage = watch.read()?;
@@ -314,7 +314,7 @@ fn judge_by_repair(image: &Path) -> io::Result<Verdict> {
         Some(1) => false,
         _ => return Err(io::Error::other(String::from_utf8_lossy(&out.stderr).into_owned())),
     };
-    Ok(Verdict { judge: "xfs_repair -n", clean, inodes: None, usage, peak_memory: None })
+    Ok(VerifyResult { judge: "xfs_repair -n", clean, inodes: None, usage, peak_memory: None })
 }
 
 /// An image that the kernel has mounted. Fields go in this order.

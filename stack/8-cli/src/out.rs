@@ -150,12 +150,12 @@ impl Out {
 
     /// Something is damaged or cannot be read; the rest goes on, and the answer becomes no.
     pub(crate) fn fault(&self, path: &[u8], error: &vfs::Error) {
-        self.fault_in(path, error, error.fault(), None);
+        self.fault_in(path, error, error.corruption(), None);
     }
 
     /// The same, with what to do next.
     pub(crate) fn fault_with_hint(&self, path: &[u8], error: &vfs::Error, hint: &str) {
-        self.fault_in(path, error, error.fault(), Some(hint));
+        self.fault_in(path, error, error.corruption(), Some(hint));
     }
 
     /// The same for what has no path; `corruption` is the failed check, where it is one.

@@ -72,7 +72,7 @@ fn what_is_no_member_is_examined_with_the_answer_no() {
     assert!(run.stdout.contains(" - expected "), "{}", run.stdout);
     assert!(run.stderr.contains("[md1.sb_csum]"), "{}", run.stderr);
     let objects = objects(&expect(1, &["md", "examine", "--json", &names[0], &names[1]]));
-    assert_eq!(objects[0]["fault"]["check"], "md1.sb_csum");
+    assert_eq!(objects[0]["corruption"]["check"], "md1.sb_csum");
     assert_eq!(objects[1]["role"]["active"], 1);
 }
 

@@ -75,8 +75,8 @@ fn a_new_raid5_rebuilds_its_last_member_and_keeps_its_spare() {
     let names = names(&bench, 4);
     create(&["--level", "5", "--spare-devices", "1", "--bitmap", "internal"], &names);
     let detail = &json(&["md", "detail", "--json", &format!("md:{}", names.join(","))])[0];
-    assert_eq!(detail["members"][2]["standing"]["rebuilding"]["until"], 0);
-    assert_eq!(detail["members"][3]["standing"], "spare");
+    assert_eq!(detail["members"][2]["freshness"]["rebuilding"]["until"], 0);
+    assert_eq!(detail["members"][3]["freshness"], "spare");
     // Whoever takes the target as it is said takes the spare along.
     let target = format!("md:{}", names.join(","));
     assert_eq!(detail["target"], *target);
@@ -125,7 +125,7 @@ fn members_may_come_later() {
     names.remove(1);
     let detail = &json(&["md", "detail", "--json", &format!("md:{}", names.join(","))])[0];
     assert_eq!(detail["missing"], serde_json::json!([1]));
-    assert_eq!(detail["members"][2]["standing"]["rebuilding"]["role"], 3);
+    assert_eq!(detail["members"][2]["freshness"]["rebuilding"]["role"], 3);
 }
 
 /// An array of whole members, filled; its members and their target.
@@ -160,7 +160,7 @@ fn a_member_fails_a_spare_takes_over_and_is_rebuilt() {
     );
     let detail = &json(&["md", "detail", "--json", &target])[0];
     assert_eq!((&detail["degraded"], &detail["clean"]), (&false.into(), &true.into()));
-    assert_eq!(detail["members"][5]["standing"]["in_sync"]["role"], 1);
+    assert_eq!(detail["members"][5]["freshness"]["in_sync"]["role"], 1);
     holds(&target, &content);
     expect(1, &["md", "remove", &target, &names[0]]);
     expect(0, &["md", "remove", &target, &names[1]]);
@@ -198,7 +198,7 @@ fn members_are_added_replaced_and_come_back() {
     let all = [names.clone(), vec![new.clone()]].concat();
     expect(0, &["md", "replace", "--later", &target(&all), &names[3]]);
     let detail = &json(&["md", "detail", "--json", &target(&all)])[0];
-    assert_eq!(detail["members"][4]["standing"]["replacement"]["role"], 3);
+    assert_eq!(detail["members"][4]["freshness"]["replacement"]["role"], 3);
     if let Some(theirs) = mdadm(&new) {
         assert_eq!(says(&theirs, "Device Role"), "Replacement device 3");
         assert!(says(&theirs, "Array State").starts_with("AAAR "), "{theirs}");
@@ -327,6 +327,6 @@ fn first_sign(child: &mut std::process::Child) {
 /// How many sectors of the last member are rebuilt.
 fn until(target: &str) -> u64 {
     let detail = &json(&["md", "detail", "--json", target])[0];
-    let standing = &detail["members"][4]["standing"];
-    standing["rebuilding"]["until"].as_u64().expect("a member that is being rebuilt")
+    let freshness = &detail["members"][4]["freshness"];
+    freshness["rebuilding"]["until"].as_u64().expect("a member that is being rebuilt")
 }

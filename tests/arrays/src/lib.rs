@@ -11,15 +11,15 @@ use std::sync::Arc;
 use xfskit_block::{BlockDevice, MemDevice};
 use xfskit_units::{ByteLen, ByteOffset};
 
+pub mod helpers;
+pub mod member_set;
 pub mod random;
-pub mod shelf;
-pub mod tape;
-pub mod whole;
+pub mod recording;
 
+pub use helpers::{NOW, assembly, content, is_consistent, read_only_views, sha256};
+pub use member_set::MemberSet;
 pub use random::Random;
-pub use shelf::Shelf;
-pub use tape::{Crash, Story, Tape};
-pub use whole::{NOW, assembly, content, is_consistent, sealed, sha256};
+pub use recording::{Crash, Recording, WriteHistory};
 
 /// Bytes that are looked at together when zeroes are left out.
 const PIECE: usize = 64 * 1024;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 use xfskit_block::{BlockDevice, MemDevice};
-use xfskit_md::assemble::{Error, Standing};
+use xfskit_md::assemble::{Error, Freshness};
 use xfskit_md::superblock::{self, Superblock};
 use xfskit_md::{Assembly, Level, Member, assemble};
 use xfskit_test_arrays::{Fixture, manifest};
@@ -74,7 +74,7 @@ fn the_order_of_the_members_does_not_matter() {
 
 /// The roles whose members hold all of them.
 fn in_sync(assembly: &Assembly) -> Vec<usize> {
-    let whole = |i: &usize| matches!(assembly.members[*i].standing, Standing::InSync { .. });
+    let whole = |i: &usize| matches!(assembly.members[*i].freshness, Freshness::InSync { .. });
     (0..assembly.members.len()).filter(whole).collect()
 }
 
@@ -154,32 +154,32 @@ fn two_members_of_a_raid6_may_be_missing() {
 
 #[test]
 fn stale_members_spares_and_journals_are_told_apart() {
-    let standings = |name: &str| -> Vec<Standing> {
+    let all_freshness = |name: &str| -> Vec<Freshness> {
         let assembly = assemble(all(&Fixture::open(name))).unwrap();
-        assembly.members.iter().map(|member| member.standing).collect()
+        assembly.members.iter().map(|member| member.freshness).collect()
     };
-    let sync = |role| Standing::InSync { role };
-    let stale = |events| Standing::Stale { events };
+    let sync = |role| Freshness::InSync { role };
+    let stale = |events| Freshness::Stale { events };
     assert_eq!(
-        standings("raid6-xfs-degraded2"),
+        all_freshness("raid6-xfs-degraded2"),
         [sync(0), stale(17), sync(2), sync(3), stale(21), sync(5)]
     );
-    assert_eq!(standings("raid6-xfs-clean")[6], Standing::Spare);
-    assert_eq!(standings("raid5-journal")[3], Standing::Journal);
-    let rebuilding = standings("raid5-rebuilding");
-    assert!(matches!(rebuilding[2], Standing::Stale { .. }), "{rebuilding:?}");
+    assert_eq!(all_freshness("raid6-xfs-clean")[6], Freshness::Spare);
+    assert_eq!(all_freshness("raid5-journal")[3], Freshness::Journal);
+    let rebuilding = all_freshness("raid5-rebuilding");
+    assert!(matches!(rebuilding[2], Freshness::Stale { .. }), "{rebuilding:?}");
     let until = xfskit_units::Sectors(1024);
-    assert_eq!(rebuilding[4], Standing::Rebuilding { role: 2, until });
+    assert_eq!(rebuilding[4], Freshness::Rebuilding { role: 2, until });
 }
 
 #[test]
 fn what_is_dirty_and_degraded_is_read_with_a_warning_and_not_written() {
     let fixture = Fixture::open("raid6-dirty-bitmap");
     let whole = assemble(all(&fixture)).unwrap();
-    assert!(whole.is_dirty() && !whole.is_doubtful());
+    assert!(whole.is_dirty() && !whole.is_parity_untrusted());
     assert!(whole.warnings.is_empty(), "{:?}", whole.warnings);
     let degraded = assemble(members(&fixture, 1..6)).unwrap();
-    assert!(degraded.is_doubtful() && degraded.refuses_writing().is_some());
+    assert!(degraded.is_parity_untrusted() && degraded.write_refusal().is_some());
     assert!(degraded.warnings[0].contains("4 of 64 regions"), "{:?}", degraded.warnings);
 }
 

@@ -8,19 +8,20 @@ use std::sync::Arc;
 use xfskit_block::BlockDevice;
 use xfskit_md::Level;
 use xfskit_md::array::Array;
-use xfskit_md::assemble::{Error, Judged, Standing};
-use xfskit_md::journal::{Column, Ring};
+use xfskit_md::assemble::{AssembledMember, Error, Freshness};
+use xfskit_md::journal::{JournalWriter, StripePage};
 use xfskit_md::superblock::Superblock;
-use xfskit_test_arrays::shelf::{journaled, layout, made, to_the_end};
-use xfskit_test_arrays::tape::storm;
+use xfskit_test_arrays::member_set::{create_array, journaled, layout, run_to_end};
+use xfskit_test_arrays::recording::random_writes;
 use xfskit_test_arrays::{
-    Crash, Fixture, NOW, Random, Story, Tape, assembly, content, is_consistent, sealed,
+    Crash, Fixture, NOW, Random, Recording, WriteHistory, assembly, content, is_consistent,
+    read_only_views,
 };
 use xfskit_units::index;
 
 fn open(devices: &[Arc<dyn BlockDevice>]) -> Array {
     let assembly = assembly(devices);
-    assert_eq!(assembly.refuses_writing(), None);
+    assert_eq!(assembly.write_refusal(), None);
     let array = assembly.open_writable(NOW).unwrap();
     assert!(array.resync(|_, _| true).unwrap());
     array
@@ -30,32 +31,33 @@ fn open(devices: &[Arc<dyn BlockDevice>]) -> Array {
 fn crashes(name: &str, seed: u64, places: usize) {
     let mut random = Random(seed);
     let before = Fixture::open(name).devices();
-    let tape = Tape::new(before);
-    let array = open(&tape.devices());
-    let mut story = Story::new(content(&array));
+    let recording = Recording::new(before);
+    let array = open(&recording.devices());
+    let mut history = WriteHistory::new(content(&array));
     // It becomes clean where it is idle, and active again.
     for _ in 0..3 {
-        storm(&mut story, &tape, &array, &mut random, 20);
-        array.rest().unwrap();
-        array.rest().unwrap();
+        random_writes(&mut history, &recording, &array, &mut random, 20);
+        array.mark_clean_if_idle().unwrap();
+        array.mark_clean_if_idle().unwrap();
     }
     array.close().unwrap();
     for _ in 0..places {
-        let cut = index(random.below(tape.len() as u64 + 1));
+        let cut = index(random.below(recording.len() as u64 + 1));
         let power = random.below(2) == 0;
         let after = if power {
-            tape.crash(cut, Crash::Power(&mut random))
+            recording.crash(cut, Crash::Power(&mut random))
         } else {
-            tape.crash(cut, Crash::Process)
+            recording.crash(cut, Crash::Process)
         };
-        let what = format!("{name}, seed {seed}, cut at {cut} of {}, power {power}", tape.len());
+        let what =
+            format!("{name}, seed {seed}, cut at {cut} of {}, power {power}", recording.len());
         let dirty = assembly(&after);
         let read_only = dirty.open_array().unwrap();
         let found = content(&read_only);
-        assert_eq!(story.judge(cut, power, &found), Ok(()), "{what}");
+        assert_eq!(history.check(cut, power, &found), Ok(()), "{what}");
         assert!(dirty.is_dirty() || is_consistent(&read_only), "{what}");
         // The resync is itself cut, and begun again.
-        let again = Tape::new(after);
+        let again = Recording::new(after);
         drop(open(&again.devices()));
         let second = index(random.below(again.len() as u64 + 1));
         let after = again.crash(second, Crash::Power(&mut random));
@@ -102,34 +104,34 @@ fn arrays_without_a_bitmap_come_back_from_a_crash_anywhere() {
 fn a_partial_parity_log_closes_the_write_hole() {
     let mut random = Random(7);
     let before = Fixture::open("raid5-ppl").devices();
-    let tape = Tape::new(before);
-    let array = open(&tape.devices());
-    let mut story = Story::new(content(&array));
-    storm(&mut story, &tape, &array, &mut random, 60);
+    let recording = Recording::new(before);
+    let array = open(&recording.devices());
+    let mut history = WriteHistory::new(content(&array));
+    random_writes(&mut history, &recording, &array, &mut random, 60);
     // Parts of pages are announced as whole ones.
-    story.write(&tape, &array, 512 * 77, vec![0x33; 512]);
+    history.write(&recording, &array, 512 * 77, vec![0x33; 512]);
     array.close().unwrap();
     let mut replayed = 0;
     for _ in 0..60 {
-        let cut = index(random.below(tape.len() as u64 + 1));
+        let cut = index(random.below(recording.len() as u64 + 1));
         let power = random.below(2) == 0;
         let mut after = if power {
-            tape.crash(cut, Crash::Power(&mut random))
+            recording.crash(cut, Crash::Power(&mut random))
         } else {
-            tape.crash(cut, Crash::Process)
+            recording.crash(cut, Crash::Process)
         };
-        let what = format!("cut at {cut} of {}, power {power}", tape.len());
+        let what = format!("cut at {cut} of {}, power {power}", recording.len());
         let whole = assembly(&after).open_array().unwrap();
-        assert_eq!(story.judge(cut, power, &content(&whole)), Ok(()), "{what}");
+        assert_eq!(history.check(cut, power, &content(&whole)), Ok(()), "{what}");
         assert!(is_consistent(&whole), "{what}");
         replayed += usize::from(assembly(&after).is_dirty());
         let lost = index(random.below(after.len() as u64));
         after.remove(lost);
         let degraded = assembly(&after);
-        assert!(!degraded.is_doubtful() && degraded.refuses_writing().is_none(), "{what}");
+        assert!(!degraded.is_parity_untrusted() && degraded.write_refusal().is_none(), "{what}");
         let mut found = content(&degraded.open_array().unwrap());
-        story.forget_under_way(cut, power, &mut found);
-        assert_eq!(story.judge(cut, power, &found), Ok(()), "{what} without {lost}");
+        history.forget_under_way(cut, power, &mut found);
+        assert_eq!(history.check(cut, power, &found), Ok(()), "{what} without {lost}");
     }
     assert!(replayed > 40, "{replayed}");
 }
@@ -140,36 +142,36 @@ fn journal_crashes(before: Vec<Arc<dyn BlockDevice>>, data: usize, gone: Option<
     let mut random = Random(data as u64);
     let mut before = before;
     gone.map(|gone| before.remove(gone));
-    let tape = Tape::new(before);
-    let array = open(&tape.devices());
-    let mut story = Story::new(content(&array));
+    let recording = Recording::new(before);
+    let array = open(&recording.devices());
+    let mut history = WriteHistory::new(content(&array));
     for _ in 0..3 {
-        storm(&mut story, &tape, &array, &mut random, 20);
-        array.rest().unwrap();
-        array.rest().unwrap();
+        random_writes(&mut history, &recording, &array, &mut random, 20);
+        array.mark_clean_if_idle().unwrap();
+        array.mark_clean_if_idle().unwrap();
     }
-    story.write(&tape, &array, 512 * 77, vec![0x33; 512]);
+    history.write(&recording, &array, 512 * 77, vec![0x33; 512]);
     array.close().unwrap();
     drop(array);
     for _ in 0..50 {
-        let cut = index(random.below(tape.len() as u64 + 1));
+        let cut = index(random.below(recording.len() as u64 + 1));
         let power = random.below(2) == 0;
         let after = if power {
-            tape.crash(cut, Crash::Power(&mut random))
+            recording.crash(cut, Crash::Power(&mut random))
         } else {
-            tape.crash(cut, Crash::Process)
+            recording.crash(cut, Crash::Process)
         };
-        let what = format!("cut at {cut} of {}, power {power}, without {gone:?}", tape.len());
+        let what = format!("cut at {cut} of {}, power {power}, without {gone:?}", recording.len());
         let whole = assembly(&after);
-        assert!(!whole.is_dirty() && !whole.is_doubtful(), "{what}");
+        assert!(!whole.is_dirty() && !whole.is_parity_untrusted(), "{what}");
         let found = content(&whole.open_array().unwrap());
-        assert_eq!(story.judge(cut, power, &found), Ok(()), "{what}");
+        assert_eq!(history.check(cut, power, &found), Ok(()), "{what}");
         // One less of those that are left, where the level bears it, and the replay itself cut.
         let mut fewer = after.clone();
         if gone.is_none() {
             fewer.remove(index(random.below(data as u64)));
         }
-        let again = Tape::new(fewer);
+        let again = Recording::new(fewer);
         drop(open(&again.devices()));
         let second = index(random.below(again.len() as u64 + 1));
         let fewer = again.crash(second, Crash::Power(&mut random));
@@ -196,7 +198,11 @@ fn a_journal_closes_the_write_hole() {
 /// A RAID6 of four members with a journal that goes round many times.
 fn raid6_with_journal() -> Vec<Arc<dyn BlockDevice>> {
     let layout = layout(Level::Raid6, "");
-    journaled(&made(layout, 4, 1, false)).0.iter().map(|(_, m)| Arc::clone(m) as _).collect()
+    journaled(&create_array(layout, 4, 1, false))
+        .0
+        .iter()
+        .map(|(_, m)| Arc::clone(m) as _)
+        .collect()
 }
 
 /// Whatever the journal holds when it is full was written to its members: small writes go round and round.
@@ -225,20 +231,22 @@ fn data_that_wait(devices: &[Arc<dyn BlockDevice>], kept_free: bool) -> Vec<u8> 
     array.close().unwrap();
     drop(array);
     let whole = assembly(devices);
-    let journal = whole.members.iter().find(|m| m.standing == Standing::Journal).unwrap();
+    let journal = whole.members.iter().find(|m| m.freshness == Freshness::Journal).unwrap();
     let Superblock::V1(sb) = &journal.superblock else { panic!("version 1") };
-    let mut ring = Ring::new(&journal.device, sb, 0).unwrap().unwrap();
+    let mut ring = JournalWriter::new(&journal.device, sb, 0).unwrap().unwrap();
     let (mut random, mut expected) = (Random(7), seed);
     let page = [0; 4096];
-    let parity = || Column { data: vec![], row: 0, parity: vec![&page, &page] };
+    let parity = || StripePage { data: vec![], member_sector: 0, parity: vec![&page, &page] };
     for rows in 1.. {
         let at = index(random.below(expected.len() as u64 / 4096)) * 4096;
         let new = vec![random.below(256).to_le_bytes()[0]; 4096];
         let data = vec![(at as u64 / 512, new.as_slice())];
-        let columns = [Column { data, row: 0, parity: vec![] }];
+        let columns = [StripePage { data, member_sector: 0, parity: vec![] }];
         let mut left = ring.clone();
         let parities = if kept_free { rows } else { 0 };
-        if !left.pretend(&columns) || !(0..parities).all(|_| left.pretend(&[parity()])) {
+        if !left.simulate_append(&columns)
+            || !(0..parities).all(|_| left.simulate_append(&[parity()]))
+        {
             break;
         }
         assert!(ring.append(&columns).unwrap());
@@ -253,15 +261,20 @@ fn data_that_wait_in_a_full_journal_survive_crashes_of_their_replay() {
         let mut devices = raid6_with_journal();
         let expected = data_that_wait(&devices, true);
         gone.map(|gone| devices.remove(gone));
-        let tape = Tape::new(devices);
-        drop(open(&tape.devices()));
+        let recording = Recording::new(devices);
+        drop(open(&recording.devices()));
         let mut random = Random(3);
         for _ in 0..60 {
-            let cut = index(random.below(tape.len() as u64 + 1));
-            let after = tape.crash(cut, Crash::Power(&mut random));
-            let again = Tape::new(after);
-            let found = content(&assembly(&sealed(&again.devices())).open_array().unwrap());
-            assert!(found == expected, "read, cut at {cut} of {}, without {gone:?}", tape.len());
+            let cut = index(random.below(recording.len() as u64 + 1));
+            let after = recording.crash(cut, Crash::Power(&mut random));
+            let again = Recording::new(after);
+            let found =
+                content(&assembly(&read_only_views(&again.devices())).open_array().unwrap());
+            assert!(
+                found == expected,
+                "read, cut at {cut} of {}, without {gone:?}",
+                recording.len()
+            );
             drop(open(&again.devices()));
             let second = index(random.below(again.len() as u64 + 1));
             let array = open(&again.crash(second, Crash::Power(&mut random)));
@@ -281,27 +294,31 @@ fn a_degraded_array_whose_journal_has_no_room_is_read_and_not_written() {
     let mut devices = raid6_with_journal();
     let expected = data_that_wait(&devices, false);
     devices.remove(1);
-    let tape = Tape::new(devices);
-    let refused = assembly(&tape.devices()).open_writable(NOW);
+    let recording = Recording::new(devices);
+    let refused = assembly(&recording.devices()).open_writable(NOW);
     assert!(matches!(refused, Err(Error::JournalFull)), "{refused:?}");
-    assert!(tape.is_empty(), "something was written");
-    assert!(content(&assembly(&sealed(&tape.devices())).open_array().unwrap()) == expected);
+    assert!(recording.is_empty(), "something was written");
+    assert!(
+        content(&assembly(&read_only_views(&recording.devices())).open_array().unwrap())
+            == expected
+    );
 }
 
 /// Who did not hear of a change of the table before the crash hears of it when the array is opened, and does not go
 /// on with the old one.
 #[test]
 fn a_crash_while_the_table_of_roles_changes_leaves_one_table() {
-    let shelf = made(layout(Level::Raid6, ""), 4, 2, false);
-    let tape = Tape::new(shelf.0.iter().map(|(_, device)| Arc::clone(device) as _).collect());
-    let array = open(&tape.devices());
+    let set = create_array(layout(Level::Raid6, ""), 4, 2, false);
+    let recording =
+        Recording::new(set.0.iter().map(|(_, device)| Arc::clone(device) as _).collect());
+    let array = open(&recording.devices());
     array.fail(1).unwrap(); // a spare takes over
-    array.rebuild(to_the_end).unwrap();
+    array.rebuild(run_to_end).unwrap();
     array.fail(0).unwrap();
     array.close().unwrap();
     drop(array);
-    for cut in 0..=tape.len() {
-        let after = tape.crash(cut, Crash::Process);
+    for cut in 0..=recording.len() {
+        let after = recording.crash(cut, Crash::Process);
         let array = assembly(&after).open_writable(NOW);
         // Parity is in doubt where the crash came while a member was missing: that is refused, not lost.
         let Ok(array) = array else { continue };
@@ -309,8 +326,8 @@ fn a_crash_while_the_table_of_roles_changes_leaves_one_table() {
         array.close().unwrap();
         drop(array);
         let again = assembly(&after);
-        let serves = |member: &&Judged| {
-            matches!(member.standing, Standing::InSync { .. } | Standing::Rebuilding { .. })
+        let serves = |member: &&AssembledMember| {
+            matches!(member.freshness, Freshness::InSync { .. } | Freshness::Rebuilding { .. })
         };
         let table = |sb: &Superblock| (0..8).map(|number| sb.role_of(number)).collect::<Vec<_>>();
         let newest = table(again.superblock());

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use xfskit_block::BlockDevice;
 use xfskit_md::bitmap::Bitmap;
-use xfskit_md::journal::{Journal, Kind};
+use xfskit_md::journal::{JournalReader, Kind};
 use xfskit_md::superblock::{self, Role, Superblock, Version};
 use xfskit_md::{bad_blocks, ppl};
 use xfskit_test_arrays::{Fixture, manifest};
@@ -78,7 +78,7 @@ fn every_superblock_says_to_us_what_it_says_to_mdadm() {
         let fixture = Fixture::open(&entry.name);
         for (i, member) in fixture.members.iter().enumerate() {
             let found = superblock::read(member).unwrap().expect("a superblock");
-            assert_eq!(found.fault, None, "{} m{i}", entry.name);
+            assert_eq!(found.corruption, None, "{} m{i}", entry.name);
             let sb = &found.superblock;
             let mut bytes = vec![0; superblock::SUPERBLOCK_BYTES];
             member.read_at(sb.at().byte_offset(), &mut bytes).unwrap();
@@ -167,7 +167,7 @@ fn the_journal_holds_stripes_whose_pages_are_whole() {
     let fixture = Fixture::open("raid5-journal");
     let found = superblock::read(&fixture.members[3]).unwrap().unwrap();
     let Superblock::V1(sb) = &found.superblock else { panic!("not version 1") };
-    let journal = Journal::new(&fixture.members[3], sb).unwrap();
+    let journal = JournalReader::new(&fixture.members[3], sb).unwrap();
     let entries = journal.entries().unwrap();
     assert!(entries.len() >= 6, "{}", entries.len());
     let payloads: Vec<_> = entries.iter().flat_map(|entry| &entry.payloads).collect();

@@ -3,7 +3,7 @@
 #![allow(missing_docs)]
 
 use xfskit_block::BlockDevice;
-use xfskit_md::guess::{Clues, Guess, guess};
+use xfskit_md::guess::{Evidence, Guess, guess};
 use xfskit_md::superblock;
 use xfskit_md::{Layout, Raid6Layout};
 use xfskit_test_arrays::Fixture;
@@ -30,7 +30,7 @@ fn wiped(name: &str) -> Vec<Option<std::sync::Arc<dyn BlockDevice>>> {
 /// What is guessed of the roles in this order.
 fn guessed(roles: &[Option<std::sync::Arc<dyn BlockDevice>>], order: &[usize]) -> Vec<Guess> {
     let members: Vec<_> = order.iter().map(|role| roles[*role].clone()).collect();
-    Clues::of_whole(&members, 1 << 30).map_or_else(Vec::new, |clues| guess(&members, &clues))
+    Evidence::of_whole(&members, 1 << 30).map_or_else(Vec::new, |clues| guess(&members, &clues))
 }
 
 #[test]
@@ -39,9 +39,9 @@ fn order_layout_chunk_and_offset_are_found_without_superblocks() {
     for order in [[0, 1, 2, 3, 4, 5], [5, 3, 1, 0, 2, 4]] {
         let guesses = guessed(&roles, &order);
         let guess = &guesses[0];
-        assert_eq!(guess.bare.layout, Layout::Raid6(Raid6Layout::LeftSymmetric), "{guesses:#?}");
-        assert_eq!(guess.bare.chunk, Sectors(1024));
-        assert_eq!(guess.bare.offset, Sectors(4096));
+        assert_eq!(guess.manual.layout, Layout::Raid6(Raid6Layout::LeftSymmetric), "{guesses:#?}");
+        assert_eq!(guess.manual.chunk, Sectors(1024));
+        assert_eq!(guess.manual.offset, Sectors(4096));
         assert!(guess.certain, "{guesses:#?}");
         let found: Vec<_> = guess.order.iter().map(|member| member.map(|i| order[i])).collect();
         assert_eq!(found, (0..6).map(Some).collect::<Vec<_>>());
@@ -63,8 +63,8 @@ fn a_missing_member_is_left_where_it_belongs() {
     let order = [5, 4, 3, 2, 1, 0];
     let guesses = guessed(&roles, &order);
     let guess = &guesses[0];
-    assert_eq!(guess.bare.layout, Layout::Raid6(Raid6Layout::LeftSymmetric), "{guesses:#?}");
-    assert_eq!((guess.bare.chunk, guess.bare.offset), (Sectors(1024), Sectors(4096)));
+    assert_eq!(guess.manual.layout, Layout::Raid6(Raid6Layout::LeftSymmetric), "{guesses:#?}");
+    assert_eq!((guess.manual.chunk, guess.manual.offset), (Sectors(1024), Sectors(4096)));
     let found: Vec<_> = guess.order.iter().map(|member| member.map(|i| order[i])).collect();
     assert_eq!(found, [Some(0), Some(1), None, Some(3), Some(4), Some(5)], "{guesses:#?}");
 }
@@ -74,8 +74,8 @@ fn too_little_evidence_is_said_to_be_so() {
     // Half of the groups' headers stood on the two members that are missing.
     let guesses = guessed(&wiped("raid6-xfs-degraded2"), &[5, 4, 3, 2, 1, 0]);
     let hit = |guess: &Guess| {
-        guess.bare.layout == Layout::Raid6(Raid6Layout::LeftSymmetric)
-            && (guess.bare.chunk, guess.bare.offset) == (Sectors(1024), Sectors(4096))
+        guess.manual.layout == Layout::Raid6(Raid6Layout::LeftSymmetric)
+            && (guess.manual.chunk, guess.manual.offset) == (Sectors(1024), Sectors(4096))
     };
     assert!(guesses.iter().any(hit), "the right one is among them");
     assert!(guesses.iter().all(|guess| !guess.certain));
@@ -84,5 +84,5 @@ fn too_little_evidence_is_said_to_be_so() {
 #[test]
 fn members_without_a_volume_tell_nothing() {
     assert!(guessed(&wiped("raid6-left-symmetric"), &[0, 1, 2, 3, 4]).is_empty());
-    assert!(Clues::of_whole(&[None, None], 1 << 20).is_none());
+    assert!(Evidence::of_whole(&[None, None], 1 << 20).is_none());
 }

@@ -7,7 +7,7 @@ use xfskit_md::Level;
 use xfskit_md::array::Array;
 use xfskit_md::array::scrub::Mismatch;
 use xfskit_test_arrays::content;
-use xfskit_test_arrays::shelf::{Shelf, fill, layout, made};
+use xfskit_test_arrays::member_set::{MemberSet, create_array, fill, layout};
 use xfskit_units::{ByteLen, ByteOffset, index};
 
 /// Every level with redundancy: layout, members.
@@ -25,13 +25,13 @@ const ARRAYS: [(Level, &str, usize); 8] = [
 /// Where the content begins on a member of the shelf.
 const DATA: u64 = 2048 * 512;
 
-fn scrub(array: &Array, mend: bool) -> Vec<Mismatch> {
-    (0..array.scrub_rows()).flat_map(|row| array.scrub_row(row, mend).unwrap()).collect()
+fn scrub(array: &Array, repair: bool) -> Vec<Mismatch> {
+    (0..array.scrub_stripes()).flat_map(|row| array.scrub_stripe(row, repair).unwrap()).collect()
 }
 
 /// Turns over a page of a member, behind the array's back.
-fn rot(shelf: &Shelf, member: usize, page: u64) {
-    let device = &shelf.0[member].1;
+fn flip_page(set: &MemberSet, member: usize, page: u64) {
+    let device = &set.0[member].1;
     let mut bytes = vec![0; 4096];
     let at = ByteOffset(DATA + page * 4096);
     device.read_at(at, &mut bytes).unwrap();
@@ -64,17 +64,17 @@ fn heal(array: &Array, wanted: &[u8]) -> usize {
 #[test]
 fn what_a_member_lied_about_is_rewritten_on_every_level() {
     for (level, name, members) in ARRAYS {
-        let shelf = made(layout(level, name), members, 0, true);
-        let array = shelf.open();
+        let set = create_array(layout(level, name), members, 0, true);
+        let array = set.open();
         let wanted = fill(&array, 7);
         array.flush().unwrap();
         for member in 0..members {
             let page = member as u64 * 5;
-            rot(&shelf, member, page);
+            flip_page(&set, member, page);
             heal(&array, &wanted);
             // What nobody reads first, parity and second copies, only a scrub sees; data are right.
             for mismatch in scrub(&array, false) {
-                assert!(array.agree(&mismatch).unwrap(), "{level:?} {name}");
+                assert!(array.resync_page(&mismatch).unwrap(), "{level:?} {name}");
             }
             assert_eq!(scrub(&array, false), [], "{level:?} {name}, member {member}");
             assert!(content(&array) == wanted, "{level:?} {name}, member {member}");
@@ -85,13 +85,13 @@ fn what_a_member_lied_about_is_rewritten_on_every_level() {
 
 #[test]
 fn with_a_member_missing_raid6_tells_the_one_that_lied_among_the_others() {
-    let shelf = made(layout(Level::Raid6, "left-symmetric"), 5, 0, false);
-    let array = shelf.open();
+    let set = create_array(layout(Level::Raid6, "left-symmetric"), 5, 0, false);
+    let array = set.open();
     let wanted = fill(&array, 9);
     array.flush().unwrap();
     array.fail(1).unwrap();
     for page in [0, 4, 9, 13, 21] {
-        rot(&shelf, 3, page);
+        flip_page(&set, 3, page);
         // The missing member's content is computed from what member 3 says, too.
         heal(&array, &wanted);
     }
@@ -101,8 +101,8 @@ fn with_a_member_missing_raid6_tells_the_one_that_lied_among_the_others() {
 
 #[test]
 fn healing_does_not_believe_what_changed_meanwhile_nor_before_a_resync() {
-    let shelf = made(layout(Level::Raid5, "left-symmetric"), 4, 0, false);
-    let array = shelf.open();
+    let set = create_array(layout(Level::Raid5, "left-symmetric"), 4, 0, false);
+    let array = set.open();
     let wanted = fill(&array, 11);
     let old = &wanted[..4096];
     array.write_at(ByteOffset(0), &[1; 4096]).unwrap();
@@ -110,7 +110,7 @@ fn healing_does_not_believe_what_changed_meanwhile_nor_before_a_resync() {
     assert_eq!(content(&array)[..4096], [1; 4096]);
     // Not shut down cleanly: parity may be old for good reasons.
     std::mem::forget(array);
-    let array = shelf.open();
+    let array = set.open();
     let at = ByteOffset(0);
     let mut good = vec![0; 4096];
     array.read_at(at, &mut good).unwrap();
@@ -122,14 +122,14 @@ fn healing_does_not_believe_what_changed_meanwhile_nor_before_a_resync() {
 #[test]
 fn the_content_of_a_page_is_what_its_members_hold() {
     for (level, name, members) in ARRAYS {
-        let shelf = made(layout(level, name), members, 0, false);
-        let array = shelf.open();
+        let set = create_array(layout(level, name), members, 0, false);
+        let array = set.open();
         let wanted = fill(&array, 13);
         array.flush().unwrap();
-        rot(&shelf, members - 1, 9);
+        flip_page(&set, members - 1, 9);
         let found = scrub(&array, false);
         assert_eq!(found.len(), 1, "{level:?} {name}");
-        let places = array.contents(&found[0]);
+        let places = array.mismatch_ranges(&found[0]);
         let data = array.geometry().data_disks() as usize;
         let parity = matches!(level, Level::Raid4 | Level::Raid5 | Level::Raid6);
         assert_eq!(places.len(), if parity { data } else { 1 });

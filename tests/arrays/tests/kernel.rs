@@ -10,14 +10,14 @@ use xfskit_md::array::{Array, MemberState};
 use xfskit_md::assemble::{Member, assemble};
 use xfskit_md::layout::Layout;
 use xfskit_md::layout::mirror::Raid10;
-use xfskit_md::layout::parity::Row;
+use xfskit_md::layout::parity::StripeLayout;
 use xfskit_test_arrays::{Fixture, NOW, content, sha256};
-use xfskit_test_guest::{Answer, Guest};
+use xfskit_test_guest::{Guest, GuestOutput};
 use xfskit_units::{ByteLen, ByteOffset};
 
 /// What happens to an array before the kernel has it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Fate {
+enum Outcome {
     /// It is written and closed.
     Closed,
     /// The member of this role fails, it is written, and closed.
@@ -26,9 +26,9 @@ enum Fate {
     Crashed,
 }
 
-use Fate::{Closed, Crashed, Without};
+use Outcome::{Closed, Crashed, Without};
 
-const WRITTEN: [(&str, Fate); 19] = [
+const WRITTEN: [(&str, Outcome); 19] = [
     ("raid0-zones-original", Closed),
     ("raid1-0.90", Without(1)),
     ("raid1-1.0-bitmap", Closed),
@@ -75,8 +75,8 @@ ask() {
 }
 "#;
 
-fn name(fixture: &str, fate: Fate) -> String {
-    match fate {
+fn name(fixture: &str, outcome: Outcome) -> String {
+    match outcome {
         Closed => fixture.to_owned(),
         Without(role) => format!("{fixture}-without-{role}"),
         Crashed => format!("{fixture}-crashed"),
@@ -84,11 +84,11 @@ fn name(fixture: &str, fate: Fate) -> String {
 }
 
 /// Writes the array and packs its members for the guest. Its content is the answer.
-fn written(guest: &mut Guest, fixture: &str, fate: Fate) -> Vec<u8> {
+fn written(guest: &mut Guest, fixture: &str, outcome: Outcome) -> Vec<u8> {
     let kept = Fixture::open(fixture);
     let members = kept.named().into_iter().map(|(name, device)| Member { name, device });
     let array = assemble(members.collect()).unwrap().open_writable(NOW).unwrap();
-    if let Without(role) = fate {
+    if let Without(role) = outcome {
         array.fail(role).unwrap();
     }
     let mut expected = content(&array);
@@ -96,14 +96,14 @@ fn written(guest: &mut Guest, fixture: &str, fate: Fate) -> Vec<u8> {
         expected[at..at + len].fill(0x5a);
         array.write_at(ByteOffset(at as u64), &expected[at..at + len]).unwrap();
     }
-    if fate == Crashed {
+    if outcome == Crashed {
         std::mem::forget(array);
         tear(&kept);
     } else {
         array.close().unwrap();
     }
     for (member, device) in kept.named() {
-        guest.file(&format!("{}/{member}", name(fixture, fate)), content(&*device));
+        guest.file(&format!("{}/{member}", name(fixture, outcome)), content(&*device));
     }
     expected
 }
@@ -123,7 +123,7 @@ fn tear(kept: &Fixture) {
         }
         layout => {
             let stripe = 200 / (chunk * u64::from(geometry.data_disks()));
-            (Row::new(layout, assembly.roles.len(), stripe).unwrap().p, stripe * chunk)
+            (StripeLayout::new(layout, assembly.roles.len(), stripe).unwrap().p, stripe * chunk)
         }
     };
     let member = &assembly.members[assembly.roles[role].unwrap()];
@@ -132,7 +132,7 @@ fn tear(kept: &Fixture) {
 }
 
 /// The array of the members that came back.
-fn came_back(answer: &Answer, name: &str) -> Array {
+fn came_back(answer: &GuestOutput, name: &str) -> Array {
     let folder = format!("{name}/");
     let members = answer.files.iter().filter(|(file, _)| file.starts_with(&folder));
     let member = |(name, bytes): (&String, &Vec<u8>)| {
@@ -145,32 +145,32 @@ fn came_back(answer: &Answer, name: &str) -> Array {
 
 #[test]
 fn the_kernel_assembles_what_was_written_finds_nothing_to_mend_and_gives_it_back() {
-    if !xfskit_test_guest::is_here() {
+    if !xfskit_test_guest::available_or_skip() {
         return;
     }
     let mut guest = Guest::new();
     let change: Vec<u8> = (0u8..=255).cycle().take(65_536).collect();
     guest.file("change", change.clone());
     guest.script(QUESTIONS);
-    let expected = WRITTEN.map(|(fixture, fate)| {
-        guest.script(&format!("ask {}", name(fixture, fate)));
-        written(&mut guest, fixture, fate)
+    let expected = WRITTEN.map(|(fixture, outcome)| {
+        guest.script(&format!("ask {}", name(fixture, outcome)));
+        written(&mut guest, fixture, outcome)
     });
     guest.script("give */m*.img");
     let answer = guest.run().unwrap();
-    for ((fixture, fate), expected) in WRITTEN.into_iter().zip(expected) {
-        let name = name(fixture, fate);
-        if let Err(why) = judge(&answer, &name, fate, expected, &change) {
+    for ((fixture, outcome), expected) in WRITTEN.into_iter().zip(expected) {
+        let name = name(fixture, outcome);
+        if let Err(why) = check(&answer, &name, outcome, expected, &change) {
             panic!("{name}: {why}, of:\n{}", answer.text);
         }
     }
 }
 
 /// Judges what the kernel said of an array that held `expected`, and what it gave back.
-fn judge(
-    answer: &Answer,
+fn check(
+    answer: &GuestOutput,
     name: &str,
-    fate: Fate,
+    outcome: Outcome,
     mut expected: Vec<u8>,
     change: &[u8],
 ) -> Result<(), String> {
@@ -183,7 +183,7 @@ fn judge(
         found if found == expected => Ok(()),
         found => Err(format!("{what} is {found}, not {expected}")),
     };
-    is("state", if matches!(fate, Without(_)) { "clean, degraded" } else { "clean" })?;
+    is("state", if matches!(outcome, Without(_)) { "clean, degraded" } else { "clean" })?;
     is("content", &sha256(&expected))?;
     if !name.starts_with("raid0") {
         is("mismatches", "0")?;
@@ -194,8 +194,8 @@ fn judge(
     if array.states().iter().any(|state| *state != MemberState::InSync) {
         return Err(format!("came back as {:?}", array.states()));
     }
-    let agree = |row| array.scrub_row(row, false).is_ok_and(|wrong| wrong.is_empty());
-    if content(&array) != expected || !(0..array.scrub_rows()).all(agree) {
+    let agree = |row| array.scrub_stripe(row, false).is_ok_and(|wrong| wrong.is_empty());
+    if content(&array) != expected || !(0..array.scrub_stripes()).all(agree) {
         return Err("came back with other content".into());
     }
     Ok(())

@@ -21,7 +21,7 @@ const WRITES: usize = 60;
 
 /// `$1` what mdadm is told beside; `$2` …: the members. Page n of `pages` is full of n.
 const STORY: &str = r#"
-story() {
+history() {
     what=$1; shift
     mdadm --create /dev/md0 --run --level=5 --raid-devices=3 --chunk=16 --size=1024 --metadata=1.2 \
         --homehost=none --name=test --assume-clean $what "$@" 2>&1
@@ -39,12 +39,12 @@ story() {
 "#;
 
 /// The disks after the fall, of an array that is made so.
-fn fallen(what: &str, disks: usize) -> Vec<Arc<dyn BlockDevice>> {
+fn crashed(what: &str, disks: usize) -> Vec<Arc<dyn BlockDevice>> {
     let mut guest = Guest::new();
     guest.file("pages", (0..=255u8).flat_map(|n| [n; PAGE]).collect());
     guest.script(STORY);
     let names: Vec<String> = ["d", "e", "f"].map(|letter| format!("/dev/ubd{letter}")).into();
-    guest.script(&format!("story \"{what}\" {}", names.join(" ")));
+    guest.script(&format!("history \"{what}\" {}", names.join(" ")));
     let mut bytes = vec![vec![0; 8 << 20]; disks];
     let said = guest.crash(&mut bytes).unwrap();
     assert!(said.contains(&format!("synced {WRITES}")), "{said}");
@@ -66,19 +66,22 @@ fn holds_what_was_synced(array: &Array, how: &str) {
     assert!(content(array)[..expected.len()] == expected, "{how}");
 }
 
-fn judge(what: &str, devices: &[Arc<dyn BlockDevice>], members: usize) {
+fn check(what: &str, devices: &[Arc<dyn BlockDevice>], members: usize) {
     let whole = assembly(devices).open_array().unwrap();
     holds_what_was_synced(&whole, what);
     assert!(is_consistent(&whole), "{what}: parity");
     let pages = content(&whole);
     let is_torn = |page: &[u8]| page.iter().any(|byte| *byte != page[0]);
     assert!(!pages.chunks(PAGE).any(is_torn), "{what}: pages are old or new");
-    assert!(pages[SYNCED * PAGE..].iter().any(|byte| *byte != 0), "{what}: the storm was there");
+    assert!(
+        pages[SYNCED * PAGE..].iter().any(|byte| *byte != 0),
+        "{what}: the random_writes was there"
+    );
     for gone in 0..members {
         let mut fewer = devices.to_vec();
         fewer.remove(gone);
         let assembly = assembly(&fewer);
-        assert!(!assembly.is_doubtful(), "{what} without {gone}");
+        assert!(!assembly.is_parity_untrusted(), "{what} without {gone}");
         holds_what_was_synced(&assembly.open_array().unwrap(), &format!("{what} without {gone}"));
     }
     let array = assembly(devices).open_writable(NOW).unwrap();
@@ -89,14 +92,14 @@ fn judge(what: &str, devices: &[Arc<dyn BlockDevice>], members: usize) {
 
 #[test]
 fn what_linux_synced_before_it_fell_is_in_arrays_with_a_partial_parity_log() {
-    if xfskit_test_guest::is_here() {
-        judge("ppl", &fallen("--consistency-policy=ppl", 3), 3);
+    if xfskit_test_guest::available_or_skip() {
+        check("ppl", &crashed("--consistency-policy=ppl", 3), 3);
     }
 }
 
 #[test]
 fn what_linux_synced_before_it_fell_is_in_arrays_with_a_journal() {
-    if xfskit_test_guest::is_here() {
-        judge("journal", &fallen("--write-journal=/dev/ubdg", 4), 3);
+    if xfskit_test_guest::available_or_skip() {
+        check("journal", &crashed("--write-journal=/dev/ubdg", 4), 3);
     }
 }

@@ -8,10 +8,10 @@ use std::sync::Arc;
 use xfskit_block::{BlockDevice, MemDevice};
 use xfskit_md::Level;
 use xfskit_md::create::NewMember;
-use xfskit_test_arrays::shelf::{journaled, layout, made, to_the_end};
-use xfskit_test_arrays::tape::storm;
+use xfskit_test_arrays::member_set::{create_array, journaled, layout, run_to_end};
+use xfskit_test_arrays::recording::random_writes;
 use xfskit_test_arrays::{
-    Crash, Fixture, NOW, Random, Story, Tape, assembly, content, is_consistent, sha256,
+    Crash, Fixture, NOW, Random, Recording, WriteHistory, assembly, content, is_consistent, sha256,
 };
 use xfskit_test_guest::Guest;
 use xfskit_units::{ByteLen, ByteOffset, index};
@@ -31,7 +31,7 @@ ask() {
 "#;
 
 /// Asks the kernel about each of these, members and what they hold together.
-fn judged(arrays: &[(String, Vec<Arc<dyn BlockDevice>>)]) {
+fn checked(arrays: &[(String, Vec<Arc<dyn BlockDevice>>)]) {
     let mut guest = Guest::new();
     guest.script(QUESTIONS);
     for (name, devices) in arrays {
@@ -49,27 +49,27 @@ fn judged(arrays: &[(String, Vec<Arc<dyn BlockDevice>>)]) {
 }
 
 /// What crashes leave of an array whose members these are.
-fn fallen(
+fn crashed(
     name: &str,
     before: Vec<Arc<dyn BlockDevice>>,
 ) -> Vec<(String, Vec<Arc<dyn BlockDevice>>)> {
     let mut random = Random(3);
-    let tape = Tape::new(before);
-    let array = assembly(&tape.devices()).open_writable(NOW).unwrap();
-    let mut story = Story::new(content(&array));
-    storm(&mut story, &tape, &array, &mut random, 60);
-    let cuts = (0..4).map(|_| index(random.below(tape.len() as u64))).collect::<Vec<_>>();
-    let crash = |cut: &usize| (format!("{name}-{cut}"), tape.crash(*cut, Crash::Process));
+    let recording = Recording::new(before);
+    let array = assembly(&recording.devices()).open_writable(NOW).unwrap();
+    let mut history = WriteHistory::new(content(&array));
+    random_writes(&mut history, &recording, &array, &mut random, 60);
+    let cuts = (0..4).map(|_| index(random.below(recording.len() as u64))).collect::<Vec<_>>();
+    let crash = |cut: &usize| (format!("{name}-{cut}"), recording.crash(*cut, Crash::Process));
     cuts.iter().map(crash).collect()
 }
 
 #[test]
 fn linux_replays_the_journals_that_are_written_here() {
-    if xfskit_test_guest::is_here() {
-        judged(&fallen("raid5", Fixture::open("raid5-journal").devices()));
-        let shelf = journaled(&made(layout(Level::Raid6, ""), 4, 1, false));
-        let devices = shelf.0.iter().map(|(_, device)| Arc::clone(device) as _).collect();
-        judged(&fallen("raid6", devices));
+    if xfskit_test_guest::available_or_skip() {
+        checked(&crashed("raid5", Fixture::open("raid5-journal").devices()));
+        let set = journaled(&create_array(layout(Level::Raid6, ""), 4, 1, false));
+        let devices = set.0.iter().map(|(_, device)| Arc::clone(device) as _).collect();
+        checked(&crashed("raid6", devices));
     }
 }
 
@@ -85,7 +85,7 @@ fn renewed() -> Vec<Arc<dyn BlockDevice>> {
     for (round, role) in [(1u8, 0usize), (2, 2)] {
         let before = assembly(&devices);
         let spare = new("new", devices[0].size().0 + (1 << 20) * u64::from(round));
-        before.admit(&spare, NOW).unwrap();
+        before.add(&spare, NOW).unwrap();
         devices.push(Arc::clone(&spare.device));
         let assembly = assembly(&devices);
         let array = assembly.open_writable(NOW).unwrap();
@@ -98,7 +98,7 @@ fn renewed() -> Vec<Arc<dyn BlockDevice>> {
         // Written while it is filled, and behind: in the new member's log, too.
         expected[70_000..90_000].fill(round);
         array.write_at(ByteOffset(70_000), &expected[70_000..90_000]).unwrap();
-        array.rebuild(to_the_end).unwrap();
+        array.rebuild(run_to_end).unwrap();
         expected[500_000..700_000].fill(round);
         array.write_at(ByteOffset(500_000), &expected[500_000..700_000]).unwrap();
         array.close().unwrap();
@@ -122,11 +122,11 @@ fn arrays_with_partial_parity_logs_get_new_members() {
         let whole = content(&assembly(&devices).open_array().unwrap());
         assert!(content(&assembly(&fewer).open_array().unwrap()) == whole);
     }
-    if xfskit_test_guest::is_here() {
-        judged(&[("renewed".into(), devices.clone())]);
-        let mut crashed = fallen("ppl", devices);
+    if xfskit_test_guest::available_or_skip() {
+        checked(&[("renewed".into(), devices.clone())]);
+        let mut crashed = crashed("ppl", devices);
         crashed.truncate(3);
-        judged(&crashed);
+        checked(&crashed);
     }
 }
 
@@ -134,6 +134,6 @@ fn arrays_with_partial_parity_logs_get_new_members() {
 #[test]
 fn a_device_without_room_does_not_come_to_an_array_with_partial_parity_logs() {
     let devices = Fixture::open("raid5-ppl").devices();
-    let why = assembly(&devices).admit(&new("small", 2 << 20), NOW).unwrap_err();
+    let why = assembly(&devices).add(&new("small", 2 << 20), NOW).unwrap_err();
     assert!(why.to_string().contains("small"), "{why}");
 }

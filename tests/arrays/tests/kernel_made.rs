@@ -11,11 +11,11 @@ use xfskit_block::{BlockDevice, MemDevice};
 use xfskit_md::Level;
 use xfskit_md::array::MemberState;
 use xfskit_md::bitmap::Bitmap;
-use xfskit_md::create::{NewMember, Recipe};
+use xfskit_md::create::{CreateOptions, NewMember};
 use xfskit_md::superblock::{self, Version};
-use xfskit_test_arrays::shelf::{MIB, Shelf, fill, layout, recipe, to_the_end};
+use xfskit_test_arrays::member_set::{MIB, MemberSet, create_options, fill, layout, run_to_end};
 use xfskit_test_arrays::{assembly, content, is_consistent, sha256};
-use xfskit_test_guest::{Answer, Guest};
+use xfskit_test_guest::{Guest, GuestOutput};
 use xfskit_units::{ByteLen, ByteOffset, index};
 
 /// What is asked of the guest. `$1` is the folder of an array's members.
@@ -124,32 +124,32 @@ impl Case {
     }
 
     /// Members that held something before.
-    fn shelf(&self) -> Shelf {
-        let mut shelf = Shelf::default();
+    fn set(&self) -> MemberSet {
+        let mut set = MemberSet::default();
         for i in 0..self.members {
-            shelf.put(3 * MIB);
+            set.put(3 * MIB);
             let noise = vec![u8::try_from(i + 1).unwrap(); index(2 * MIB)];
-            shelf.0[i].1.write_at(ByteOffset(MIB), &noise).unwrap();
+            set.0[i].1.write_at(ByteOffset(MIB), &noise).unwrap();
         }
-        shelf
+        set
     }
 
     /// The array as it is made here, brought into order, and filled.
-    fn made(&self) -> (Shelf, Vec<u8>) {
-        let shelf = self.shelf();
-        let wanted = recipe(layout(self.level, self.layout), self.bitmap);
+    fn create_array(&self) -> (MemberSet, Vec<u8>) {
+        let set = self.set();
+        let wanted = create_options(layout(self.level, self.layout), self.bitmap);
         let size = wanted.size.filter(|_| self.is_redundant());
-        let wanted = Recipe { version: self.version, assume_clean: false, size, ..wanted };
+        let wanted = CreateOptions { version: self.version, assume_clean: false, size, ..wanted };
         let roles: Vec<Option<NewMember>> =
-            (0..self.members).map(|i| Some(shelf.new_member(i))).collect();
+            (0..self.members).map(|i| Some(set.new_member(i))).collect();
         wanted.create(&roles, &[]).unwrap();
-        let array = shelf.open();
+        let array = set.open();
         assert!(array.resync(|_, _| true).unwrap());
-        array.rebuild(to_the_end).unwrap();
+        array.rebuild(run_to_end).unwrap();
         let expected = fill(&array, 5);
         array.close().unwrap();
         drop(array);
-        (shelf, expected)
+        (set, expected)
     }
 
     /// What mdadm is asked for.
@@ -174,14 +174,14 @@ impl Case {
     }
 }
 
-fn put(guest: &mut Guest, folder: &str, shelf: &Shelf) {
-    for (member, device) in &shelf.0 {
+fn put(guest: &mut Guest, folder: &str, set: &MemberSet) {
+    for (member, device) in &set.0 {
         guest.file(&format!("{folder}/{member}"), content(&**device));
     }
 }
 
 /// The members of a folder that came back.
-fn came_back(answer: &Answer, folder: &str) -> Vec<Arc<dyn BlockDevice>> {
+fn came_back(answer: &GuestOutput, folder: &str) -> Vec<Arc<dyn BlockDevice>> {
     let folder = format!("{folder}/");
     let members = answer.files.iter().filter(|(file, _)| file.starts_with(&folder));
     let device = |(_, bytes): (&String, &Vec<u8>)| {
@@ -192,7 +192,7 @@ fn came_back(answer: &Answer, folder: &str) -> Vec<Arc<dyn BlockDevice>> {
     members.map(device).collect()
 }
 
-fn said(answer: &Answer, name: &str, what: &str) -> String {
+fn said(answer: &GuestOutput, name: &str, what: &str) -> String {
     let start = format!("{name} {what} ");
     let found = answer.text.lines().find_map(|line| line.strip_prefix(&start));
     found.unwrap_or("nothing").trim().to_owned()
@@ -200,7 +200,7 @@ fn said(answer: &Answer, name: &str, what: &str) -> String {
 
 #[test]
 fn the_kernel_reads_degrades_and_rebuilds_what_was_made_here_and_gives_it_back() {
-    if !xfskit_test_guest::is_here() {
+    if !xfskit_test_guest::available_or_skip() {
         return;
     }
     let mut guest = Guest::new();
@@ -210,8 +210,8 @@ fn the_kernel_reads_degrades_and_rebuilds_what_was_made_here_and_gives_it_back()
     let made: Vec<Vec<u8>> = CASES
         .iter()
         .map(|case| {
-            let (shelf, expected) = case.made();
-            put(&mut guest, &case.name(), &shelf);
+            let (set, expected) = case.create_array();
+            put(&mut guest, &case.name(), &set);
             let redundant = if case.is_redundant() { "redundant" } else { "plain" };
             guest.script(&format!("ours {} {redundant}", case.name()));
             expected
@@ -272,28 +272,28 @@ fn parts(device: &dyn BlockDevice) -> [(&'static str, Vec<u8>); 3] {
 
 #[test]
 fn members_made_here_are_those_that_mdadm_makes() {
-    if !xfskit_test_guest::is_here() {
+    if !xfskit_test_guest::available_or_skip() {
         return;
     }
     let mut guest = Guest::new();
     guest.script(QUESTIONS);
-    let made: Vec<Shelf> = CASES
+    let made: Vec<MemberSet> = CASES
         .iter()
         .map(|case| {
-            let (shelf, expected) = case.made();
+            let (set, expected) = case.create_array();
             let name = case.name();
-            put(&mut guest, &name, &case.shelf());
+            put(&mut guest, &name, &case.set());
             guest.file(&format!("{name}.content"), expected);
             guest.script(&format!("ln -sf {name}.content content; theirs {name} {}", case.words()));
-            shelf
+            set
         })
         .collect();
     guest.script("give */m*");
     let answer = guest.run().unwrap();
-    for (case, shelf) in CASES.iter().zip(made) {
+    for (case, set) in CASES.iter().zip(made) {
         let theirs = came_back(&answer, &case.name());
-        assert_eq!(theirs.len(), shelf.0.len());
-        for ((member, ours), theirs) in shelf.0.iter().zip(theirs) {
+        assert_eq!(theirs.len(), set.0.len());
+        for ((member, ours), theirs) in set.0.iter().zip(theirs) {
             for ((what, ours), (_, theirs)) in parts(&**ours).into_iter().zip(parts(&*theirs)) {
                 assert_eq!(ours.len(), theirs.len(), "{} {member}: {what}", case.name());
                 let differs = (0..ours.len()).find(|i| ours[*i] != theirs[*i]);

@@ -6,10 +6,10 @@
 use std::sync::Arc;
 
 use xfskit_block::BlockDevice;
-use xfskit_md::journal::{Journal, Kind};
-use xfskit_md::layout::parity::Row;
+use xfskit_md::journal::{JournalReader, Kind};
+use xfskit_md::layout::parity::StripeLayout;
 use xfskit_md::superblock::{self, Superblock};
-use xfskit_test_arrays::{Fixture, NOW, assembly, content, is_consistent, sealed, sha256};
+use xfskit_test_arrays::{Fixture, NOW, assembly, content, is_consistent, read_only_views, sha256};
 use xfskit_units::{ByteOffset, index};
 
 /// The members of the array with a journal, as if nothing of what the journal holds had reached them.
@@ -17,12 +17,12 @@ fn unwritten() -> (Fixture, Vec<Arc<dyn BlockDevice>>) {
     let fixture = Fixture::open("raid5-journal");
     let found = superblock::read(&fixture.members[3]).unwrap().unwrap();
     let Superblock::V1(sb) = &found.superblock else { panic!("not version 1") };
-    let entries = Journal::new(&fixture.members[3], sb).unwrap().entries().unwrap();
+    let entries = JournalReader::new(&fixture.members[3], sb).unwrap().entries().unwrap();
     let data_offset =
         superblock::read(&fixture.members[0]).unwrap().unwrap().superblock.data_offset();
     let chunk = u64::from(sb.chunksize.get());
     let layout = assembly(&fixture.devices()).layout();
-    let row = |stripe| Row::new(layout, 3, stripe).unwrap();
+    let row = |stripe| StripeLayout::new(layout, 3, stripe).unwrap();
     let mut holes = 0;
     for payload in entries.iter().flat_map(|entry| &entry.payloads) {
         let location = payload.location;
@@ -46,16 +46,16 @@ fn unwritten() -> (Fixture, Vec<Arc<dyn BlockDevice>>) {
 #[test]
 fn a_journal_is_replayed_in_memory_where_members_are_read_only() {
     let (fixture, devices) = unwritten();
-    let sealed = sealed(&devices);
+    let read_only_views = read_only_views(&devices);
     let before: Vec<Vec<u8>> = devices.iter().map(|device| content(device)).collect();
-    let array = assembly(&sealed).open_array().unwrap();
+    let array = assembly(&read_only_views).open_array().unwrap();
     assert!(is_consistent(&array));
     assert_eq!(sha256(&content(&array)), fixture.entry.sha256);
     let after: Vec<Vec<u8>> = devices.iter().map(|device| content(device)).collect();
     assert!(before == after, "members were changed");
     // One member less is no harm: what the log has is enough.
     for missing in 0..3 {
-        let mut fewer = sealed.clone();
+        let mut fewer = read_only_views.clone();
         fewer.remove(missing);
         let array = assembly(&fewer).open_array().unwrap();
         assert_eq!(sha256(&content(&array)), fixture.entry.sha256, "without {missing}");
@@ -63,7 +63,7 @@ fn a_journal_is_replayed_in_memory_where_members_are_read_only() {
     // Without the journal it is said, and nothing is written.
     let without = assembly(&devices[..3]);
     assert!(without.warnings.iter().any(|warning| warning.contains("journal")));
-    assert!(without.refuses_writing().unwrap().contains("journal"));
+    assert!(without.write_refusal().unwrap().contains("journal"));
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn a_journal_is_replayed_on_members_that_are_written_and_only_once() {
 #[test]
 fn a_partial_parity_log_is_replayed_in_memory_where_members_are_read_only() {
     let fixture = Fixture::open("raid5-ppl");
-    let devices = sealed(&fixture.devices());
+    let devices = read_only_views(&fixture.devices());
     let array = assembly(&devices).open_array().unwrap();
     assert!(is_consistent(&array));
     assert_eq!(sha256(&content(&array)), fixture.entry.sha256);

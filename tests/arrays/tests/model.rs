@@ -124,7 +124,7 @@ fn an_array_is_an_array_of_bytes_while_members_fail() {
         let sectors = 8 * 24;
         let devices: Vec<_> = (0..disks).map(|_| device(sectors)).collect();
         let geometry = geometry(layout, disks, 8, sectors);
-        let options = Options { row_cache: ByteLen(1 << 20), threads: 2 };
+        let options = Options { stripe_cache: ByteLen(1 << 20), threads: 2 };
         let array = Array::open_with(geometry, slots(&devices, sectors), options).unwrap();
         let content = vec![0; index(array.size().0)];
         let mut model = Model { array, content, random: Random(seed), may_fail: false };

@@ -4,9 +4,9 @@
 #![allow(missing_docs)]
 
 use xfskit_block::BlockDevice;
-use xfskit_md::create::{NewMember, Recipe};
+use xfskit_md::create::{CreateOptions, NewMember};
 use xfskit_md::{Layout, Raid0Layout};
-use xfskit_test_arrays::shelf::{MIB, Shelf, fill, recipe};
+use xfskit_test_arrays::member_set::{MIB, MemberSet, create_options, fill};
 use xfskit_test_arrays::{content, sha256};
 use xfskit_test_guest::Guest;
 use xfskit_units::{ByteOffset, Sectors};
@@ -30,27 +30,26 @@ const CASES: [(u64, &[u64]); 4] = [
 ];
 
 /// An array of members with so many sectors behind their first MiB.
-fn made(layout: Raid0Layout, kib: u64, sizes: &[u64]) -> Shelf {
-    let mut shelf = Shelf::default();
+fn create_array(layout: Raid0Layout, kib: u64, sizes: &[u64]) -> MemberSet {
+    let mut set = MemberSet::default();
     for sectors in sizes {
-        shelf.put(MIB + sectors * 512);
+        set.put(MIB + sectors * 512);
     }
-    let roles: Vec<Option<NewMember>> =
-        (0..sizes.len()).map(|m| Some(shelf.new_member(m))).collect();
+    let roles: Vec<Option<NewMember>> = (0..sizes.len()).map(|m| Some(set.new_member(m))).collect();
     let data_offset = Some(Sectors(2048));
-    let wanted = recipe(Layout::Raid0(layout), false);
-    let wanted = Recipe { chunk: Sectors(2 * kib), size: None, data_offset, ..wanted };
+    let wanted = create_options(Layout::Raid0(layout), false);
+    let wanted = CreateOptions { chunk: Sectors(2 * kib), size: None, data_offset, ..wanted };
     wanted.create(&roles, &[]).unwrap();
-    shelf
+    set
 }
 
 #[test]
 fn what_members_hold_behind_the_arrays_end_is_no_content() {
     for (kib, sizes) in CASES {
-        let array = made(Raid0Layout::Original, kib, sizes).open();
+        let array = create_array(Raid0Layout::Original, kib, sizes).open();
         let all = |(role, sectors): (usize, &u64)| {
             let place = ByteOffset(MIB)..ByteOffset(MIB + sectors / (2 * kib) * (2 * kib) * 512);
-            array.content_of(role, &place).unwrap()
+            array.array_ranges(role, &place).unwrap()
         };
         let parts: Vec<_> = sizes.iter().enumerate().flat_map(all).collect();
         assert!(parts.iter().all(|part| part.start < part.end && part.end.0 <= array.size().0));
@@ -61,7 +60,7 @@ fn what_members_hold_behind_the_arrays_end_is_no_content() {
 
 #[test]
 fn a_raid0_has_the_same_size_and_content_in_linux() {
-    if !xfskit_test_guest::is_here() {
+    if !xfskit_test_guest::available_or_skip() {
         return;
     }
     let mut guest = Guest::new();
@@ -69,12 +68,12 @@ fn a_raid0_has_the_same_size_and_content_in_linux() {
     let mut expected = Vec::new();
     for (i, (kib, sizes)) in CASES.iter().enumerate() {
         for layout in [Raid0Layout::Original, Raid0Layout::Alternate] {
-            let shelf = made(layout, *kib, sizes);
-            let array = shelf.open();
+            let set = create_array(layout, *kib, sizes);
+            let array = set.open();
             let sum = sha256(&fill(&array, 7));
             let (bytes, name) = (array.size(), format!("{i}-{layout:?}"));
             array.close().unwrap();
-            for (member, device) in &shelf.0 {
+            for (member, device) in &set.0 {
                 guest.file(&format!("{name}/{member}"), content(&**device));
             }
             guest.script(&format!("ask {name}"));

@@ -14,8 +14,8 @@ fn open(fixture: &Fixture) -> Array {
     assemble(members.collect()).unwrap().open_array().unwrap()
 }
 
-fn scrub(array: &Array, mend: bool) -> Vec<Mismatch> {
-    (0..array.scrub_rows()).flat_map(|row| array.scrub_row(row, mend).unwrap()).collect()
+fn scrub(array: &Array, repair: bool) -> Vec<Mismatch> {
+    (0..array.scrub_stripes()).flat_map(|row| array.scrub_stripe(row, repair).unwrap()).collect()
 }
 
 #[test]
@@ -25,17 +25,17 @@ fn wrong_data_and_wrong_parity_are_located_and_mended() {
     let found = scrub(&array, false);
     // The kernel counted 16 sectors: two pages.
     let wrong = |sector: u64, role| Mismatch {
-        row: sector / array.geometry().chunk().0,
+        stripe: sector / array.geometry().chunk().0,
         sectors: MemberSector(sector / 8 * 8)..MemberSector(sector / 8 * 8 + 8),
         role: Some(role),
-        mended: false,
+        repaired: false,
         counted: 8,
     };
     assert_eq!(found.len(), 2, "{found:?}");
     assert_eq!(found[0], wrong(99, 0));
     assert_eq!(found[1].role, Some(2));
     assert_ne!(sha256(&content(&array)), fixture.entry.sha256);
-    assert!(scrub(&array, true).iter().all(|mismatch| mismatch.mended));
+    assert!(scrub(&array, true).iter().all(|mismatch| mismatch.repaired));
     assert_eq!(scrub(&array, false), []);
     assert_eq!(sha256(&content(&array)), fixture.entry.sha256);
 }
@@ -50,7 +50,8 @@ fn whole_arrays_of_the_kernel_agree_with_themselves() {
         }
         let array = open(&Fixture::open(&entry.name));
         if array.states().iter().all(|state| *state == xfskit_md::array::MemberState::InSync) {
-            let rows = (0..array.scrub_rows()).filter_map(|row| array.scrub_row(row, false).ok());
+            let rows =
+                (0..array.scrub_stripes()).filter_map(|row| array.scrub_stripe(row, false).ok());
             assert_eq!(rows.flatten().collect::<Vec<_>>(), [], "{}", entry.name);
             scrubbed += 1;
         }
@@ -69,7 +70,7 @@ fn a_raid5_tells_the_page_and_a_mirror_tells_the_page_but_nobody_who() {
         device.write_at(ByteOffset(data), &[0xa5; 3]).unwrap();
         let found = scrub(&array, true);
         assert_eq!(found.len(), 1, "{name}");
-        assert_eq!((found[0].role, found[0].mended), (None, false), "{name}");
+        assert_eq!((found[0].role, found[0].repaired), (None, false), "{name}");
     }
 }
 
@@ -100,7 +101,7 @@ fn what_is_left_of_a_raid6_without_one_member_is_compared() {
         for gone in [0, 1, 3] {
             let found = scrub(&without(&fixture, gone), true);
             assert_eq!(found.len(), 1, "{name} without {gone}");
-            assert_eq!((found[0].role, found[0].mended), (None, false), "{name} without {gone}");
+            assert_eq!((found[0].role, found[0].repaired), (None, false), "{name} without {gone}");
             assert_eq!(found[0].sectors, told[0].sectors, "{name} without {gone}");
         }
     }
@@ -110,8 +111,8 @@ fn what_is_left_of_a_raid6_without_one_member_is_compared() {
 fn where_no_redundancy_is_left_there_is_nothing_to_compare() {
     for name in ["raid5-left-symmetric", "raid1-1.2", "raid4"] {
         let array = without(&Fixture::open(name), 0);
-        assert!(!array.can_be_scrubbed() && array.scrub_row(0, false).is_err(), "{name}");
-        let compared = array.compare_row(0, false).unwrap();
+        assert!(!array.can_be_scrubbed() && array.scrub_stripe(0, false).is_err(), "{name}");
+        let compared = array.compare_stripe(0, false).unwrap();
         assert!(compared.mismatches.is_empty() && compared.unchecked > 0, "{name}");
     }
 }

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use xfskit_block::BlockDevice;
-use xfskit_md::assemble::{Assembly, Member, Standing, assemble};
+use xfskit_md::assemble::{Assembly, Freshness, Member, assemble};
 use xfskit_md::bitmap::Bitmap;
 use xfskit_test_arrays::{Fixture, NOW, content};
 use xfskit_units::ByteOffset;
@@ -51,7 +51,7 @@ fn an_array_is_active_while_it_is_written_and_clean_again_when_closed() {
     for name in WRITABLE {
         let fixture = Fixture::open(name);
         let before = assembly(&fixture);
-        assert_eq!(before.refuses_writing(), None, "{name}");
+        assert_eq!(before.write_refusal(), None, "{name}");
         let had = events(&fixture);
         let redundant = name != "raid0-equal";
         let array = before.open_writable(NOW).unwrap();
@@ -106,7 +106,7 @@ fn a_member_that_fails_is_stale_for_everybody_from_then_on() {
         let after = assembly(&fixture);
         assert!(!after.is_dirty() && after.is_degraded(), "{name}");
         assert_eq!(after.missing(), [1], "{name}");
-        assert!(matches!(after.members[1].standing, Standing::Stale { .. }), "{name}");
+        assert!(matches!(after.members[1].freshness, Freshness::Stale { .. }), "{name}");
         assert!(content(&*after.open().unwrap()) == expected, "{name}");
         if let Some(bitmap) = &after.bitmap {
             assert!(bitmap.dirty() > 0, "{name}: what the member missed");
@@ -116,7 +116,7 @@ fn a_member_that_fails_is_stale_for_everybody_from_then_on() {
 
 #[test]
 fn what_cannot_be_kept_is_refused_by_name() {
-    let refused = assembly(&Fixture::open("raid5-reshape")).refuses_writing().unwrap();
+    let refused = assembly(&Fixture::open("raid5-reshape")).write_refusal().unwrap();
     assert!(refused.contains("reshape"), "{refused}");
 }
 

@@ -228,8 +228,8 @@ fn describe(device: &dyn BlockDevice) {
 
 /// Reads here and there; writes the first bytes back, which changes nothing but the array's own notes.
 fn use_array(found: &Assembly, write: bool) {
-    touch((found.missing(), found.is_degraded(), found.is_dirty(), found.refuses_writing()));
-    touch((found.layout(), found.spares().len(), found.returning("m0").is_some()));
+    touch((found.missing(), found.is_degraded(), found.is_dirty(), found.write_refusal()));
+    touch((found.layout(), found.spares().len(), found.re_add_candidate("m0").is_some()));
     let mut bytes = vec![0; 64 << 10];
     if let Ok(array) = found.open() {
         let size = array.size().0;
@@ -238,7 +238,7 @@ fn use_array(found: &Assembly, write: bool) {
         }
     }
     let large = found.geometry.array_size().byte_len().0 > LARGEST;
-    if !write || large || found.refuses_writing().is_some() {
+    if !write || large || found.write_refusal().is_some() {
         return;
     }
     if let Ok(array) = found.open_writable(1_700_000_000) {

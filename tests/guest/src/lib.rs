@@ -45,7 +45,7 @@ pub struct Guest {
 
 /// What came of it.
 #[derive(Debug)]
-pub struct Answer {
+pub struct GuestOutput {
     /// What the script printed.
     pub text: String,
     /// The files that it gave back.
@@ -73,27 +73,27 @@ impl Guest {
     /// Boots, runs the script, and powers off. The script's exit status must be 0.
     ///
     /// # Errors
-    /// What the guest said, where it did not come to its end.
+    /// What the guest output, where it did not come to its end.
     ///
     /// # Panics
     /// Where files cannot be put where the guest finds them.
-    pub fn run(&self) -> Result<Answer, String> {
+    pub fn run(&self) -> Result<GuestOutput, String> {
         let folder = tempfile::tempdir().expect("a temporary directory");
-        let said = self.boot(folder.path(), &[]);
-        match said.split_once("@@END 0") {
+        let output = self.boot(folder.path(), &[]);
+        match output.split_once("@@END 0") {
             Some((text, _)) => {
                 let files = unpack(&folder.path().join("back.tar"));
-                Ok(Answer { text: text.to_owned(), files })
+                Ok(GuestOutput { text: text.to_owned(), files })
             }
-            None => Err(said),
+            None => Err(output),
         }
     }
 
     /// Boots and runs a script that brings the kernel down (`crash`). `disks` are `/dev/ubdd` and following,
-    /// and hold afterwards what had reached them. Answers what the guest said until then.
+    /// and hold afterwards what had reached them. Answers what the guest output until then.
     ///
     /// # Errors
-    /// What the guest said, where it came to its end.
+    /// What the guest output, where it came to its end.
     ///
     /// # Panics
     /// Where files cannot be put where the guest finds them.
@@ -104,11 +104,11 @@ impl Guest {
         for (path, disk) in paths.iter().zip(&*disks) {
             fs::write(path, disk).expect("a disk");
         }
-        let said = self.boot(folder.path(), &paths);
+        let output = self.boot(folder.path(), &paths);
         for (path, disk) in paths.iter().zip(disks) {
             *disk = fs::read(path).expect("the disk");
         }
-        if said.contains("@@END") { Err(said) } else { Ok(said) }
+        if output.contains("@@END") { Err(output) } else { Ok(output) }
     }
 
     /// What the guest says, with the script, the files and the way back in `folder`.
@@ -141,7 +141,7 @@ fn folder_of_guest() -> PathBuf {
 }
 
 /// True where there is a guest. Otherwise says that the test is skipped, and why.
-pub fn is_here() -> bool {
+pub fn available_or_skip() -> bool {
     let here = folder_of_guest().join("root/init").exists();
     if !here {
         skip("user-mode Linux in .cache/uml (run tests/setup-tools.sh)");
@@ -153,7 +153,7 @@ pub fn is_here() -> bool {
 /// allowed (`XFSKIT_REQUIRE_ORACLE=1`, as in CI) it fails instead.
 ///
 /// # Panics
-/// As said.
+/// As output.
 pub fn skip(reason: &str) {
     let thread = std::thread::current();
     let message = format!("SKIPPED {}: needs {reason}\n", thread.name().unwrap_or("a test"));

@@ -1,4 +1,4 @@
-//! A volume changed by hand, in its journal and nowhere else.
+//! A volume that is changed through its journal only, record by record.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use xfskit_units::{AgBlock, Geometry, Ino, Sectors, index};
 
 use crate::open;
 
-/// A volume that the kernel left clean, and its journal, opened for writing.
+/// A clean volume of the kernel, and its journal, opened for writing.
 #[derive(Debug)]
 pub struct ByHand {
     /// The data device.
@@ -28,7 +28,7 @@ impl ByHand {
     /// Opens `image`, whose journal is clean.
     ///
     /// # Panics
-    /// Where it cannot.
+    /// If it cannot be opened.
     pub fn open(image: &Image<'_>, record_size: u32) -> Self {
         let open =
             |path: &Path| -> Arc<dyn BlockDevice> { Arc::new(open(path, OpenMode::ReadWrite)) };
@@ -44,17 +44,17 @@ impl ByHand {
         Self { dev, geo, writer }
     }
 
-    /// The bytes of a block.
+    /// Returns the bytes of a block.
     ///
     /// # Panics
-    /// Where the device fails.
+    /// If the device fails.
     pub fn read(&self, (daddr, len): Place) -> Vec<u8> {
         let mut bytes = vec![0; index(len.byte_len().0)];
         self.dev.read_at(daddr.byte_offset(), &mut bytes).expect("a sound volume");
         bytes
     }
 
-    /// Where inode `ino` lies: its cluster, and the byte in it.
+    /// Returns the location of inode `ino`: its cluster, and the byte offset in it.
     fn home(&self, ino: Ino) -> (Place, usize) {
         let geo = &self.geo;
         let (agno, agino) = geo.ino_split(ino).expect("a sound volume");
@@ -66,19 +66,19 @@ impl ByHand {
         ((daddr, len), index(offset))
     }
 
-    /// The bytes of an inode.
+    /// Returns the bytes of an inode.
     pub fn inode(&self, ino: Ino) -> Vec<u8> {
         let (place, offset) = self.home(ino);
         self.read(place)[offset..offset + self.geo.inodesize()].to_vec()
     }
 
-    /// Logs `image` as inode `ino`, with its forks or without.
+    /// Logs `image` as inode `ino`, with its forks if `forks` is set.
     pub fn log_inode(&self, out: &mut Payload, ino: Ino, image: &[u8], forks: bool) {
         let end = if forks { image.len() } else { 128 };
         encode::inode(out, &self.geo, ino, self.home(ino), image, std::slice::from_ref(&(0..end)));
     }
 
-    /// Logs the chunk with byte `byte` of the block at `place`.
+    /// Logs the chunk around byte `byte` of the block at `location`.
     pub fn log_chunk(&self, out: &mut Payload, place: Place, block: &[u8], byte: usize) {
         let start = byte / 128 * 128;
         let lsn = self.writer.next_lsn();

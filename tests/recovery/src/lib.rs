@@ -1,8 +1,9 @@
-//! Journals that the kernel left dirty, replayed by us and by the kernel, side by side.
+//! Recovery tests: dirty journals of the kernel are replayed by xfskit and by the kernel, and the
+//! results are compared.
 //!
-//! Each image is copied twice. The kernel recovers one copy by mounting it; ours is replayed into
-//! the other, whose journal is then marked clean. `xfs_repair -n` must have nothing to say about
-//! ours, and both, mounted, must show the same tree: names, times, attributes, contents.
+//! Each image is copied twice. The kernel recovers one copy by mounting it. xfskit replays the
+//! journal into the other copy and marks it clean. `xfs_repair -n` must have no findings in that
+//! copy, and both copies, mounted, must show the same tree: names, times, attributes, contents.
 
 mod by_hand;
 pub mod storm;
@@ -24,13 +25,13 @@ use xfskit_units::{ByteOffset, index};
 pub use by_hand::ByHand;
 pub use storm::Storm;
 
-/// The slowest clock of a kernel's files.
+/// The granularity of the slowest kernel clock for files.
 const TICK: Duration = Duration::from_millis(10);
 
 /// Opens an image file.
 ///
 /// # Panics
-/// Where it cannot.
+/// If it cannot be opened.
 pub fn open(path: &Path, mode: OpenMode) -> FileDevice {
     FileDevice::open(path, mode).unwrap_or_else(|why| panic!("{}: {why}", path.display()))
 }
@@ -38,7 +39,7 @@ pub fn open(path: &Path, mode: OpenMode) -> FileDevice {
 /// Replays the journal of `image` in place and marks it clean.
 ///
 /// # Errors
-/// What recovery says.
+/// Those of recovery.
 pub fn replay_in_place(image: &Image<'_>) -> Result<Replay, xfskit_core::Error> {
     let dev = open(image.path(), OpenMode::ReadWrite);
     let log_dev = image.log().map(|path| open(path, OpenMode::ReadWrite));
@@ -47,7 +48,7 @@ pub fn replay_in_place(image: &Image<'_>) -> Result<Replay, xfskit_core::Error> 
     let replay = recovery::replay(&dev, log_dev, &sb)?;
     if !replay.clean {
         let geo = read_superblock(&dev)?.geometry();
-        recovery::open_log(&dev, log_dev, &geo)?.seal()?;
+        recovery::open_log(&dev, log_dev, &geo)?.mark_clean()?;
     }
     Ok(replay)
 }
@@ -55,7 +56,7 @@ pub fn replay_in_place(image: &Image<'_>) -> Result<Replay, xfskit_core::Error> 
 /// Replays the journal of `image` into memory.
 ///
 /// # Errors
-/// What recovery says.
+/// Those of recovery.
 pub fn replay_in_memory(image: &Image<'_>) -> Result<(OverlayDevice, Replay), xfskit_core::Error> {
     let dev = OverlayDevice::new(std::sync::Arc::new(open(image.path(), OpenMode::ReadOnly)));
     let log_dev = image.log().map(|path| open(path, OpenMode::ReadOnly));
@@ -65,10 +66,10 @@ pub fn replay_in_memory(image: &Image<'_>) -> Result<(OverlayDevice, Replay), xf
     Ok((dev, replay))
 }
 
-/// What the kernel shows of `image`.
+/// Returns the tree that the kernel shows of `image`.
 ///
 /// # Panics
-/// Where it cannot be mounted.
+/// If it cannot be mounted.
 pub fn shown(image: &Image<'_>, scratch: &Scratch) -> Manifest {
     let mount = Mount::read_only(image, scratch).expect("mount");
     let manifest = kernel::manifest(mount.path());
@@ -76,10 +77,10 @@ pub fn shown(image: &Image<'_>, scratch: &Scratch) -> Manifest {
     manifest
 }
 
-/// Replays `image`, a journal left dirty, and compares with the kernel's own recovery.
+/// Replays `image`, whose journal is dirty, and compares it with the kernel's own recovery.
 ///
 /// # Panics
-/// Where the two differ, or `xfs_repair -n` finds something.
+/// If the trees differ, or `xfs_repair -n` has a finding.
 pub fn compare(name: &str, image: &Image<'_>, scratch: &Scratch) -> Replay {
     let theirs = image.copy("theirs.img");
     Mount::recover(&theirs, scratch).unwrap_or_else(|why| panic!("{name}: kernel: {why}"));
@@ -90,12 +91,12 @@ pub fn compare(name: &str, image: &Image<'_>, scratch: &Scratch) -> Replay {
     let again = replay_in_place(&ours).unwrap_or_else(|why| panic!("{name}, again: {why}"));
     assert!(again.clean, "{name}: the journal is clean after recovery");
     if !replay.unfinished.is_empty() {
-        // The kernel finished what was promised, and shows another tree.
+        // The kernel finished open intents and thus shows another tree.
         return replay;
     }
     let differences = expected.differences(&shown(&ours, scratch), 20);
     assert!(differences.is_empty(), "{name}:\n{}", differences.join("\n"));
-    // Removing what was deleted while open is not part of the replay.
+    // Freeing inodes on the unlinked lists is not part of the replay.
     if replay.unlinked_lists == 0 {
         let tools = Xfsprogs::all().pop().expect("xfsprogs");
         assert_eq!(complaints(&tools, &ours), "", "{name}");
@@ -103,11 +104,12 @@ pub fn compare(name: &str, image: &Image<'_>, scratch: &Scratch) -> Replay {
     replay
 }
 
-/// Opens `image`, a volume `case` with its journal left dirty, for writing and closes it; compares with the
-/// kernel's own recovery, and with what opening it for reading shows. Answers how many promises were kept.
+/// Opens `image`, a volume `case` with a dirty journal, for writing and closes it. Compares it with
+/// the kernel's own recovery, and with the tree that opening for reading shows. Returns the number
+/// of finished intents.
 ///
 /// # Panics
-/// Where any two differ, or `xfs_repair -n` or our check finds something.
+/// If any two trees differ, or `xfs_repair -n` or `xfskit check` has a finding.
 pub fn compare_finished(name: &str, case: &Case, image: &Image<'_>, scratch: &Scratch) -> u64 {
     let theirs = image.copy("theirs.img");
     let began = SystemTime::now();
@@ -115,7 +117,7 @@ pub fn compare_finished(name: &str, case: &Case, image: &Image<'_>, scratch: &Sc
     compare_recovered(name, case, image, (&theirs, began), scratch)
 }
 
-/// The same, with `theirs`, which a kernel began to recover then.
+/// As [`compare_finished`], with `theirs`, a copy whose recovery the kernel began at `began`.
 ///
 /// # Panics
 /// As [`compare_finished`].
@@ -126,7 +128,7 @@ pub fn compare_recovered(
     (theirs, began): (&Image<'_>, SystemTime),
     scratch: &Scratch,
 ) -> u64 {
-    // Blocks of trees count too, and where those split is each one's own affair.
+    // Block counts include btree blocks, and each implementation splits those in its own way.
     let mut expected = shown(theirs, scratch).without_blocks();
     let volume = ours::open(image);
     let (in_memory, unread) = ours::manifest(&volume);
@@ -147,11 +149,11 @@ pub fn compare_recovered(
     replay.finished
 }
 
-/// `xfs_repair -n` and our check have nothing to say of `mended`, but for what is so after Linux' own recovery, too: an
-/// attribute with a value in blocks of its own is set or removed in several transactions without any promise, and
-/// stays INCOMPLETE where a crash comes between them.
+/// Verifies that `xfs_repair -n` and `xfskit check` have no findings in `mended`. One state is
+/// allowed, since Linux leaves it too: an attribute with a remote value is set or removed in
+/// several transactions without an intent, and stays INCOMPLETE if a crash comes between them.
 fn judged(name: &str, case: &Case, mended: &Image<'_>, theirs: &Image<'_>) {
-    let mut of_linux = ours::Verdict::default();
+    let mut of_linux = ours::VerifyResult::default();
     for tools in case.judges() {
         let said = complaints(&tools, mended);
         if !said.is_empty() {
@@ -163,10 +165,11 @@ fn judged(name: &str, case: &Case, mended: &Image<'_>, theirs: &Image<'_>) {
     assert_eq!(ours::verdict(mended), of_linux, "{name}");
 }
 
-/// Linux 6.18, finishing a parent pointer that fits into the inode, sets the inode's ctime to the time of the
-/// recovery (seen; docs/format/log.md §6). Nobody can compare with that: here it gets the time that `ours` has.
+/// Copies times from `ours` that cannot be compared. Linux 6.18 sets the inode's ctime to the time
+/// of the recovery when it finishes a parent pointer that fits into the inode (observed;
+/// docs/format/log.md §6).
 fn forget_changes_since(began: SystemTime, ours: &Manifest, linux: &mut Manifest) {
-    // The kernel's clock for files lags behind by a tick.
+    // The kernel's clock for files lags by up to a tick.
     let began = began.duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
     let began = began.saturating_sub(TICK);
     for (path, entry) in &mut linux.entries {
@@ -178,13 +181,13 @@ fn forget_changes_since(began: SystemTime, ours: &Manifest, linux: &mut Manifest
     }
 }
 
-/// Opens `image` for writing, which brings to its end what the journal has, and closes it.
+/// Opens `image` for writing, which finishes all that the journal holds, and closes it.
 ///
 /// # Errors
 /// Those of the volume.
 ///
 /// # Panics
-/// Where something is left undone.
+/// If something is left unfinished.
 pub fn recover(image: &Image<'_>) -> Result<Replay, xfskit_core::Error> {
     let open = |path: &Path| -> Arc<dyn BlockDevice> { Arc::new(open(path, OpenMode::ReadWrite)) };
     let log_dev = image.log().map(open);
@@ -196,10 +199,10 @@ pub fn recover(image: &Image<'_>) -> Result<Replay, xfskit_core::Error> {
     Ok(replay)
 }
 
-/// Writes a device into an image file, holes kept.
+/// Writes the content of a device into an image file, with holes kept.
 ///
 /// # Panics
-/// Where either fails.
+/// If either fails.
 pub fn save(dev: &dyn BlockDevice, image: &Image<'_>) {
     let file = open(image.path(), OpenMode::ReadWrite);
     let mut piece = vec![0; 1 << 16];
@@ -212,15 +215,15 @@ pub fn save(dev: &dyn BlockDevice, image: &Image<'_>) {
     }
 }
 
-/// What `xfs_repair -n` has to say about `image`, without the names of its phases.
+/// Returns the findings of `xfs_repair -n` for `image`.
 pub fn complaints(tools: &Xfsprogs, image: &Image<'_>) -> String {
     let said = tools.repair_n(image, &[]).err().unwrap_or_default();
     let complaints: Vec<&str> = said.lines().filter(|line| !is_chatter(line)).collect();
     complaints.join("\n")
 }
 
-/// Lines of `xfs_repair` that are no complaint. Staging extents of copy on write stay behind until
-/// somebody mounts the volume to write to it.
+/// Returns whether a line of `xfs_repair` is not a finding. Staging extents of copy on write stay
+/// until the next mount for writing.
 fn is_chatter(line: &str) -> bool {
     let known = ["xfs_repair ", "Phase ", "        - ", "No modify flag", "leftover CoW extent "];
     let about_host = ["Cannot get host", "Repair may fail", "the image and the host"];

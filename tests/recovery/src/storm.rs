@@ -1,8 +1,8 @@
-//! Work in steps, while other threads force the journal out between them.
+//! Stress: work in steps, while other threads force the journal out between them.
 //!
-//! The kernel's journal of such a storm is kept, and so is the volume as it was before. Cut behind any of its
-//! records and laid onto that volume, it is the journal of a crash at that moment, with whatever was promised and not
-//! yet done just then.
+//! The journal of such a run is kept, together with the volume before it. Cut after any of its
+//! records and put onto that volume, it is the journal of a crash at that moment, with the intents
+//! that were open then.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -30,46 +30,46 @@ use zerocopy::FromBytes;
 
 use crate::open;
 
-/// The n-th step of some work below a directory. An error ends the work.
+/// The n-th step of an operation batch below a directory. An error ends the work.
 pub type Gust = fn(&Path, u64) -> std::io::Result<()>;
 
-/// Work of all kinds.
+/// Batches of all kinds.
 pub const EVERYTHING: &[Gust] = &[share, names, parents, cut, attributes, exchange];
-/// Names, and what follows from them for attributes.
+/// Batches of names, and of the attributes that follow from them.
 pub const NAMES: &[Gust] = &[names, parents, parents, parents, attributes];
 
-/// A moment of a storm: a crash behind this record.
+/// A crash point: a crash after this record.
 #[derive(Clone, Debug)]
 pub struct Moment {
-    /// How many blocks of the journal had been written.
+    /// Blocks of the journal that had been written.
     blocks: u32,
-    /// Of these, where the last record begins.
+    /// The block of these where the last record begins.
     last: u32,
-    /// What was promised and not done, as often as it was.
+    /// Open intents by kind, with their numbers.
     pub open: BTreeMap<&'static str, u32>,
 }
 
-/// A storm that is over.
+/// A finished stress run.
 #[derive(Debug)]
 pub struct Storm<'scratch> {
-    /// The volume before.
+    /// The volume before the run.
     base: Image<'scratch>,
-    /// Its journal's head then.
+    /// The journal's head before the run.
     head: Lsn,
-    /// The journal from there on.
+    /// The journal from that head on.
     journal: Vec<u8>,
-    /// Where something was promised and not done, and how often each kind was promised or done in all.
+    /// Crash points with open intents.
     pub moments: Vec<Moment>,
-    /// How often each kind of promise was made and kept.
+    /// Numbers of logged intents and done items by kind.
     pub promises: BTreeMap<&'static str, u32>,
 }
 
 impl<'scratch> Storm<'scratch> {
-    /// Makes the volume `case`, and has the kernel do `work` on it for a while. `None`, with a note, where this
-    /// machine cannot, or nothing was caught.
+    /// Makes the volume `case`, and lets the kernel run `work` on it for a while. Returns `None`,
+    /// with a note, if the machine cannot, or no intent was open at any record.
     ///
     /// # Panics
-    /// Where tools or kernel fail.
+    /// If a tool or the kernel fails.
     pub fn raise(
         scratch: &'scratch Scratch,
         case: &Case,
@@ -92,16 +92,17 @@ impl<'scratch> Storm<'scratch> {
             if let Some(storm) = Self::read(base.copy("calm.img"), &stormy) {
                 return Some(storm);
             }
-            // The journal has come round.
+            // The journal has wrapped.
             time /= 2;
         }
         None
     }
 
-    /// Reads the journal that `stormy` has and `base` has not; `None` where it has come round meanwhile.
+    /// Reads the records of `stormy`'s journal that `base` does not have; `None` if the journal has
+    /// wrapped meanwhile.
     ///
     /// # Panics
-    /// Where there is none.
+    /// If there is no journal.
     pub fn read(base: Image<'scratch>, stormy: &Image<'_>) -> Option<Self> {
         let (before, dev) =
             (open(base.path(), OpenMode::ReadOnly), open(stormy.path(), OpenMode::ReadOnly));
@@ -144,7 +145,7 @@ impl<'scratch> Storm<'scratch> {
         Some(storm)
     }
 
-    /// What is open behind the record at `at`, which may be looked at more than once.
+    /// Collects the open intents after the record at `at`. May run more than once for a record.
     fn look(
         &mut self,
         at: LogBlock,
@@ -160,7 +161,8 @@ impl<'scratch> Storm<'scratch> {
         }
     }
 
-    /// A few moments, no two of which have the same kinds of promises open, those with many kinds first.
+    /// Returns at most `most` crash points, each with different kinds of open intents, those with
+    /// many kinds first.
     pub fn telling(&self, most: usize) -> Vec<Moment> {
         let mut kinds: BTreeMap<Vec<&'static str>, Moment> = BTreeMap::new();
         for moment in &self.moments {
@@ -173,14 +175,14 @@ impl<'scratch> Storm<'scratch> {
         chosen
     }
 
-    /// The volume as a crash at `moment` leaves it that comes before anything was written in place.
+    /// Returns the volume after a crash at `moment`, with nothing written in place yet.
     ///
     /// # Panics
-    /// Where it cannot be written.
+    /// If it cannot be written.
     pub fn crashed(&self, moment: &Moment, name: &str) -> Image<'scratch> {
         let image = self.base.copy(name);
         let mut journal = self.journal[..moment.blocks as usize * BLOCK].to_vec();
-        // All of it is needed.
+        // All of the last record is needed.
         let last = &mut journal[moment.last as usize * BLOCK..];
         let header = RecordHeader::mut_from_bytes(&mut last[..BLOCK]).expect("a header");
         header.tail_lsn = self.head.0.into();
@@ -196,7 +198,7 @@ impl<'scratch> Storm<'scratch> {
     }
 }
 
-/// What people call a promise; those of attributes also by what they are about.
+/// Returns the name of an intent. Names of attribute intents include the operation.
 fn kind(intent: &Intent) -> &'static str {
     match &intent.work {
         Work::Attr(attri) => match attri.op {
@@ -211,12 +213,13 @@ fn kind(intent: &Intent) -> &'static str {
     }
 }
 
-/// Writes its own number into every block of the image, so that content tells where it comes from.
+/// Writes its own number into every block of the image, so that content shows where it comes from.
 fn mark_blocks(image: &Image<'_>) {
     let dev = open(image.path(), OpenMode::ReadWrite);
     let geo = read_superblock(&dev).expect("superblock").geometry();
     for agno in geo.ags() {
-        // Behind the headers and roots of an empty group; the log lies in the middle.
+        // Starts after the headers and btree roots of an empty group; the log lies in the middle of
+        // one.
         let first = geo.agb_to_daddr(agno, xfskit_units::AgBlock(64)).byte_offset().0;
         let log = geo.log_daddr().expect("an internal log").byte_offset().0;
         let log_end = log + (u64::from(geo.logblocks) << geo.blocklog);
@@ -230,11 +233,11 @@ fn mark_blocks(image: &Image<'_>) {
     }
 }
 
-/// Files in many pieces, before the storm. All of them have the same size: where Linux finishes an exchange of
-/// sizes, it frees what lies behind the smaller of the two.
+/// Creates files with many extents before the run. All have the same size: when Linux finishes an
+/// exchange of sizes, it frees the blocks beyond the smaller one.
 ///
 /// # Panics
-/// Where they cannot be made.
+/// If they cannot be created.
 pub fn prepare(root: &Path) {
     for (name, odd) in [("source", 0), ("even", 0), ("odd", 1), ("cut", 0)] {
         let file = File::create(root.join(name)).expect("a file");
@@ -250,7 +253,8 @@ pub fn prepare(root: &Path) {
     rustix::fs::sync();
 }
 
-/// Lets all threads work below `root` until `time` is over and `end` has stopped the volume.
+/// Runs all batches below `root`, each in a thread, until `time` is over and `end` has shut the
+/// volume down.
 pub fn blow(root: &Path, work: &[Gust], time: Duration, end: impl FnOnce()) {
     let stop = AtomicBool::new(false);
     std::thread::scope(|threads| {
@@ -258,7 +262,7 @@ pub fn blow(root: &Path, work: &[Gust], time: Duration, end: impl FnOnce()) {
             let stop = &stop;
             threads.spawn(move || {
                 let mut n = 0;
-                // An error ends the work: the volume has stopped.
+                // An error ends the work: the volume has been shut down.
                 while !stop.load(Ordering::Relaxed) && work(root, n).is_ok() {
                     n += 1;
                 }
@@ -274,7 +278,7 @@ pub fn blow(root: &Path, work: &[Gust], time: Duration, end: impl FnOnce()) {
     });
 }
 
-/// Clones, renamed over older ones, cut and written to.
+/// Makes clones, renames them over older ones, truncates them and writes to them.
 fn share(root: &Path, n: u64) -> std::io::Result<()> {
     let source = File::open(root.join("source"))?;
     let (new, old) = (root.join(format!("new{n}")), root.join(format!("old{}", n % 7)));
@@ -285,7 +289,7 @@ fn share(root: &Path, n: u64) -> std::io::Result<()> {
     file.write_all_at(&[2; 3 * 4096], (n % 50) * 8192)
 }
 
-/// Links with long names that come and go.
+/// Creates and removes links with long names.
 fn names(root: &Path, n: u64) -> std::io::Result<()> {
     let name = |n: u64| root.join("names").join(format!("link{}-{}", n % 50, "x".repeat(60)));
     let renamed = root.join("names").join(format!("another name {}-{}", n % 30, "y".repeat(80)));
@@ -303,8 +307,8 @@ fn names(root: &Path, n: u64) -> std::io::Result<()> {
     File::create(root.join("names").join(format!("file{}", n % 9))).map(drop)
 }
 
-/// Files whose names, long ones, come, change and go: where the volume has parent pointers they fill leaves of
-/// attributes.
+/// Creates, renames and removes files with long names. With parent pointers these fill attribute
+/// leaves.
 fn parents(root: &Path, n: u64) -> std::io::Result<()> {
     let dir = root.join("parents");
     let file = dir.join(format!("file{}", n % 4));
@@ -320,7 +324,7 @@ fn parents(root: &Path, n: u64) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Holes, unwritten blocks, pieces taken out and put in.
+/// Makes holes and unwritten extents, collapses and inserts ranges.
 fn cut(root: &Path, n: u64) -> std::io::Result<()> {
     let file = OpenOptions::new().write(true).open(root.join("cut"))?;
     let at = (n * 13 % 180) * 4096;
@@ -335,7 +339,7 @@ fn cut(root: &Path, n: u64) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Attributes, short and long, that come and go.
+/// Sets and removes attributes, short and long.
 fn attributes(root: &Path, n: u64) -> std::io::Result<()> {
     let path = root.join("attrs").join(format!("file{}", n % 6));
     File::create(&path)?;
@@ -346,7 +350,7 @@ fn attributes(root: &Path, n: u64) -> std::io::Result<()> {
     if n.is_multiple_of(50) { fs::remove_file(path) } else { Ok(()) }
 }
 
-/// Content in many pieces that changes places, where tools and volume know that.
+/// Exchanges content of many extents, if tools and volume support that.
 fn exchange(root: &Path, _: u64) -> std::io::Result<()> {
     let Some(tools) = Xfsprogs::newer() else { return Err(std::io::ErrorKind::NotFound.into()) };
     let mut command = tools.command("xfs_io");

@@ -1,8 +1,8 @@
-//! Journals that go from hand to hand: the kernel leaves one dirty, we recover, write on and die, the kernel recovers,
-//! writes on and dies.
+//! Recovery by turns: the kernel leaves a dirty journal, xfskit recovers, writes and crashes, then
+//! the kernel recovers, writes and crashes.
 //!
-//! Linux loses what it syncs behind a journal whose records had another number of header blocks, so each of its turns
-//! has our record size. Ours need not have the kernel's.
+//! Linux loses what it syncs behind a journal whose records had another number of header blocks, so
+//! each of its turns uses xfskit's record size. xfskit need not use the kernel's.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -19,15 +19,15 @@ use xfskit_test_oracle::need::Need;
 use xfskit_test_oracle::{Mount, Scratch, judge, needs, ours};
 use xfskit_test_recovery::{complaints, open, recover};
 
-/// What a file of that name contains.
+/// Returns the content of the file of that name.
 fn content(name: &str) -> Vec<u8> {
     name.repeat(100).into_bytes()
 }
 
-/// The value of each of our attributes.
+/// The value of each attribute that xfskit sets.
 const VALUE: [u8; 100] = [7; 100];
 
-/// Makes files and syncs them one by one.
+/// Creates files and syncs them one by one.
 fn work(root: &Path, turn: usize) -> Vec<String> {
     let names: Vec<String> = (0..40).map(|n| format!("turn{turn}-{n}")).collect();
     for name in &names {
@@ -37,7 +37,7 @@ fn work(root: &Path, turn: usize) -> Vec<String> {
     names
 }
 
-/// That all files are there, and so many of our attributes, whoever recovered.
+/// Verifies that all files are there, and `marks` of xfskit's attributes.
 fn whole(root: &Path, synced: &BTreeSet<String>, marks: u32, turn: &str) {
     for name in synced {
         let found = fs::read(root.join(name)).unwrap_or_else(|why| panic!("{turn}: {name}: {why}"));
@@ -62,7 +62,7 @@ fn nothing_synced_is_lost_from_hand_to_hand() {
     let Some(image) = case.make(&scratch) else { return };
     let mut synced = BTreeSet::new();
     let mut marks = 0_u32;
-    // The record size of both, and ours.
+    // The record sizes of the kernel and of xfskit.
     for (turn, (theirs, size)) in
         [(32, 256), (256, 256), (256, 32), (32, 32)].into_iter().enumerate()
     {
@@ -90,7 +90,7 @@ fn nothing_synced_is_lost_from_hand_to_hand() {
             volume.sync().expect("synced");
             marks += 1;
         }
-        // No close.
+        // The volume is dropped without a close.
         drop(volume);
     }
     let mount = Mount::read_write_with(&image, &scratch, "logbsize=32k").expect("mount");

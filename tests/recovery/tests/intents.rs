@@ -1,4 +1,4 @@
-//! Dirty volumes that are kept with the sources, with promises that the kernel did not come to keep.
+//! Dirty volumes kept in the repository, with intents that the kernel did not finish.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use xfskit_test_oracle::{Image, Manifest, Scratch, judge, needs, ours};
 use xfskit_test_recovery::compare_finished;
 use xfskit_units::{ByteLen, ByteOffset};
 
-/// Their names, and what is open in each.
+/// Their names, and the open intents of each.
 const KEPT: [(&str, &[&str]); 3] = [
     ("intents-exchange", &["XMI", "BUI", "CUI", "RUI", "EFI"]),
     ("intents-parent", &["ATTRI", "RUI", "EFI"]),
@@ -32,7 +32,7 @@ fn writable() -> OpenOptions {
     OpenOptions { write: true, cache_bytes: 16 << 20, ..OpenOptions::default() }
 }
 
-/// Opens for writing, and closes.
+/// Opens the volume for writing, and closes it.
 fn finish(dev: Arc<dyn BlockDevice>) -> Result<u64, Error> {
     let volume = Volume::open(dev, &writable())?;
     let finished = volume.replay().map_or(0, |replay| replay.finished);
@@ -40,7 +40,7 @@ fn finish(dev: Arc<dyn BlockDevice>) -> Result<u64, Error> {
     Ok(finished)
 }
 
-/// The tree on `dev`, and that our check has nothing to say.
+/// Returns the tree on `dev`, which `xfskit check` must find sound.
 fn judged(name: &str, dev: Arc<dyn BlockDevice>) -> Manifest {
     let mut said = Vec::new();
     check(&*dev, None, &Options::default(), &mut |finding| said.push(finding.to_string()))
@@ -76,13 +76,13 @@ fn what_was_promised_is_done_on_disk_and_in_memory_alike() {
         let dev = Arc::new(OverlayDevice::new(base));
         assert_eq!(finish(dev.clone()).expect("finished"), open.len() as u64, "{name}");
         same(name, &in_memory, &judged(name, dev.clone()));
-        // It is done once.
+        // The intents are finished only once.
         assert_eq!(finish(dev.clone()).expect("opened again"), 0, "{name}");
         judge::device(&*dev).unwrap_or_else(|why| panic!("{name}: {why}"));
     }
 }
 
-/// Cut at every write, and recovered again: it comes to the same end.
+/// Interrupted at any write and run again, recovery gives the same result.
 #[test]
 fn finishing_may_be_cut_short_anywhere() {
     for (name, _) in KEPT {
@@ -106,7 +106,7 @@ fn finishing_may_be_cut_short_anywhere() {
     }
 }
 
-/// And cut behind each of the first writes, the kernel finishes what we had begun.
+/// After an interruption at each of the first writes, the kernel finishes what xfskit had begun.
 #[test]
 fn the_kernel_goes_on_where_we_stopped() {
     if !needs(&[Need::Mount, Need::Xfsprogs]) {

@@ -1,4 +1,4 @@
-//! Dirty volumes that are kept with the sources: no kernel needed.
+//! Dirty volumes kept in the repository; these tests need no kernel.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -39,7 +39,7 @@ fn xfs_repair_is_content_with_a_replayed_volume_of_either_version() {
         let replay = replay_in_place(&image).unwrap_or_else(|why| panic!("{name}: {why}"));
         assert!(!replay.clean && replay.unfinished.is_empty(), "{name}");
         assert!(replay.items.inodes > 0 && replay.items.buffers > 0, "{name}");
-        // 6.1 knows version 4.
+        // Version 6.1 knows volumes of version 4.
         let tools = Xfsprogs::installed().expect("xfsprogs");
         assert_eq!(complaints(&tools, &image), "", "{name}");
         if name.starts_with("v5") {
@@ -99,7 +99,7 @@ fn append(dev: &dyn BlockDevice, item: &[u8]) {
     log.ring().write(log.head().block(), &record).expect("memory");
 }
 
-/// An intent of one extent, or a done item of none.
+/// Returns an intent of one extent, or a done item of none.
 fn intent(kind: u16, id: u64, words: &[u32]) -> Vec<u8> {
     let nextents = u32::from(!words.is_empty());
     let mut bytes = [kind.to_le_bytes(), [1, 0]].concat();
@@ -124,14 +124,14 @@ fn promises_not_kept_are_named_and_those_kept_are_not() {
 
     append(&dev, &[0x34, 0x12, 1, 0]);
     let refused = xfskit_core::recovery::replay(&dev, None, &sb).expect_err("an unknown item");
-    assert_eq!(refused.fault().expect("a fault").check.0, "log.item.type");
+    assert_eq!(refused.corruption().expect("a fault").check.0, "log.item.type");
 }
 
 fn open_to_write(dev: &Arc<OverlayDevice>) -> Result<Volume, Error> {
     Volume::open(dev.clone(), &OpenOptions { write: true, ..OpenOptions::default() })
 }
 
-/// Why the volume does not open.
+/// Returns the error with which the volume does not open.
 fn refused(opened: Result<Volume, Error>) -> Error {
     let Err(error) = opened else { panic!("it opens") };
     error
@@ -150,7 +150,7 @@ fn promises_that_nobody_here_keeps_are_refused_before_anything_is_written() {
         let error = refused(open_to_write(&dev));
         assert!(matches!(error, Error::Unsupported(_)), "{kind:#x}: {error}");
         assert_eq!(dev.changed_ranges(), [], "{kind:#x}");
-        // Who only reads sees the rest.
+        // A read-only open shows the rest of the volume.
         let reader = Volume::open(dev, &OpenOptions::default()).expect("opened");
         assert_eq!(reader.replay().expect("a journal").unfinished.len(), 1);
     }
@@ -173,13 +173,14 @@ fn promises_that_make_no_sense_are_an_error_and_stay_in_the_journal() {
         let dev = Arc::new(base);
         for _ in 0..2 {
             let error = refused(open_to_write(&dev));
-            let fault = error.fault().unwrap_or_else(|| panic!("{check}: {error}"));
+            let fault = error.corruption().unwrap_or_else(|| panic!("{check}: {error}"));
             assert_eq!(fault.check.0, check);
         }
     }
 }
 
-/// Makes `change` in the header of the record that `which` of all chooses, with its checksum made right or not.
+/// Applies `change` to the header of the record that `which` selects, with a valid checksum if
+/// requested.
 fn change_header(
     dev: &dyn BlockDevice,
     which: impl Fn(usize) -> usize,
@@ -200,12 +201,12 @@ fn damage_before_the_head_names_its_record_and_leaves_the_volume_alone() {
     let middle = |count: usize| count / 2;
     for (name, change) in [
         ("a wrong checksum", (|header| header.crc[0] ^= 1) as fn(&mut RecordHeader)),
-        // Only mkfs writes records without, and what it writes is not replayed.
+        // Only mkfs writes records without a checksum, and those are not replayed.
         ("no checksum", |header| header.crc = [0; 4]),
         ("another volume's", |header| header.fs_uuid[3] ^= 1),
         ("another machine's", |header| header.fmt = 2.into()),
     ] {
-        // A journal of more records than may be under way at once.
+        // A journal with more records than may be in flight at once.
         let base = OverlayDevice::new(memory("intents-exchange"));
         let daddr = change_header(&base, middle, change);
         let dev = Arc::new(OverlayDevice::new(Arc::new(base)));
@@ -213,7 +214,7 @@ fn damage_before_the_head_names_its_record_and_leaves_the_volume_alone() {
             refused(open_to_write(&dev)),
             refused(Volume::open(dev.clone(), &OpenOptions::default())),
         ] {
-            let fault = error.fault().unwrap_or_else(|| panic!("{name}: {error}"));
+            let fault = error.corruption().unwrap_or_else(|| panic!("{name}: {error}"));
             assert!(fault.check.0.starts_with("log.record."), "{name}: {fault}");
             assert_eq!(fault.at.daddr.map(|at| at.0), Some(daddr), "{name}: {fault}");
         }
@@ -233,7 +234,7 @@ fn the_last_record_torn_ends_the_journal_before_it() {
     assert!(volume.replay().expect("a journal").clean);
 }
 
-/// Changes a few bytes of one record's payload or header and makes its checksum right again.
+/// Changes a few bytes of one record's payload or header, with a valid checksum.
 fn damage(dev: &dyn BlockDevice, rng: &mut Rng) {
     let geo = read_superblock(dev).expect("superblock").geometry();
     let log = open_log(dev, None, &geo).expect("log");
@@ -259,7 +260,7 @@ fn damage(dev: &dyn BlockDevice, rng: &mut Rng) {
         }
     }
     if rng.below(8) == 0 {
-        // The header, its checksum and magic aside.
+        // Changes the header, except its checksum and magic.
         let at = 4 + rng.below(24);
         head[at] ^= 1 << rng.below(8);
     }

@@ -1,10 +1,10 @@
-//! Every way to leave a journal dirty that the oracle knows.
+//! Every way of the oracle to leave a dirty journal.
 
 use xfskit_test_oracle::need::Need;
 use xfskit_test_oracle::{Scratch, dirty, long, needs};
 use xfskit_test_recovery::compare;
 
-/// Those that every run tries.
+/// The cases of every run.
 const QUICK: &[&str] = &[
     "corners-flushed",
     "corners-1k",

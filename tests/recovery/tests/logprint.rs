@@ -1,4 +1,4 @@
-//! Our telling of the journal beside that of `xfs_logprint`.
+//! xfskit's dump of the journal compared with that of `xfs_logprint`.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -8,14 +8,14 @@ use xfskit_core::recovery::open_log;
 use xfskit_core::superblock::read_superblock;
 use xfskit_format::log::item::{Regions, encode};
 use xfskit_inspect::log::{Options, Show, Span, print};
-use xfskit_log::{Before, Payload};
+use xfskit_log::{FlushBefore, Payload};
 use xfskit_test_oracle::need::Need;
 use xfskit_test_oracle::{Image, Scratch, Xfsprogs, dirty, needs};
 use xfskit_test_recovery::{ByHand, open};
 use xfskit_units::{AgBlock, AgNumber, Daddr, ExtLen, Ino, Sectors};
 use zerocopy::IntoBytes;
 
-/// The volume that most items come from.
+/// The case that most items come from.
 const CRASH: &str = "synced-then-cut";
 
 fn ours(image: &Image<'_>, options: Options) -> String {
@@ -32,7 +32,7 @@ fn theirs(image: &Image<'_>, option: &str) -> String {
     String::from_utf8_lossy(&out.expect("xfs_logprint").stdout).into_owned()
 }
 
-/// How many lines begin with each of `words`, spaces aside.
+/// Counts the lines that begin with each of `words`, after spaces.
 fn count(text: &str, words: &[&'static str]) -> BTreeMap<&'static str, usize> {
     let mut counts = BTreeMap::new();
     for line in text.lines() {
@@ -81,7 +81,7 @@ fn xfs_logprint_tells_what_we_logged() {
     Xfsprogs::installed().expect("xfsprogs").mkfs(&image, &[]).expect("mkfs");
     let mut volume = ByHand::open(&image, 32 * 1024);
     let tail = volume.writer.next_lsn();
-    // Over several records, regions cut; a few times.
+    // The transaction spans several records, with split regions; repeated a few times.
     for _ in 0..3 {
         let mut out = Payload::new();
         let root = Ino(128);
@@ -95,7 +95,7 @@ fn xfs_logprint_tells_what_we_logged() {
         encode::cancel(&mut out, (Daddr(800), Sectors(8)));
         let icreate = encode::icreate(&volume.geo, AgNumber(1), AgBlock(64), ExtLen(8), 7);
         out.region(&[icreate.as_bytes()]);
-        volume.writer.append(&out, tail, Before::Nothing).expect("appended");
+        volume.writer.append(&out, tail, FlushBefore::Nothing).expect("appended");
     }
     drop(volume);
     let expected = theirs(&image, "-t");

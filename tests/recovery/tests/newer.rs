@@ -1,6 +1,7 @@
-//! Journals of a newer kernel than this machine's, with quota on: Debian's, in an emulated machine.
+//! Journals of a newer kernel than the installed one, with quota: Debian's, in an emulated machine.
 //!
-//! Only in the long run, and where `VM=.cache/vm tests/tools/vm-xfs.sh setup` has made that machine ready.
+//! Runs in the long run only, and only if `VM=.cache/vm tests/tools/vm-xfs.sh setup` has prepared
+//! that machine.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -12,12 +13,12 @@ use xfskit_test_oracle::need::{Need, note, skip};
 use xfskit_test_oracle::{Image, Scratch, long, needs};
 use xfskit_test_recovery::{Storm, compare_recovered};
 
-/// Moments that are tried: disks of one machine.
+/// Number of crash points; each takes a disk of the one machine.
 const MOMENTS: usize = 12;
-/// How far its clock may be behind ours.
+/// Largest difference of the machines' clocks.
 const CLOCK: Duration = Duration::from_secs(2);
 
-/// The volume is mounted with quota, a copy is made when all is prepared, and then it blows.
+/// Mounts the volume with quota, copies it once all is prepared, and runs the stress workload.
 const STORM: &str = "
 set -eu
 dd if=/dev/vdd of=/scratch/storm bs=64k 2>/dev/null; chmod +x /scratch/storm
@@ -31,13 +32,13 @@ umount /mnt
 uname -r
 ";
 
-/// The newer kernel recovers.
+/// Lets the newer kernel recover.
 const RECOVER: &str = "
 set -eu
 for disk in /dev/vd[b-z]; do mount -t xfs -o uquota,gquota,pquota $disk /mnt; umount /mnt; done
 ";
 
-/// On volumes that xfskit recovered: quota is counted anew, and says what the files come to.
+/// On volumes that xfskit recovered: counts quota anew, and compares it with the files.
 const COUNT: &str = "
 set -eu
 for disk in /dev/vd[b-z]; do
@@ -51,7 +52,7 @@ fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Runs a script on the machine; answers what it said.
+/// Runs a script on the machine and returns its output.
 fn run(scratch: &Scratch, script: &str, disks: &[&Path]) -> String {
     let path = scratch.path().join("script");
     fs::write(&path, script).expect("the script");
@@ -106,7 +107,7 @@ fn what_a_newer_kernel_promised_is_done_as_it_would() {
         let name = format!("{:?}", moment.open);
         let finished = compare_recovered(&name, &case, image, (theirs, began), &scratch);
         assert_eq!(finished, u64::from(moment.open.values().sum::<u32>()), "{name}");
-        // Ours is left in `ours.img`.
+        // xfskit's recovery is in `ours.img`.
         counted.push(
             Image::existing(&scratch, "ours.img").copy(&format!("{}-counted.img", counted.len())),
         );

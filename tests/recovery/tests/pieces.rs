@@ -1,4 +1,4 @@
-//! Directory blocks in several pieces, in the journal. Linux cannot recover these; we must.
+//! Directory blocks of several extents in the journal. Linux cannot recover these; xfskit must.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -12,13 +12,14 @@ use xfskit_format::bmbt::{Rec, records};
 use xfskit_format::inode::{Dinode, Format};
 use xfskit_format::log::Stamp;
 use xfskit_format::log::item::encode::{self, Place};
-use xfskit_log::{Before, Payload};
+use xfskit_log::{FlushBefore, Payload};
 use xfskit_test_oracle::need::Need;
 use xfskit_test_oracle::{Image, Mount, Scratch, Xfsprogs, judge, kernel, needs};
 use xfskit_test_recovery::{ByHand, compare, complaints, replay_in_place, shown};
 use xfskit_units::{ByteOffset, Ino, index};
 
-/// Leaves free space in single blocks only: a file takes all, then gives every other block back.
+/// Leaves free space in single blocks only: a file takes all blocks, then every other block is
+/// freed.
 fn shatter(root: &Path) {
     run(&["xfs_io", "-x", "-c", "resblks 0"], root);
     let file = File::create(root.join("shattered")).expect("a file");
@@ -33,7 +34,7 @@ fn shatter(root: &Path) {
     for n in 0..len / (2 * block) {
         fallocate(&file, punch, 2 * n * block, block).expect("punched");
     }
-    // The kernel keeps a little back from files; now that there is free space again, it comes out,
+    // The kernel reserves some blocks. They become available now that there is free space again,
     // the longest extents first.
     let rest = File::create(root.join("rest")).expect("a file");
     for n in 0..16 {
@@ -72,7 +73,8 @@ fn directory_blocks_in_pieces_are_recovered_whole() {
             fs::create_dir(root.join(format!("dir{count}"))).expect("a directory");
         }
         shatter(root);
-        // Half of it reaches its place before the crash, so that only some pieces are logged.
+        // Half of the block reaches its place before the crash, so that only some extents are
+        // logged.
         for (i, count) in counts.into_iter().enumerate() {
             link_many(root, &format!("dir{count}"), if i % 2 == 0 { count } else { count / 2 });
         }
@@ -105,7 +107,8 @@ fn directory_blocks_in_pieces_are_recovered_whole() {
     }
 }
 
-/// The blocks of the directory `ino` that lie in several pieces: their pieces, and all bytes.
+/// Returns the blocks of directory `ino` that consist of several extents: the extents, and all
+/// bytes.
 fn blocks_in_pieces(volume: &ByHand, ino: Ino) -> Vec<(Vec<Place>, Vec<u8>)> {
     let geo = &volume.geo;
     let image = volume.inode(ino);
@@ -162,10 +165,10 @@ fn directory_blocks_in_pieces_that_we_logged_are_recovered_by_the_kernel() {
     let mut firsts = Vec::new();
     for block in dirs.iter().flat_map(|&ino| blocks_in_pieces(&volume, ino)) {
         let (pieces, bytes) = block;
-        // Part of a later piece, and the end; the rest stays as it is.
+        // Changes part of a later extent, and the end; the rest stays.
         let changed = [5120..5376, 16256..16384];
         encode::buf(&mut out, &volume.geo, &bytes, &pieces, &changed, lsn);
-        // What is in place is of no worth any more.
+        // Makes the content in place worthless.
         let mut at = 0;
         for &(daddr, len) in &pieces {
             let end = at + index(len.byte_len().0);
@@ -179,7 +182,7 @@ fn directory_blocks_in_pieces_that_we_logged_are_recovered_by_the_kernel() {
     }
     assert!(firsts.len() > 2, "{} blocks in pieces", firsts.len());
     let tail = volume.writer.next_lsn();
-    volume.writer.append(&out, tail, Before::Data).expect("appended");
+    volume.writer.append(&out, tail, FlushBefore::Data).expect("appended");
     drop(volume);
 
     compare("our-pieces", &image, &scratch);

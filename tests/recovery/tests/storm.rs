@@ -1,4 +1,4 @@
-//! Promises in the journal: work in steps, while other threads force the journal out between them.
+//! Intents in the journal of a stress run, whose threads force the journal out between steps.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use xfskit_test_oracle::{Scratch, long, needs};
 use xfskit_test_recovery::storm::{EVERYTHING, Gust, NAMES};
 use xfskit_test_recovery::{Storm, compare_finished};
 
-/// How long it blows.
+/// Duration of the stress run.
 const STORM: Duration = Duration::from_millis(400);
 
-/// A small volume with a journal of 32 MiB.
+/// Returns a small volume with a journal of 32 MiB.
 fn small(name: &'static str, newer: bool, options: &'static str) -> Case {
     Case { name, newer, options, mebibytes: 160, ..named("default") }
 }
@@ -27,8 +27,8 @@ fn volumes() -> [(Case, &'static [Gust]); 6] {
     ]
 }
 
-/// What the kernel promised and a crash left undone is done, to what the kernel makes of it: as many
-/// moments of each storm as have other kinds of promises open.
+/// Finishes the intents that the kernel left open, with the same result as the kernel. Takes as
+/// many crash points of each run as have different kinds of open intents.
 #[test]
 fn what_the_kernel_promised_is_done_as_it_would() {
     if !needs(&[Need::Mount, Need::Xfsprogs]) {
@@ -53,8 +53,9 @@ fn what_the_kernel_promised_is_done_as_it_would() {
     }
 }
 
-/// Makes the images `intents*` of `tests/images`: `cargo test -p xfskit-test-recovery --test storm -- --ignored`
-/// with `XFSKIT_KEEP=1`, then `zstd -19 --long` and a name for each that is worth it.
+/// Makes the images `intents*` of `tests/images`: `cargo test -p xfskit-test-recovery --test stress
+/// -- --ignored` with `XFSKIT_KEEP=1`, then `zstd -19 --long` and a name for each that is to be
+/// kept.
 #[test]
 #[ignore = "makes images that are kept with the sources"]
 fn moments_worth_keeping() {

@@ -1,10 +1,11 @@
-//! A directory block that power cut in two while it was written in place: the first sectors are new, and say so with
-//! their LSN, the others old.
+//! A directory block torn by a power failure while it was written in place: the first sectors are
+//! new, including the LSN, the others old.
 //!
-//! Linux believes the LSN, passes the block's log items over, and refuses the block and the volume. Its own volumes can
-//! come to that wherever a metadata block is longer than what the disk writes at once. We believe the checksum.
+//! Linux trusts the LSN, skips the block's log items, and refuses the block and the volume. That
+//! can happen to its own volumes if a metadata block is longer than the disk's atomic write. xfskit
+//! trusts the checksum.
 //!
-//! The superblock is one sector, and says where the journal is: both rely on the disk to write it whole.
+//! The superblock is one sector and locates the journal. Both rely on the disk to write it whole.
 
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -17,10 +18,10 @@ use xfskit_test_oracle::{Image, Mount, Scratch, Xfsprogs, kernel, needs, ours};
 use xfskit_test_recovery::{ByHand, complaints, open, recover, shown};
 use xfskit_units::{ByteOffset, Ino};
 
-/// What arrived of the block, in bytes.
+/// Bytes of the block that arrived.
 const SECTOR: usize = 512;
 
-/// A new volume, mounted.
+/// Formats and mounts a new volume.
 fn fresh<'s>(scratch: &'s Scratch, options: &[&str]) -> (Xfsprogs, Image<'s>, Mount) {
     let image = Image::sparse(scratch, "image", 160 << 20);
     let tools = Xfsprogs::installed().expect("xfsprogs");
@@ -42,7 +43,7 @@ fn a_directory_block_torn_in_place_is_recovered_where_linux_refuses_the_volume()
     for n in 0..30 {
         File::create(path.join(format!("old{n}"))).expect("a file");
     }
-    // The block goes in place, and is not needed in the journal any more.
+    // The block is written in place, and no longer needed in the journal.
     mount.unmount().expect("unmount");
     let mount = Mount::read_write_with(&image, &scratch, "noatime").expect("mount");
     for n in 0..30 {
@@ -53,7 +54,7 @@ fn a_directory_block_torn_in_place_is_recovered_where_linux_refuses_the_volume()
     mount.shutdown(true).expect("shutdown");
     mount.unmount().expect("unmount");
 
-    // The journal makes this of it, of which a part arrives.
+    // The journal holds this change of the block, of which a part arrives in place.
     let theirs = image.copy("theirs.img");
     Mount::recover(&theirs, &scratch).expect("a whole one is recovered");
     let recovered = ByHand::open(&theirs, 32 * 1024);
@@ -79,7 +80,7 @@ fn a_directory_block_torn_in_place_is_recovered_where_linux_refuses_the_volume()
     assert!(differences.is_empty(), "{}", differences.join("\n"));
 }
 
-/// Where an inode's LSN ends, in bytes.
+/// End of an inode's LSN, in bytes.
 const LSN_END: u64 = 120;
 
 #[test]
@@ -100,7 +101,8 @@ fn an_inode_torn_within_its_lsn_is_recovered_where_linux_passes_its_change_over(
     mount.shutdown(true).expect("shutdown");
     mount.unmount().expect("unmount");
 
-    // Of an LSN that grows from 0x..10ff to 0x..1101 all but the last byte arrives: 0x..11ff, ahead of the journal's.
+    // The LSN grows from 0x..10ff to 0x..1101, and all but its last byte arrives: 0x..11ff, ahead
+    // of the journal's.
     let inode = geo.ino_to_byte(ino).expect("on the volume");
     let torn = open(image.path(), OpenMode::ReadWrite);
     torn.write_at(inode.saturating_add(LSN_END - 4), &[0, 1, 0xff, 0xff]).expect("written");
@@ -118,7 +120,7 @@ fn an_inode_torn_within_its_lsn_is_recovered_where_linux_passes_its_change_over(
     assert!(differences.is_empty(), "{}", differences.join("\n"));
 }
 
-/// Where a superblock counts inodes, in bytes.
+/// Offset of the inode count in a superblock, in bytes.
 const ICOUNT: u64 = 128;
 
 #[test]
@@ -148,7 +150,7 @@ fn a_superblock_torn_within_its_sector_is_refused_by_linux_and_by_us_and_stays()
     assert!(why.contains("crc"), "{why}");
     assert!(fs::read(image.path()).expect("readable") == torn, "nothing was written");
 
-    // Whole again, the journal is replayed.
+    // With the superblock restored, the journal is replayed.
     put(&before);
     recover(&image).expect("recovered");
     let differences = expected.differences(&shown(&image, &scratch), 20);

@@ -1,8 +1,8 @@
-//! Journals that we wrote, recovered by the kernel.
+//! Journals that xfskit wrote, recovered by the kernel.
 //!
-//! The kernel makes a volume and leaves it clean. By hand, with the bytes of its structures, a small
-//! change is made that concerns all kinds of items, and goes nowhere but into the journal. The kernel
-//! recovers it, our recovery comes to the same tree, and `xfs_repair -n` finds nothing.
+//! The kernel makes a volume and leaves it clean. The test edits copies of its structures by hand
+//! to make a small change with items of all kinds, and writes it only to the journal. The kernel
+//! recovers it, xfskit's recovery gives the same tree, and `xfs_repair -n` finds nothing.
 
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
@@ -10,16 +10,16 @@ use std::path::Path;
 
 use xfskit_core::recovery::open_log;
 use xfskit_format::inode::Dinode;
-use xfskit_log::{Before, Payload};
+use xfskit_log::{FlushBefore, Payload};
 use xfskit_test_oracle::need::Need;
 use xfskit_test_oracle::{Image, Mount, Scratch, Xfsprogs, needs};
 use xfskit_test_recovery::{ByHand, compare, shown};
 use xfskit_units::{AgBlock, AgIno, AgNumber, Daddr, Ino, LogBlock, Sectors, index};
 
-/// Files whose modes change.
+/// Number of files whose modes change.
 const FILES: usize = 1200;
 
-/// Takes a free inode out of the group of the root directory, as creating a file does.
+/// Takes a free inode from the root directory's group, as creating a file does.
 fn take_inode(volume: &ByHand, out: &mut Payload) -> Ino {
     let geo = &volume.geo;
     let agno = AgNumber(0);
@@ -50,7 +50,8 @@ fn be32(bytes: &[u8], at: usize) -> u32 {
     u32::from_be_bytes(bytes[at..at + 4].try_into().unwrap())
 }
 
-/// The first record of an inode tree's leaf that has several free inodes, and the first of these.
+/// Returns the first record of an inode btree leaf with several free inodes, and the first of
+/// these.
 fn free_slot(block: &[u8]) -> (usize, u32) {
     let numrecs = usize::from(u16::from_be_bytes([block[6], block[7]]));
     let rec = (0..numrecs).map(|n| 56 + 16 * n).find(|&at| block[at + 7] > 1).expect("free inodes");
@@ -58,11 +59,11 @@ fn free_slot(block: &[u8]) -> (usize, u32) {
     (rec, free.trailing_zeros())
 }
 
-/// Adds a name to a directory in short form.
+/// Adds a name to a short-form directory.
 fn add_name(dir: &mut [u8], fork: usize, name: &[u8], ino: Ino) {
     let size = index(u64::from_be_bytes(dir[56..64].try_into().unwrap()));
     let mut entry = vec![u8::try_from(name.len()).unwrap()];
-    // Far behind all others.
+    // An offset far beyond all others.
     entry.extend(0x300u16.to_be_bytes());
     entry.extend(name);
     entry.push(1);
@@ -72,7 +73,7 @@ fn add_name(dir: &mut [u8], fork: usize, name: &[u8], ino: Ino) {
     dir[56..64].copy_from_slice(&((size + entry.len()) as u64).to_be_bytes());
 }
 
-/// What a mounted volume tells about the files that the test is about.
+/// The files and directories that the test changes, as the mounted volume shows them.
 struct Known {
     root: Ino,
     files: Vec<Ino>,
@@ -89,7 +90,7 @@ fn populate(root: &Path) -> Known {
     Known { files: files.collect(), root: ino(root) }
 }
 
-/// `touch /created; chmod 0606 /pool/*`, into the journal and nowhere else.
+/// Writes `touch /created; chmod 0606 /pool/*` to the journal only.
 fn change(volume: &mut ByHand, known: &Known) {
     let mut out = Payload::new();
     let born = take_inode(volume, &mut out);
@@ -107,7 +108,7 @@ fn change(volume: &mut ByHand, known: &Known) {
         volume.log_inode(&mut out, ino, &file, false);
     }
     let tail = volume.writer.next_lsn();
-    volume.writer.append(&out, tail, Before::Data).unwrap();
+    volume.writer.append(&out, tail, FlushBefore::Data).unwrap();
 }
 
 #[test]
@@ -163,8 +164,8 @@ fn the_kernel_recovers_what_we_wrote() {
     }
 }
 
-/// 2 MiB may be on their way to the device at once, however many records that are: a sector that did not arrive
-/// ends the journal, twenty records behind the head too.
+/// Up to 2 MiB may be in flight to the device at once, whatever the number of records. A sector
+/// that did not arrive therefore ends the journal, even twenty records behind the head.
 #[test]
 fn a_sector_that_did_not_arrive_ends_the_journal_for_both() {
     if !needs(&[Need::Mount, Need::Xfsprogs]) {

@@ -13,9 +13,9 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::attr::{INCOMPLETE, LOCAL, NAMESPACE, Namespace, VALUE_MAX, parent, verify_flags};
 use crate::bytes;
+use crate::corruption::{Fork, VerifyResult};
 use crate::ctx::Ctx;
 use crate::da::{self, BlkInfo, ChainIds, ids};
-use crate::fault::{Fork, Verdict};
 use crate::hash;
 use crate::layout::Layout;
 
@@ -169,7 +169,7 @@ impl<'a> Leaf<'a> {
     ///
     /// # Errors
     /// The first check that fails.
-    pub fn verify(block: &'a [u8], ctx: &Ctx<'_>) -> Verdict<Self> {
+    pub fn verify(block: &'a [u8], ctx: &Ctx<'_>) -> VerifyResult<Self> {
         const IDS: ChainIds =
             ChainIds { own: ids!("attr.leaf"), forw: "attr.leaf.forw", back: "attr.leaf.back" };
         let layout = Layout::of(ctx.geo);
@@ -211,7 +211,7 @@ impl<'a> Leaf<'a> {
     }
 
     /// Where several names lie below `firstused`, it is wrong and not each of them.
-    fn verify_firstused(&self, ctx: &Ctx<'_>) -> Verdict {
+    fn verify_firstused(&self, ctx: &Ctx<'_>) -> VerifyResult {
         let places = self.entries.iter().map(|entry| usize::from(entry.nameidx.get()));
         let below = places.filter(|place| *place < self.firstused);
         match (below.clone().count(), below.min()) {
@@ -220,7 +220,7 @@ impl<'a> Leaf<'a> {
         }
     }
 
-    fn verify_entries(&self, ctx: &Ctx<'_>) -> Verdict {
+    fn verify_entries(&self, ctx: &Ctx<'_>) -> VerifyResult {
         self.verify_firstused(ctx)?;
         let mut last = 0;
         for (i, entry) in self.entries.iter().enumerate() {
@@ -252,7 +252,7 @@ impl<'a> Leaf<'a> {
     ///
     /// # Errors
     /// The first check that fails.
-    pub fn verify_space(&self, ctx: &Ctx<'_>) -> Verdict {
+    pub fn verify_space(&self, ctx: &Ctx<'_>) -> VerifyResult {
         let mut space = Space::default();
         let start = Layout::of(ctx.geo).attr_leaf_header;
         space.take(0, start.saturating_add(size_of_val(self.entries)));

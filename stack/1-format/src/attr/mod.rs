@@ -11,8 +11,8 @@
 
 use serde::Serialize;
 
+use crate::corruption::{Value, VerifyResult};
 use crate::ctx::Ctx;
-use crate::fault::{Value, Verdict};
 
 pub mod acl;
 pub mod leaf;
@@ -88,7 +88,12 @@ impl Namespace {
 
 /// Fails where the flag byte holds bits beyond `allowed`, two namespaces, or a parent pointer on a
 /// volume without them.
-pub(crate) fn verify_flags(ctx: &Ctx<'_>, check: &'static str, flags: u8, allowed: u8) -> Verdict {
+pub(crate) fn verify_flags(
+    ctx: &Ctx<'_>,
+    check: &'static str,
+    flags: u8,
+    allowed: u8,
+) -> VerifyResult {
     let parent_ok = flags & PARENT == 0 || ctx.geo.features.parent();
     let ok = flags & !allowed == 0 && Namespace::from_flags(flags).is_some() && parent_ok;
     ctx.require(check, ok, "known flags, one namespace at most", Value::Hex(flags.into()))

@@ -6,8 +6,8 @@ use zerocopy::big_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::attr::leaf::{Attr, Place};
+use crate::corruption::VerifyResult;
 use crate::ctx::Ctx;
-use crate::fault::Verdict;
 
 /// The value of a parent pointer.
 #[derive(
@@ -38,7 +38,7 @@ impl Rec {
 ///
 /// # Errors
 /// The first check that fails.
-pub fn verify(attr: &Attr<'_>, ctx: &Ctx<'_>) -> Verdict<Rec> {
+pub fn verify(attr: &Attr<'_>, ctx: &Ctx<'_>) -> VerifyResult<Rec> {
     let Place::Local(value) = attr.value else {
         return Err(ctx.short("attr.parent.valuelen", 0));
     };

@@ -9,9 +9,9 @@ use zerocopy::big_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::attr::VALUE_MAX;
+use crate::corruption::VerifyResult;
 use crate::ctx::Ctx;
 use crate::da::{Ids, ids};
-use crate::fault::Verdict;
 use crate::layout::Layout;
 
 /// "XARM".
@@ -61,7 +61,12 @@ pub fn blocks(geo: &Geometry, valuelen: u32) -> u32 {
 ///
 /// # Errors
 /// The first check that fails.
-pub fn verify<'a>(block: &'a [u8], ctx: &Ctx<'_>, offset: u32, valuelen: u32) -> Verdict<&'a [u8]> {
+pub fn verify<'a>(
+    block: &'a [u8],
+    ctx: &Ctx<'_>,
+    offset: u32,
+    valuelen: u32,
+) -> VerifyResult<&'a [u8]> {
     const IDS: Ids = ids!("attr.remote");
     if block.len() != ctx.geo.blocksize() {
         return Err(ctx.short(IDS.magic, block.len()));

@@ -6,8 +6,8 @@
 
 use crate::attr::{NAMESPACE, Namespace, verify_flags};
 use crate::bytes;
+use crate::corruption::VerifyResult;
 use crate::ctx::Ctx;
-use crate::fault::Verdict;
 
 /// Bytes of the head.
 pub const HEADER_LEN: usize = 4;
@@ -76,7 +76,7 @@ impl<'a> Sf<'a> {
     ///
     /// # Errors
     /// The first check that fails.
-    pub fn verify(fork: &'a [u8], ctx: &Ctx<'_>) -> Verdict<Self> {
+    pub fn verify(fork: &'a [u8], ctx: &Ctx<'_>) -> VerifyResult<Self> {
         let Some(sf) = Self::parse(fork) else {
             return Err(ctx.short("attr.sf.totsize", fork.len()));
         };

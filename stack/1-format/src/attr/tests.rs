@@ -5,8 +5,8 @@ use xfskit_units::{DaBlock, Daddr, FileOff, Geometry, Ino};
 use super::leaf::{Leaf, Place};
 use super::sf::Sf;
 use super::{Namespace, parent, remote};
+use crate::corruption::VerifyResult;
 use crate::da::{self, Node};
-use crate::fault::Verdict;
 use crate::testing::{broken, each_check_fails, geo_v4_1k, geo_v5_1k, golden};
 use crate::{Ctx, Fork, Location};
 
@@ -114,7 +114,7 @@ fn leaf_reads_as_xfs_db_prints_it() {
     );
 }
 
-fn judge(g: &Golden, block: &[u8]) -> Verdict {
+fn judge(g: &Golden, block: &[u8]) -> VerifyResult {
     let leaf = Leaf::verify(block, &g.ctx())?;
     leaf.verify_space(&g.ctx())
 }

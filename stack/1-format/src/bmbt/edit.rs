@@ -271,7 +271,7 @@ pub fn set_rightsib(block: &mut impl Image, sib: Option<FsBlock>) {
 mod tests {
     use super::*;
     use crate::bmbt::{BmbtBlock, BmdrRoot};
-    use crate::fault::{Fork, Location};
+    use crate::corruption::{Fork, Location};
     use crate::testing::geo_v5;
     use crate::{Ctx, bmbt};
     use xfskit_units::{FilBlks, Sectors};

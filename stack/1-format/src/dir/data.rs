@@ -17,11 +17,11 @@ use zerocopy::big_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::bytes;
+use crate::corruption::{Corruption, Expected, VerifyResult};
 use crate::ctx::Ctx;
 use crate::da::{self, Ids, ids};
 use crate::dir::leaf::{LeafEntry, verify_order};
 use crate::dir::{self, DataPtr, ENTRY_ALIGN, Entry, FTYPE_END};
-use crate::fault::{Expected, Fault, Verdict};
 use crate::hash;
 use crate::layout::Layout;
 
@@ -51,7 +51,12 @@ pub struct Hdr {
 const _: () = assert!(size_of::<Hdr>() == 48 && std::mem::offset_of!(Hdr, crc) == CRC_OFFSET);
 
 /// Judges the head of data and free-index blocks and answers with the magic, one of `magics`.
-pub(crate) fn verify_hdr(block: &[u8], ctx: &Ctx<'_>, ids: &Ids, magics: &[u32]) -> Verdict<u32> {
+pub(crate) fn verify_hdr(
+    block: &[u8],
+    ctx: &Ctx<'_>,
+    ids: &Ids,
+    magics: &[u32],
+) -> VerifyResult<u32> {
     let (Some(magic), true) = (bytes::be32(block, 0), block.len() == ctx.geo.dirblksize()) else {
         return Err(ctx.short(ids.magic, block.len()));
     };
@@ -196,7 +201,7 @@ impl<'a> Data<'a> {
     ///
     /// # Errors
     /// The first check that fails.
-    pub fn verify(block: &'a [u8], ctx: &Ctx<'_>, form: Option<Form>) -> Verdict<Self> {
+    pub fn verify(block: &'a [u8], ctx: &Ctx<'_>, form: Option<Form>) -> VerifyResult<Self> {
         let layout = Layout::of(ctx.geo);
         let magics = [layout.dir_data_magic, layout.dir_block_magic];
         let magics = match form {
@@ -207,7 +212,7 @@ impl<'a> Data<'a> {
         verify_hdr(block, ctx, &IDS, magics)?;
         let Some(data) = Self::parse(block, ctx.geo) else {
             let count = bytes::be32(block, block.len().saturating_sub(TAIL_LEN)).unwrap_or(0);
-            return Err(ctx.fault("dir.block.count", Expected::Described(FITS.into()), count));
+            return Err(ctx.corruption("dir.block.count", Expected::Described(FITS.into()), count));
         };
         if data.form == Form::Block {
             let (order, stale) = ("dir.block.order", "dir.block.stale");
@@ -233,7 +238,7 @@ impl<'a> Data<'a> {
 
     /// Walks the whole block: each slot's own fields, no gaps side by side, `bestfree`, and in
     /// block form the hash table.
-    fn verify_slots(&self, ctx: &Ctx<'_>) -> Verdict {
+    fn verify_slots(&self, ctx: &Ctx<'_>) -> VerifyResult {
         let mut slots = self.slots.clone();
         let mut best = BestCheck { bestfree: self.bestfree, seen: [false; 3] };
         let (mut index, mut entries) = (0, 0u32);
@@ -271,7 +276,7 @@ impl<'a> Data<'a> {
     }
 
     /// Fails where the hash table of a block-form directory lacks `entry`.
-    fn verify_hashed(&self, entry: &Entry<'_>, ctx: &Ctx<'_>) -> Verdict {
+    fn verify_hashed(&self, entry: &Entry<'_>, ctx: &Ctx<'_>) -> VerifyResult {
         let hash = hash::dir_hash(ctx.geo, entry.name);
         let address = u32::from(entry.offset) >> 3;
         let found = dir::leaf::run(self.bleaf, hash).iter().any(|e| e.address.get() == address);
@@ -303,7 +308,7 @@ impl<'a> Data<'a> {
     ///
     /// # Errors
     /// `dir.data.dot`, `dir.data.dotdot`.
-    pub fn verify_dots(&self, ctx: &Ctx<'_>, ino: Ino) -> Verdict<Ino> {
+    pub fn verify_dots(&self, ctx: &Ctx<'_>, ino: Ino) -> VerifyResult<Ino> {
         let mut entries = self.entries();
         let dot = entries.next().filter(|e| e.name == b".").map(|e| e.inumber);
         ctx.require("dir.data.dot", dot == Some(ino), "the directory itself, first", "another")?;
@@ -328,7 +333,7 @@ fn split_tail(block: &[u8], head: usize) -> Option<(&[u8], &[LeafEntry], u32)> {
     Some((block.get(..start)?, da::table(block, start, count)?, stale))
 }
 
-fn verify_entry(entry: &Entry<'_>, ctx: &Ctx<'_>, inos: &ValidInos, offset: usize) -> Verdict {
+fn verify_entry(entry: &Entry<'_>, ctx: &Ctx<'_>, inos: &ValidInos, offset: usize) -> VerifyResult {
     ctx.at_least("dir.data.namelen", 1, entry.name.len())?;
     ctx.eq("dir.data.tag", offset, usize::from(entry.offset))?;
     let known = inos.contains(entry.inumber);
@@ -342,7 +347,7 @@ fn verify_entry(entry: &Entry<'_>, ctx: &Ctx<'_>, inos: &ValidInos, offset: usiz
 impl Slots<'_> {
     /// Why there is nothing at the offset where the walk stands.
     #[cold]
-    fn why(&self, ctx: &Ctx<'_>) -> Fault {
+    fn why(&self, ctx: &Ctx<'_>) -> Box<Corruption> {
         let rest = self.area.get(self.offset..).unwrap_or(&[]);
         if bytes::be16(rest, 0) == Some(FREETAG) {
             return ctx.short("dir.data.length", bytes::be16(rest, 2).unwrap_or(0).into());
@@ -359,7 +364,7 @@ struct BestCheck<'a> {
 
 impl BestCheck<'_> {
     /// One unused space: listed as it is, or not longer than the shortest one listed.
-    fn gap(&mut self, ctx: &Ctx<'_>, offset: usize, length: usize) -> Verdict {
+    fn gap(&mut self, ctx: &Ctx<'_>, offset: usize, length: usize) -> VerifyResult {
         for (best, seen) in self.bestfree.iter().zip(&mut self.seen) {
             if usize::from(best.offset.get()) == offset && !*seen {
                 *seen = true;
@@ -371,7 +376,7 @@ impl BestCheck<'_> {
     }
 
     /// The end: longest first, and nothing listed that is not there.
-    fn done(&self, ctx: &Ctx<'_>) -> Verdict {
+    fn done(&self, ctx: &Ctx<'_>) -> VerifyResult {
         let mut longest = u16::MAX;
         for (i, (best, seen)) in self.bestfree.iter().zip(self.seen).enumerate() {
             let (offset, length) = (best.offset.get(), best.length.get());

@@ -11,10 +11,10 @@ use xfskit_units::{FileOff, Geometry};
 use zerocopy::big_endian::U16;
 
 use crate::bytes;
+use crate::corruption::VerifyResult;
 use crate::ctx::Ctx;
 use crate::da::{self, Ids, ids};
 use crate::dir::{NULLDATAOFF, data, free_max};
-use crate::fault::Verdict;
 use crate::layout::Layout;
 
 /// Byte of the CRC field on version 5.
@@ -43,7 +43,7 @@ impl<'a> Free<'a> {
     ///
     /// # Errors
     /// The first check that fails.
-    pub fn verify(block: &'a [u8], ctx: &Ctx<'_>) -> Verdict<Self> {
+    pub fn verify(block: &'a [u8], ctx: &Ctx<'_>) -> VerifyResult<Self> {
         const IDS: Ids = ids!("dir.free");
         let layout = Layout::of(ctx.geo);
         data::verify_hdr(block, ctx, &IDS, &[layout.dir_free_magic])?;

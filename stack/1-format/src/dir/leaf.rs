@@ -17,10 +17,10 @@ use zerocopy::big_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::bytes;
+use crate::corruption::{Fork, VerifyResult};
 use crate::ctx::Ctx;
 use crate::da::{self, BlkInfo, ChainIds, ids};
 use crate::dir::DataPtr;
-use crate::fault::{Fork, Verdict};
 use crate::layout::Layout;
 
 /// One hash, and where its name stands.
@@ -62,7 +62,7 @@ pub(crate) fn verify_order(
     ctx: &Ctx<'_>,
     order_id: &'static str,
     stale_id: &'static str,
-) -> Verdict {
+) -> VerifyResult {
     let (mut last, mut empty) = (0, 0u32);
     for (i, entry) in entries.iter().enumerate() {
         let hash = entry.hashval.get();
@@ -118,7 +118,7 @@ impl<'a> Leaf<'a> {
     ///
     /// # Errors
     /// The first check that fails.
-    pub fn verify(block: &'a [u8], ctx: &Ctx<'_>, kind: Option<Kind>) -> Verdict<Self> {
+    pub fn verify(block: &'a [u8], ctx: &Ctx<'_>, kind: Option<Kind>) -> VerifyResult<Self> {
         const IDS: ChainIds =
             ChainIds { own: ids!("dir.leaf"), forw: "dir.leaf.forw", back: "dir.leaf.back" };
         let layout = Layout::of(ctx.geo);
@@ -157,7 +157,7 @@ impl<'a> Leaf<'a> {
     }
 
     /// What only a leaf1 has: no siblings, `bests`, and addresses within the blocks listed there.
-    fn verify_single(&self, block: &[u8], ctx: &Ctx<'_>) -> Verdict {
+    fn verify_single(&self, block: &[u8], ctx: &Ctx<'_>) -> VerifyResult {
         ctx.eq("dir.leaf.forw", 0, self.info.forw.get())?;
         ctx.eq("dir.leaf.back", 0, self.info.back.get())?;
         let tail = block.len().saturating_sub(size_of::<U32>());

@@ -16,8 +16,8 @@
 use xfskit_units::{FileOff, Geometry, Ino};
 
 use crate::bytes;
+use crate::corruption::{Value, VerifyResult};
 use crate::ctx::Ctx;
-use crate::fault::{Value, Verdict};
 use crate::layout::Layout;
 
 pub mod block_edit;
@@ -95,7 +95,7 @@ impl Entry<'_> {
     ///
     /// # Errors
     /// `dir.name`.
-    pub fn verify_name(&self, ctx: &Ctx<'_>) -> Verdict {
+    pub fn verify_name(&self, ctx: &Ctx<'_>) -> VerifyResult {
         let bad = self.name.is_empty() || self.name.iter().any(|&b| b == b'/' || b == 0);
         let shown = || Value::from(String::from_utf8_lossy(self.name).into_owned());
         if bad {

@@ -11,9 +11,9 @@
 use xfskit_units::{Geometry, Ino};
 
 use crate::bytes;
+use crate::corruption::VerifyResult;
 use crate::ctx::Ctx;
 use crate::dir::{self, Entry, FTYPE_END};
-use crate::fault::Verdict;
 use crate::layout::Layout;
 
 /// Inode numbers have this many bits here; those above are not looked at.
@@ -84,7 +84,7 @@ impl<'a> Sf<'a> {
     ///
     /// # Errors
     /// The first check that fails.
-    pub fn verify(bytes: &'a [u8], ctx: &Ctx<'_>) -> Verdict<Self> {
+    pub fn verify(bytes: &'a [u8], ctx: &Ctx<'_>) -> VerifyResult<Self> {
         let geo = ctx.geo;
         let Some(sf) = Self::parse(bytes, geo) else {
             return Err(ctx.short("dir.sf.size", bytes.len()));

@@ -1,11 +1,11 @@
 use xfskit_units::{Features, features::incompat};
 
 use super::*;
+use crate::corruption::VerifyResult;
 use crate::ctx::Ctx;
-use crate::fault::Verdict;
 use crate::testing::{each_check_fails, geo_v4, geo_v5, golden};
 
-fn judge<'a>(bytes: &'a [u8], geo: &Geometry, ino: u64) -> Verdict<Dinode<'a>> {
+fn judge<'a>(bytes: &'a [u8], geo: &Geometry, ino: u64) -> VerifyResult<Dinode<'a>> {
     let ino = Ino(ino);
     Dinode::verify(bytes, &Ctx::new(geo, location(geo, ino)), ino)
 }

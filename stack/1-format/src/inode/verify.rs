@@ -4,8 +4,8 @@ use xfskit_units::{Geometry, Ino};
 
 use super::{CRC_OFFSET, Dinode, FileType, Format, MAGIC, flags, flags2};
 use crate::bmbt;
+use crate::corruption::{Expected, Value, VerifyResult};
 use crate::ctx::Ctx;
-use crate::fault::{Expected, Value, Verdict};
 
 /// Directories end at 96 GiB: three spaces of 32 GiB each.
 const DIR_MAX_BYTES: u64 = 96 << 30;
@@ -22,7 +22,7 @@ impl<'a> Dinode<'a> {
     ///
     /// # Errors
     /// The first check that fails.
-    pub fn verify(bytes: &'a [u8], ctx: &Ctx<'_>, ino: Ino) -> Verdict<Self> {
+    pub fn verify(bytes: &'a [u8], ctx: &Ctx<'_>, ino: Ino) -> VerifyResult<Self> {
         let Some(inode) = Self::parse(bytes, ctx.geo) else {
             return Err(ctx.short("inode.magic", bytes.len()));
         };
@@ -31,7 +31,7 @@ impl<'a> Dinode<'a> {
         let kind = inode.file_type();
         if kind.is_none() && !inode.is_free() {
             let expected = Expected::Described("the type of a file".into());
-            return Err(ctx.fault("inode.mode", expected, Value::Hex(inode.mode().into())));
+            return Err(ctx.corruption("inode.mode", expected, Value::Hex(inode.mode().into())));
         }
         inode.verify_links(ctx, ino)?;
         inode.verify_size(ctx, kind)?;
@@ -48,7 +48,7 @@ impl<'a> Dinode<'a> {
     }
 
     /// Is this the inode that should stand here?
-    fn verify_identity(&self, ctx: &Ctx<'_>, ino: Ino) -> Verdict {
+    fn verify_identity(&self, ctx: &Ctx<'_>, ino: Ino) -> VerifyResult {
         ctx.eq_hex("inode.magic", MAGIC, self.core.magic.get())?;
         match self.v3 {
             None => ctx.within("inode.version", 1..=2, self.core.version),
@@ -62,7 +62,7 @@ impl<'a> Dinode<'a> {
 
     /// The old link count is gone (metadata files keep their type there), and the unlinked list
     /// goes on in the group.
-    fn verify_links(&self, ctx: &Ctx<'_>, ino: Ino) -> Verdict {
+    fn verify_links(&self, ctx: &Ctx<'_>, ino: Ino) -> VerifyResult {
         if self.v3.is_some() {
             match self.flags2() & flags2::METADATA {
                 0 => ctx.eq("inode.onlink", 0, self.core.onlink.get())?,
@@ -76,7 +76,7 @@ impl<'a> Dinode<'a> {
     }
 
     /// Directories and symlinks have content as long as they have links.
-    fn verify_size(&self, ctx: &Ctx<'_>, kind: Option<FileType>) -> Verdict {
+    fn verify_size(&self, ctx: &Ctx<'_>, kind: Option<FileType>) -> VerifyResult {
         let size = self.size().0;
         ctx.at_most("inode.size", i64::MAX.unsigned_abs(), size)?;
         let never_empty = matches!(kind, Some(FileType::Directory | FileType::Symlink));
@@ -84,7 +84,7 @@ impl<'a> Dinode<'a> {
         ctx.require("inode.size.zero", ok, "a length, for it has links", size)
     }
 
-    fn verify_counters(&self, ctx: &Ctx<'_>, kind: Option<FileType>) -> Verdict {
+    fn verify_counters(&self, ctx: &Ctx<'_>, kind: Option<FileType>) -> VerifyResult {
         if self.has_nrext64() {
             let known = ctx.geo.features.nrext64();
             ctx.require("inode.flags2.nrext64", known, "a volume with nrext64", true)?;
@@ -108,7 +108,7 @@ impl<'a> Dinode<'a> {
     }
 
     /// Special files need 8 bytes for a device number; others leave both forks some room.
-    fn verify_forkoff(&self, ctx: &Ctx<'_>, kind: Option<FileType>) -> Verdict {
+    fn verify_forkoff(&self, ctx: &Ctx<'_>, kind: Option<FileType>) -> VerifyResult {
         let most = match kind {
             Some(kind) if kind.is_special() => 1,
             _ => (self.literal.len() / 8).saturating_sub(1),
@@ -117,7 +117,7 @@ impl<'a> Dinode<'a> {
     }
 
     /// Files of each type have formats of their own.
-    fn verify_format(&self, ctx: &Ctx<'_>, kind: Option<FileType>) -> Verdict {
+    fn verify_format(&self, ctx: &Ctx<'_>, kind: Option<FileType>) -> VerifyResult {
         let Some(kind) = kind else { return Ok(()) };
         let format = self.format();
         let allowed = match kind {
@@ -135,7 +135,7 @@ impl<'a> Dinode<'a> {
         ctx.require("inode.format", allowed, wanted, self.core.format)
     }
 
-    fn verify_data_fork(&self, ctx: &Ctx<'_>, kind: Option<FileType>) -> Verdict {
+    fn verify_data_fork(&self, ctx: &Ctx<'_>, kind: Option<FileType>) -> VerifyResult {
         let Some(kind) = kind else { return Ok(()) };
         let format = self.format();
         let (room, size) = (self.data_fork().len(), self.size().0);
@@ -159,7 +159,7 @@ impl<'a> Dinode<'a> {
         Ok(())
     }
 
-    fn verify_attr_fork(&self, ctx: &Ctx<'_>) -> Verdict {
+    fn verify_attr_fork(&self, ctx: &Ctx<'_>) -> VerifyResult {
         let (format, extents) = (self.aformat(), self.anextents());
         let Some(fork) = self.attr_fork() else {
             let unset = matches!(format, Some(Format::Dev | Format::Extents));
@@ -178,7 +178,7 @@ impl<'a> Dinode<'a> {
             Some(Format::Btree) => {
                 ctx.at_least("inode.naextents.btree", capacity.saturating_add(1), extents)
             }
-            _ => Err(ctx.fault(
+            _ => Err(ctx.corruption(
                 "inode.aformat",
                 Expected::Described("1, 2 or 3".into()),
                 self.core.aformat,
@@ -187,7 +187,7 @@ impl<'a> Dinode<'a> {
     }
 
     /// The hint, and the flags that say whom it is for. A free inode may keep an old one.
-    fn verify_extsize(&self, ctx: &Ctx<'_>, kind: Option<FileType>) -> Verdict {
+    fn verify_extsize(&self, ctx: &Ctx<'_>, kind: Option<FileType>) -> VerifyResult {
         let (flags, extsize) = (self.flags(), self.extsize().0);
         if flags & flags::REALTIME != 0 {
             let present = ctx.geo.rblocks.0 != 0;
@@ -212,7 +212,7 @@ impl<'a> Dinode<'a> {
         ctx.at_most("inode.extsize.max", longest_hint(ctx.geo, realtime), extsize)
     }
 
-    fn verify_flags2(&self, ctx: &Ctx<'_>, kind: Option<FileType>) -> Verdict {
+    fn verify_flags2(&self, ctx: &Ctx<'_>, kind: Option<FileType>) -> VerifyResult {
         let (geo, flags2) = (ctx.geo, self.flags2());
         if flags2 & flags2::BIGTIME != 0 {
             let known = geo.features.bigtime();
@@ -232,7 +232,12 @@ impl<'a> Dinode<'a> {
         self.verify_cowextsize(ctx, kind, realtime)
     }
 
-    fn verify_cowextsize(&self, ctx: &Ctx<'_>, kind: Option<FileType>, realtime: bool) -> Verdict {
+    fn verify_cowextsize(
+        &self,
+        ctx: &Ctx<'_>,
+        kind: Option<FileType>,
+        realtime: bool,
+    ) -> VerifyResult {
         let cowextsize = self.cowextsize().0;
         if self.flags2() & flags2::COWEXTSIZE != 0 {
             let can = ctx.geo.features.reflink()
@@ -246,7 +251,7 @@ impl<'a> Dinode<'a> {
         ctx.at_most("inode.cowextsize.max", longest_hint(ctx.geo, realtime), cowextsize)
     }
 
-    fn verify_metadata(&self, ctx: &Ctx<'_>, kind: Option<FileType>) -> Verdict {
+    fn verify_metadata(&self, ctx: &Ctx<'_>, kind: Option<FileType>) -> VerifyResult {
         let known = ctx.geo.features.metadir();
         ctx.require("inode.flags2.metadata", known, "a volume with metadir", true)?;
         let kind_fits = matches!(kind, Some(FileType::Directory | FileType::Regular));

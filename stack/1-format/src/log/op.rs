@@ -3,8 +3,8 @@
 use zerocopy::big_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, little_endian as le};
 
+use crate::corruption::{Expected, VerifyResult};
 use crate::ctx::Ctx;
-use crate::fault::{Expected, Verdict};
 
 /// Who wrote an operation: a transaction.
 pub const CLIENT_TRANSACTION: u8 = 0x69;
@@ -67,7 +67,7 @@ pub fn ops<'a>(
     payload: &'a [u8],
     num_logops: u32,
     ctx: &Ctx<'_>,
-) -> impl Iterator<Item = Verdict<Op<'a>>> {
+) -> impl Iterator<Item = VerifyResult<Op<'a>>> {
     let mut rest = Some(payload);
     (0..num_logops).map_while(move |index| {
         let bytes = rest?;
@@ -79,7 +79,7 @@ pub fn ops<'a>(
 }
 
 /// The operation at the start of `bytes`.
-fn op<'a>(bytes: &'a [u8], offset: usize, ctx: &Ctx<'_>) -> Verdict<Op<'a>> {
+fn op<'a>(bytes: &'a [u8], offset: usize, ctx: &Ctx<'_>) -> VerifyResult<Op<'a>> {
     let Ok((header, rest)) = OpHeader::ref_from_prefix(bytes) else {
         return Err(ctx.short("log.op.header", bytes.len()));
     };
@@ -87,7 +87,7 @@ fn op<'a>(bytes: &'a [u8], offset: usize, ctx: &Ctx<'_>) -> Verdict<Op<'a>> {
     ctx.require("log.op.clientid", known, "105 (transaction) or 170 (log)", header.clientid)?;
     let Some(data) = rest.get(..header.len.get() as usize) else {
         let room = Expected::AtMost(rest.len().into());
-        return Err(ctx.fault("log.op.len", room, header.len.get()));
+        return Err(ctx.corruption("log.op.len", room, header.len.get()));
     };
     Ok(Op { header, offset, data })
 }
@@ -118,10 +118,10 @@ impl TransHeader {
     ///
     /// # Errors
     /// A region of another length or magic.
-    pub fn verify<'a>(region: &'a [u8], ctx: &Ctx<'_>) -> Verdict<&'a Self> {
+    pub fn verify<'a>(region: &'a [u8], ctx: &Ctx<'_>) -> VerifyResult<&'a Self> {
         let Ok(header) = Self::ref_from_bytes(region) else {
             let whole = Expected::Exactly(size_of::<Self>().into());
-            return Err(ctx.fault("log.trans.len", whole, region.len()));
+            return Err(ctx.corruption("log.trans.len", whole, region.len()));
         };
         ctx.eq_hex("log.trans.magic", TRANS_MAGIC, header.magic.get())?;
         Ok(header)

@@ -11,8 +11,8 @@ use zerocopy::big_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::bytes;
+use crate::corruption::VerifyResult;
 use crate::ctx::Ctx;
-use crate::fault::Verdict;
 
 /// First word of a record. No cycle ever has this number.
 pub const MAGIC: u32 = 0xfeed_babe;
@@ -88,7 +88,7 @@ impl RecordHeader {
     ///
     /// # Errors
     /// The first check that fails.
-    pub fn verify<'a>(block: &'a [u8], ctx: &Ctx<'_>, at: LogBlock) -> Verdict<&'a Self> {
+    pub fn verify<'a>(block: &'a [u8], ctx: &Ctx<'_>, at: LogBlock) -> VerifyResult<&'a Self> {
         let Ok((header, _)) = Self::ref_from_prefix(block) else {
             return Err(ctx.short("log.record.magicno", block.len()));
         };

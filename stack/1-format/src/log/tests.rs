@@ -9,7 +9,7 @@ use super::item::{Family, Item, buf::BufType, kind, split};
 use super::op::{self, COMMIT, START, TransHeader};
 use super::record::{self, BLOCK};
 use super::{RecordHeader, Stamp};
-use crate::fault::{Corruption, Location};
+use crate::corruption::{Corruption, Location};
 use crate::testing::{geo_v4, geo_v5, golden};
 use crate::{Ctx, inode};
 

@@ -1,4 +1,4 @@
-//! Checkpoints written lap after lap, and read back after each.
+//! Writes checkpoints for several cycles and reads them back after each.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use super::*;
 use crate::testing::{self, Writer};
 use crate::{Log, Transaction};
 
-/// Numbers without a pattern, from a seed.
+/// Pseudo-random numbers from a seed.
 struct Random(u64);
 
 impl Random {
@@ -21,7 +21,7 @@ impl Random {
         usize::try_from(self.0 >> 33).unwrap() % limit
     }
 
-    /// A payload of up to `most` bytes in regions of all lengths.
+    /// Makes a payload of up to `most` bytes in regions of all lengths.
     fn payload(&mut self, most: usize) -> Payload {
         let mut payload = Payload::new();
         let total = self.below(most) + 4;
@@ -35,7 +35,7 @@ impl Random {
     }
 }
 
-/// A journal as mkfs makes it.
+/// Makes a journal as mkfs does.
 fn made(geo: &Geometry) -> Arc<dyn BlockDevice> {
     let mut maker = Writer::new(geo.clone());
     maker.unmount();
@@ -56,8 +56,8 @@ fn assert_holds(transaction: &Transaction, payload: &Payload, at: Committed) {
     assert!(regions[1..].iter().copied().eq(payload.regions()));
 }
 
-/// `rounds` checkpoints of up to `most` bytes, the tail `behind` checkpoints back.
-fn laps(geo: Geometry, size: u32, rounds: usize, most: usize, behind: usize) {
+/// Writes `rounds` checkpoints of up to `most` bytes, with the tail `behind` checkpoints back.
+fn cycles(geo: Geometry, size: u32, rounds: usize, most: usize, behind: usize) {
     let dev = made(&geo);
     let mut writer = writer(&dev, &geo, size);
     let mut random = Random(7);
@@ -71,7 +71,7 @@ fn laps(geo: Geometry, size: u32, rounds: usize, most: usize, behind: usize) {
         }
         let tail = live.front().map_or(writer.next_lsn(), |(_, c)| c.start);
         let (start, before) = (writer.next_lsn(), writer.stats().bytes);
-        let committed = writer.append(&payload, tail, Before::Nothing).unwrap();
+        let committed = writer.append(&payload, tail, FlushBefore::Nothing).unwrap();
         assert_eq!(committed.start, start);
         assert!(writer.stats().bytes - before <= space, "round {round}");
         live.push_back((payload, committed));
@@ -85,7 +85,7 @@ fn laps(geo: Geometry, size: u32, rounds: usize, most: usize, behind: usize) {
             assert_holds(transaction, payload, *committed);
         }
     }
-    assert!(writer.next_lsn().cycle() > 3, "several laps");
+    assert!(writer.next_lsn().cycle() > 3, "several cycles");
     writer.unmount().unwrap();
     let log = open(&dev, &geo);
     assert!(log.is_clean());
@@ -100,31 +100,31 @@ fn geo(logblocks: u32, logsunit: u32) -> Geometry {
 fn small_checkpoints_on_the_smallest_journal() {
     // 512 blocks of 1 KiB.
     let geo = Geometry { blocklog: 10, ..geo(512, 1) };
-    laps(geo, RECORD_SIZE, 3000, 3000, 20);
+    cycles(geo, RECORD_SIZE, 3000, 3000, 20);
 }
 
 #[test]
 fn checkpoints_of_many_records() {
-    laps(geo(1100, 1), RECORD_SIZE, 400, 600_000, 3);
+    cycles(geo(1100, 1), RECORD_SIZE, 400, 600_000, 3);
 }
 
 #[test]
 fn checkpoints_in_the_largest_records() {
-    laps(geo(2100, 1), SIZE_MAX, 300, 1_500_000, 3);
+    cycles(geo(2100, 1), SIZE_MAX, 300, 1_500_000, 3);
 }
 
 #[test]
 fn records_in_stripe_units() {
     for (unit, size) in [(64 * 1024, 0), (96 * 1024, SIZE_MAX), (256 * 1024, 0), (4096, 16 * 1024)]
     {
-        laps(geo(2100, unit), size, 250, 900_000, 2);
+        cycles(geo(2100, unit), size, 250, 900_000, 2);
     }
 }
 
 #[test]
 fn journals_with_sectors_of_4_kib() {
     let geo = Geometry { logsectlog: 12, ..geo(1100, 1) };
-    laps(geo, RECORD_SIZE, 600, 100_000, 8);
+    cycles(geo, RECORD_SIZE, 600, 100_000, 8);
 }
 
 #[test]
@@ -134,7 +134,7 @@ fn records_are_as_linux_reads_them() {
     let mut writer = writer(&dev, &geo, 64 * 1024);
     let tail = writer.next_lsn();
     let payload = Random(1).payload(300_000);
-    writer.append(&payload, tail, Before::Nothing).unwrap();
+    writer.append(&payload, tail, FlushBefore::Nothing).unwrap();
     let log = open(&dev, &geo);
     let records: Vec<_> = log.records().map(Result::unwrap).collect();
     assert!(records.len() > 2);
@@ -158,7 +158,7 @@ fn records_are_as_linux_reads_them() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused_with_nothing_written() {
+fn a_payload_that_does_not_fit_is_refused_and_nothing_is_written() {
     let geo = geo(512, 1);
     let base = made(&geo);
     let recorder = Arc::new(RecordingDevice::new(base));
@@ -166,16 +166,16 @@ fn what_does_not_fit_is_refused_with_nothing_written() {
     let mut writer = writer(&dev, &geo, RECORD_SIZE);
     let mut payload = Payload::new();
     (0..40).for_each(|_| payload.region(&[&vec![5; 40_000]]));
-    let first = writer.append(&payload, writer.next_lsn(), Before::Nothing).unwrap();
+    let first = writer.append(&payload, writer.next_lsn(), FlushBefore::Nothing).unwrap();
     let events = recorder.event_count();
-    let error = writer.append(&payload, first.start, Before::Data).unwrap_err();
+    let error = writer.append(&payload, first.start, FlushBefore::Data).unwrap_err();
     assert!(matches!(error, AppendError::Full { .. }), "{error}");
     assert_eq!(recorder.event_count(), events);
-    writer.append(&payload, writer.next_lsn(), Before::Data).unwrap();
+    writer.append(&payload, writer.next_lsn(), FlushBefore::Data).unwrap();
 }
 
 #[test]
-fn a_checkpoint_costs_one_write_for_two_mebibytes_and_a_flush_where_there_is_data() {
+fn a_checkpoint_takes_one_write_for_two_mebibytes_and_a_flush_if_there_is_data() {
     let geo = geo(4096, 1);
     let recorder = Arc::new(RecordingDevice::new(made(&geo)));
     let dev: Arc<dyn BlockDevice> = recorder.clone();
@@ -184,12 +184,12 @@ fn a_checkpoint_costs_one_write_for_two_mebibytes_and_a_flush_where_there_is_dat
     let tail = writer.next_lsn();
     let mut payload = Payload::new();
     payload.region(&[&[1; 1000]]);
-    writer.append(&payload, tail, Before::Nothing).unwrap();
+    writer.append(&payload, tail, FlushBefore::Nothing).unwrap();
     assert!(matches!(recorder.events()[..], [Event::Write { fua: true, .. }]));
-    writer.append(&payload, tail, Before::Data).unwrap();
+    writer.append(&payload, tail, FlushBefore::Data).unwrap();
     assert!(matches!(recorder.events()[1..], [Event::Flush, Event::Write { fua: true, .. }]));
     (0..79).for_each(|_| payload.region(&[&vec![2; 32_000]]));
-    writer.append(&payload, tail, Before::Nothing).unwrap();
+    writer.append(&payload, tail, FlushBefore::Nothing).unwrap();
     let events = recorder.events();
     let lengths = events[3..].iter().map(|event| match event {
         Event::Write { data, fua: true, .. } => data.len(),
@@ -203,7 +203,7 @@ fn a_checkpoint_costs_one_write_for_two_mebibytes_and_a_flush_where_there_is_dat
     assert_eq!(stats.writes, 4);
 }
 
-/// The device of a volume, and what stands in it before a crash.
+/// The device of a volume, and its content before a crash.
 fn crashed(
     before: &dyn BlockDevice,
     size: ByteLen,
@@ -221,20 +221,20 @@ fn crashed(
 }
 
 #[test]
-fn after_any_crash_a_checkpoint_is_there_as_a_whole_or_not_at_all() {
+fn after_any_crash_a_checkpoint_is_there_completely_or_not_at_all() {
     let geo = geo(1024, 1);
     let mut random = Random(3);
     let mut dev = made(&geo);
     let (mut kept, mut lost) = (0, 0);
     for round in 0..400 {
-        // Two checkpoints that stay, and one that the power fails in.
+        // Two checkpoints that stay, and one during which the power fails.
         let size = dev.size();
         let mut live = Vec::new();
         let mut stays = writer(&dev, &geo, RECORD_SIZE);
         let tail = stays.next_lsn();
         for _ in 0..2 {
             let payload = random.payload(60_000);
-            let at = stays.append(&payload, tail, Before::Data).unwrap();
+            let at = stays.append(&payload, tail, FlushBefore::Data).unwrap();
             live.push((payload, at));
         }
         let recorder = Arc::new(RecordingDevice::new(Arc::clone(&dev)));
@@ -243,9 +243,10 @@ fn after_any_crash_a_checkpoint_is_there_as_a_whole_or_not_at_all() {
         let payload = random.payload(700_000);
         let moved = random.below(2) == 0;
         let tail = if moved { stays.next_lsn() } else { tail };
-        let at = stays.append(&payload, tail, Before::Data).unwrap();
+        let at = stays.append(&payload, tail, FlushBefore::Data).unwrap();
 
-        // The crash: all up to some flush, and of the writes behind it some sectors, some of them torn.
+        // The crash keeps all events up to some flush, and some sectors of the later writes, some
+        // of them torn.
         let events = recorder.events();
         let cut = random.below(events.len() + 2);
         let returned = cut > events.len();
@@ -276,10 +277,11 @@ fn after_any_crash_a_checkpoint_is_there_as_a_whole_or_not_at_all() {
             assert_holds(&found.pop().unwrap(), &payload, at);
             kept += 1;
         } else {
-            assert!(!returned, "round {round}: what was durable is lost");
+            assert!(!returned, "round {round}: a durable checkpoint is lost");
             lost += 1;
         }
-        // Those before are there, unless the new tail, or what overwrote the old one, lets go of them.
+        // The checkpoints before are there, unless the new tail, or what overwrote the old one, has
+        // released them.
         let skipped = live.len().saturating_sub(found.len());
         assert!(moved || skipped == 0, "round {round}");
         for (transaction, (payload, committed)) in found.iter().zip(&live[skipped..]) {
@@ -293,28 +295,28 @@ fn after_any_crash_a_checkpoint_is_there_as_a_whole_or_not_at_all() {
 }
 
 #[test]
-fn what_an_interrupted_write_left_ahead_of_the_head_is_cleared() {
+fn blocks_of_an_interrupted_write_ahead_of_the_head_are_cleared() {
     let geo = geo(1024, 1);
-    for seal in [false, true] {
+    for mark_clean in [false, true] {
         let dev = made(&geo);
         let mut first = writer(&dev, &geo, RECORD_SIZE);
         let tail = first.next_lsn();
-        first.append(&Random(4).payload(9000), tail, Before::Nothing).unwrap();
+        first.append(&Random(4).payload(9000), tail, FlushBefore::Nothing).unwrap();
         let payload = Random(5).payload(200_000);
-        let lost = first.append(&payload, tail, Before::Nothing).unwrap().start;
+        let lost = first.append(&payload, tail, FlushBefore::Nothing).unwrap().start;
         // The others of its records arrived.
         dev.write_at(ByteOffset(u64::from(lost.block().0) * 512), &[0; 512]).unwrap();
         let log = open(&dev, &geo);
         assert_eq!((log.head(), log.is_clean()), (lost, false));
-        if seal {
-            log.seal().unwrap();
+        if mark_clean {
+            log.mark_clean().unwrap();
         } else {
             drop(log);
             assert_eq!(writer(&dev, &geo, RECORD_SIZE).next_lsn(), lost);
         }
         let log = open(&dev, &geo);
-        assert_eq!(log.is_clean(), seal);
-        assert_eq!(log.head().block().0, lost.block().0 + if seal { 2 } else { 0 });
+        assert_eq!(log.is_clean(), mark_clean);
+        assert_eq!(log.head().block().0, lost.block().0 + if mark_clean { 2 } else { 0 });
         let ahead = log.ring().read_blocks(log.head().block(), 1000).unwrap();
         assert!(ahead.chunks(512).all(|block| record::cycle_of(block) == 0));
     }

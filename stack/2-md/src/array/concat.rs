@@ -1,36 +1,37 @@
-//! Linear and RAID0: every byte lies on one member.
+//! Linear and RAID0: each byte lies on exactly one member.
 
 use xfskit_block::{Error, Result};
 use xfskit_units::index;
 
 use super::Array;
-use super::io::{ReadJob, WriteJob, lost};
-use crate::layout::concat::{Concat, Place};
+use super::io::{ReadJob, WriteJob, io_error};
+use crate::layout::concat::{Concat, MemberExtent};
 
 impl Array {
     pub(super) fn read_concat(&self, map: &Concat, offset: u64, buf: &mut [u8]) -> Result<()> {
         let mut jobs = Vec::new();
         let (mut at, mut rest) = (offset, buf);
         while !rest.is_empty() {
-            let place = map.place(at);
-            let len = usize::try_from(place.len).unwrap_or(usize::MAX).min(rest.len());
+            let extent = map.locate(at);
+            let len = usize::try_from(extent.len).unwrap_or(usize::MAX).min(rest.len());
             let (piece, behind) = rest.split_at_mut(len);
-            jobs.push(ReadJob { role: place.role, at: place.at, buf: piece });
+            jobs.push(ReadJob { role: extent.role, at: extent.at, buf: piece });
             (at, rest) = (at + len as u64, behind);
         }
-        self.announce(&jobs);
+        self.prefetch(&jobs);
         match self.fetch(&mut jobs).first() {
             None => Ok(()),
             Some(&i) => {
-                // Once more, for the member's own words.
+                // Reads once more to obtain the member's own error.
                 let ReadJob { role, at, buf } = &mut jobs[i];
                 let member = &self.members[*role];
-                let why = format!("member {} (role {role}) cannot be read there", member.name());
+                let why =
+                    format!("member {} (role {role}) cannot be read at this offset", member.name());
                 member.read(*at, buf).unwrap_or(Ok(()))?;
                 if member.is_readable(*at, buf.len() as u64) {
                     return Ok(());
                 }
-                Err(lost("read", offset, buf.len(), why))
+                Err(io_error("read", offset, buf.len(), why))
             }
         }
     }
@@ -39,34 +40,35 @@ impl Array {
         let mut jobs = Vec::new();
         let (mut at, mut rest) = (offset, buf);
         while !rest.is_empty() {
-            let place = map.place(at);
-            let len = usize::try_from(place.len).unwrap_or(usize::MAX).min(rest.len());
+            let extent = map.locate(at);
+            let len = usize::try_from(extent.len).unwrap_or(usize::MAX).min(rest.len());
             let (piece, behind) = rest.split_at(len);
-            jobs.push(WriteJob { role: place.role, at: place.at, buf: piece });
+            jobs.push(WriteJob { role: extent.role, at: extent.at, buf: piece });
             (at, rest) = (at + len as u64, behind);
         }
         self.store(&jobs)
     }
 
-    /// The parts of a range by the members that have them.
-    fn parts(map: &Concat, offset: u64, len: u64) -> impl Iterator<Item = Place> + use<'_> {
+    /// Returns the parts of a range, each on one member.
+    fn parts(map: &Concat, offset: u64, len: u64) -> impl Iterator<Item = MemberExtent> + use<'_> {
         let (mut at, end) = (offset, offset.saturating_add(len));
         std::iter::from_fn(move || {
-            let place = (at < end).then(|| map.place(at))?;
-            let len = place.len.min(end - at);
+            let extent = (at < end).then(|| map.locate(at))?;
+            let len = extent.len.min(end - at);
             at += len;
-            Some(Place { len, ..place })
+            Some(MemberExtent { len, ..extent })
         })
     }
 
-    /// A member may itself have several ways to give bytes: an array of arrays.
+    /// Returns the largest number of alternatives of any part: a member may itself be an array.
     pub(super) fn concat_alternatives(&self, map: &Concat, offset: u64, len: u64) -> usize {
         let len = len.min(self.size_bytes().saturating_sub(offset));
-        let ways = |part: Place| self.member_ways(part.role, part.at, part.len);
-        Self::parts(map, offset, len).map(ways).fold(1, usize::max)
+        let alternatives =
+            |part: MemberExtent| self.member_alternatives(part.role, part.at, part.len);
+        Self::parts(map, offset, len).map(alternatives).fold(1, usize::max)
     }
 
-    /// The range in way `k`; a part whose member has fewer is had in its last.
+    /// Reads the range by alternative `k`. A part with fewer alternatives is read by its last one.
     pub(super) fn read_concat_alternative(
         &self,
         map: &Concat,
@@ -84,12 +86,13 @@ impl Array {
         Self::parts(map, offset, rest.len() as u64).try_for_each(|part| {
             let (piece, behind) = std::mem::take(&mut rest).split_at_mut(index(part.len));
             rest = behind;
-            let last = self.member_ways(part.role, part.at, part.len).saturating_sub(1);
-            self.read_member_way(part.role, part.at, piece, k.min(last))
+            let last = self.member_alternatives(part.role, part.at, part.len).saturating_sub(1);
+            self.read_member_alternative(part.role, part.at, piece, k.min(last))
         })
     }
 
-    /// A member that is an array may have been lied to by one of its own.
+    /// Passes healing down to members that are arrays. Returns true if any of them rewrote
+    /// something.
     pub(super) fn heal_concat(
         &self,
         map: &Concat,
@@ -101,7 +104,7 @@ impl Array {
         Self::parts(map, offset, good.len() as u64).try_fold(false, |any, part| {
             let (piece, behind) = rest.split_at(index(part.len));
             rest = behind;
-            let last = self.member_ways(part.role, part.at, part.len).saturating_sub(1);
+            let last = self.member_alternatives(part.role, part.at, part.len).saturating_sub(1);
             Ok(any | self.heal_member(part.role, part.at, piece, k.min(last))?)
         })
     }

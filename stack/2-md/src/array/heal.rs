@@ -1,16 +1,20 @@
-//! What lied is rewritten, once somebody can tell who did.
+//! Healing: rewriting a member that holds wrong data, once a layer above knows which data are
+//! right.
 //!
-//! md knows that members of a row do not agree, and not who is wrong. Whoever stands above may: a block with
-//! a checksum is right in one way to obtain it (`BlockDevice::alternatives`) and wrong in another.
+//! md knows that the members of a stripe disagree, but not which one is wrong. A layer above may
+//! know: a block with a checksum passes in one way to obtain it (`BlockDevice::alternatives`) and
+//! fails in another.
 //!
-//! 1. `BlockDevice::heal`: what a way that passed did without is computed from what that way used, and
-//!    rewritten where a member holds something else. Parity is not changed with the data, as an ordinary
-//!    write would: it is right already, or one of those that were left out.
-//! 2. [`Array::agree`]: where nothing of a page's data is doubted, parity and the other copies follow it.
+//! 1. `BlockDevice::heal` takes the alternative that passed. The members that this alternative did
+//!    without are computed from those that it used, and rewritten if they hold something else.
+//!    Parity is not updated together with the data, as an ordinary write would do: it is either
+//!    right already, or one of the rewritten roles.
+//! 2. [`Array::resync_page`]: if all data of a page are known to be right, parity or the other
+//!    copies are made to follow.
 //!
-//! Only members are written that contradict what is known to be right, and a crash in the midst of it
-//! leaves what was there before: superblocks and bitmap need not announce it. Where a resync is due nothing
-//! is healed; data and parity may both be right then.
+//! Only members that contradict the known data are written. A crash during a rewrite leaves the old
+//! state, so superblocks and bitmap need not be updated first. Nothing is healed where a resync is
+//! due: data and parity may both be valid there.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -19,28 +23,28 @@ use xfskit_block::Result;
 use xfskit_units::{ByteOffset, index};
 
 use super::io::WriteJob;
-use super::rows::Span;
 use super::scrub::Mismatch;
-use super::striped::Way;
+use super::striped::Alternative;
+use super::stripes::Span;
 use super::write::New;
 use super::{Array, Map};
 
 impl Array {
-    /// Heals a range piece by piece, each under the lock of its row.
+    /// Heals a range piece by piece, each under the lock of its stripe.
     pub(super) fn heal_redundant(&self, offset: u64, good: &[u8], k: usize) -> Result<bool> {
         if !self.is_synced(self.sync_sectors(offset, good.len() as u64).end.saturating_mul(512)) {
             return Ok(false);
         }
         let (mut at, mut rest, mut any) = (offset, good, false);
         while !rest.is_empty() {
-            let room = match self.map {
+            let left = match self.map {
                 Map::Parity => {
                     let chunk = self.geometry.chunk_bytes().0;
                     chunk - at % chunk
                 }
                 _ => self.mirror_piece(at),
             };
-            let (piece, behind) = rest.split_at(index(room).min(rest.len()));
+            let (piece, behind) = rest.split_at(index(left).min(rest.len()));
             any |= match self.map {
                 Map::Parity => self.heal_chunk(at, piece, k)?,
                 _ => self.heal_copies(at, piece, k)?,
@@ -50,13 +54,15 @@ impl Array {
         Ok(any)
     }
 
-    /// A piece within one unit of copies.
+    /// Heals a piece within one unit of copies.
     fn heal_copies(&self, at: u64, good: &[u8], k: usize) -> Result<bool> {
-        let _alone = self.own_row(at / self.mirror_unit());
-        let ways = self.mirror_ways(at, good.len() as u64);
-        let Some((source, inner)) = ways.get(k).or(ways.last()) else { return Ok(false) };
+        let _alone = self.lock_stripe(at / self.mirror_unit());
+        let alternatives = self.copy_alternatives(at, good.len() as u64);
+        let Some((source, inner)) = alternatives.get(k).or(alternatives.last()) else {
+            return Ok(false);
+        };
         let mut found = vec![0; good.len()];
-        let read = self.read_member_way(source.role, source.at, &mut found, *inner);
+        let read = self.read_member_alternative(source.role, source.at, &mut found, *inner);
         if read.is_err() || found != good {
             return Ok(false);
         }
@@ -64,33 +70,33 @@ impl Array {
         let wrong = copies.iter().filter(|copy| !self.holds(copy.role, copy.at, good));
         let jobs: Vec<WriteJob<'_>> =
             wrong.map(|copy| WriteJob { role: copy.role, at: copy.at, buf: good }).collect();
-        jobs.iter().try_for_each(|job| self.put_right(job))?;
+        jobs.iter().try_for_each(|job| self.repair_member(job))?;
         Ok(!jobs.is_empty())
     }
 
-    /// A piece within one chunk of a row with parity.
+    /// Heals a piece within one chunk of a stripe with parity.
     fn heal_chunk(&self, at: u64, good: &[u8], k: usize) -> Result<bool> {
         let chunk = self.geometry.chunk_bytes().0;
-        let stripe = at / self.row_bytes();
+        let stripe = at / self.stripe_bytes();
         let span = self.span(stripe, at % chunk..at % chunk + good.len() as u64);
-        let d = index(at % self.row_bytes() / chunk);
-        let _alone = self.own_row(stripe);
-        let ways = self.ways(&span, d);
-        let without = match ways.get(k).or(ways.last()) {
+        let d = index(at % self.stripe_bytes() / chunk);
+        let _alone = self.lock_stripe(stripe);
+        let alternatives = self.chunk_alternatives(&span, d);
+        let without = match alternatives.get(k).or(alternatives.last()) {
             None => return Ok(false),
-            Some(Way::Own(inner)) => {
+            Some(Alternative::Member(inner)) => {
                 return self.heal_member(
-                    span.row.data_role(d),
+                    span.layout.data_role(d),
                     self.member_at(&span),
                     good,
                     *inner,
                 );
             }
-            Some(Way::Without(roles)) => roles,
+            Some(Alternative::Without(roles)) => roles,
         };
-        let mut memory = vec![0; span.row.data_disks() * good.len()];
+        let mut memory = vec![0; span.layout.data_disks() * good.len()];
         let mut data: Vec<&mut [u8]> = memory.chunks_mut(good.len()).collect();
-        self.read_row(&span, &mut data, without)?;
+        self.read_stripe(&span, &mut data, without)?;
         if data[d] != good {
             return Ok(false);
         }
@@ -102,37 +108,37 @@ impl Array {
         Ok(any)
     }
 
-    /// Gives these roles what belongs there beside `data`, the whole row's. True where one held something
-    /// else.
+    /// Writes to `roles` what belongs there, given all `data` of the stripe. Returns true if one of
+    /// them held something else.
     fn rewrite_roles(&self, span: &Span, data: &[New<'_>], roles: &[usize]) -> Result<bool> {
-        let (row, at) = (span.row, self.member_at(span));
+        let (layout, at) = (span.layout, self.member_at(span));
         let (p, q) = self.parity_of(span, data);
         let right = |role: usize| -> &[u8] {
-            let of_data = data.iter().find(|new| row.data_role(new.d) == role);
-            of_data.map_or(if role == row.p { &p } else { &q }, |new| new.buf)
+            let of_data = data.iter().find(|new| layout.data_role(new.d) == role);
+            of_data.map_or(if role == layout.p { &p } else { &q }, |new| new.buf)
         };
         let jobs: Vec<WriteJob<'_>> = roles
             .iter()
             .map(|role| WriteJob { role: *role, at, buf: right(*role) })
             .filter(|job| !self.holds(job.role, at, job.buf))
             .collect();
-        jobs.iter().try_for_each(|job| self.put_right(job))?;
+        jobs.iter().try_for_each(|job| self.repair_member(job))?;
         Ok(!jobs.is_empty())
     }
 
-    /// The content of the array that lies in a page that does not agree: ranges in bytes, of RAID4, 5 and 6
-    /// one for each data chunk of the row.
-    pub fn contents(&self, mismatch: &Mismatch) -> Vec<Range<ByteOffset>> {
+    /// Returns the ranges of the array, in bytes, whose data lie in a mismatching page. On RAID4, 5
+    /// and 6 these are one range for each data chunk of the stripe.
+    pub fn mismatch_ranges(&self, mismatch: &Mismatch) -> Vec<Range<ByteOffset>> {
         let sectors = &mismatch.sectors;
         let (start, end) = (sectors.start.0.saturating_mul(512), sectors.end.0.saturating_mul(512));
         let len = end.saturating_sub(start);
         let starts: Vec<u64> = if matches!(self.map, Map::Parity) {
             let chunk = self.geometry.chunk_bytes().0;
             let disks = u64::from(self.geometry.data_disks());
-            let first = mismatch.row * self.row_bytes() + start % chunk;
+            let first = mismatch.stripe * self.stripe_bytes() + start % chunk;
             (0..disks).map(|d| first + d * chunk).collect()
         } else {
-            let unit = mismatch.row * self.mirror_unit();
+            let unit = mismatch.stripe * self.mirror_unit();
             let copy = self.copies(unit).first().map_or(0, |copy| copy.at);
             vec![unit + start.saturating_sub(copy)]
         };
@@ -141,33 +147,34 @@ impl Array {
         starts.into_iter().map(range).filter(|range| !range.is_empty()).collect()
     }
 
-    /// From now on mirrors are read from the first copy that is there, and from no other: what is judged so is
-    /// what [`agree`](Self::agree) takes for the truth.
+    /// From now on, reads mirrors from the first readable copy only. This copy is the one that
+    /// [`resync_page`](Self::resync_page) treats as right.
     pub fn read_first_copies(&self) {
-        self.steady.store(true, Ordering::Relaxed);
+        self.first_copy_only.store(true, Ordering::Relaxed);
     }
 
-    /// Makes parity, or the other copies, of a page that does not agree follow its data (the first copy), as
-    /// md's `repair` does. For data that nobody doubts. True where something was written.
+    /// Makes the parity, or the other copies, of a mismatching page follow its data (the first
+    /// copy), as md's `repair` does. The caller knows that the data are right. Returns true if
+    /// something was written.
     ///
     /// # Errors
-    /// Where members cannot be read or written.
-    pub fn agree(&self, mismatch: &Mismatch) -> Result<bool> {
+    /// Returns an error if members cannot be read or written.
+    pub fn resync_page(&self, mismatch: &Mismatch) -> Result<bool> {
         if self.read_only {
             return Ok(false);
         }
-        let _alone = self.own_row(mismatch.row);
+        let _alone = self.lock_stripe(mismatch.stripe);
         match self.map {
             Map::Concat(_) => Ok(false),
             Map::Parity => {
-                self.cache.forget(mismatch.row);
+                self.cache.forget(mismatch.stripe);
                 let chunk = self.geometry.chunk_bytes().0;
                 let start = mismatch.sectors.start.0 * 512 % chunk;
                 let len = (mismatch.sectors.end.0 - mismatch.sectors.start.0) * 512;
-                self.resync_span(&self.span(mismatch.row, start..(start + len).min(chunk)))
+                self.resync_span(&self.span(mismatch.stripe, start..(start + len).min(chunk)))
             }
             Map::Raid1 | Map::Raid10(_) => {
-                let pieces = self.contents(mismatch);
+                let pieces = self.mismatch_ranges(mismatch);
                 let each = |piece: &Range<ByteOffset>| {
                     self.resync_copies_of(piece.start.0, piece.end.0 - piece.start.0)
                 };

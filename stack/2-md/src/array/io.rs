@@ -1,8 +1,8 @@
 //! Reads and writes of several members at once.
 //!
-//! Reads of different members overlap without threads: all are announced first
-//! (`BlockDevice::will_need` starts them), then each is waited for in turn. Memory ignores the
-//! announcement and loses nothing.
+//! Reads of different members overlap without threads. All reads are first announced
+//! (`BlockDevice::will_need` starts them), then waited for one after the other. Devices in memory
+//! ignore the announcement at no cost.
 
 use std::io;
 
@@ -11,29 +11,29 @@ use xfskit_units::{ByteLen, ByteOffset};
 
 use super::Array;
 
-/// A read of one member: bytes from its data offset.
+/// A read of one member. Offsets are bytes from its data offset.
 pub(super) struct ReadJob<'a> {
     pub(super) role: usize,
     pub(super) at: u64,
     pub(super) buf: &'a mut [u8],
 }
 
-/// A write of one member: bytes from its data offset.
+/// A write of one member. Offsets are bytes from its data offset.
 pub(super) struct WriteJob<'a> {
     pub(super) role: usize,
     pub(super) at: u64,
     pub(super) buf: &'a [u8],
 }
 
-/// What a read of a place that cannot be read answers; offsets are the array's.
-pub(super) fn lost(op: &'static str, offset: u64, len: usize, why: String) -> Error {
+/// Returns the error of an operation on a range of the array that cannot be done.
+pub(super) fn io_error(op: &'static str, offset: u64, len: usize, why: String) -> Error {
     let source = io::Error::other(why);
     Error::Io { op, offset: ByteOffset(offset), len: ByteLen(len as u64), source }
 }
 
 impl Array {
-    /// Announces the jobs, where more than one member is asked.
-    pub(super) fn announce(&self, jobs: &[ReadJob<'_>]) {
+    /// Announces the reads if they go to more than one member.
+    pub(super) fn prefetch(&self, jobs: &[ReadJob<'_>]) {
         if jobs.iter().any(|job| job.role != jobs[0].role) {
             for job in jobs {
                 self.members[job.role].will_need(job.at, job.buf.len() as u64);
@@ -41,8 +41,8 @@ impl Array {
         }
     }
 
-    /// Carries out the reads, each member's in one batch. Answers the indices of those that failed
-    /// or were not allowed; failures are counted and may take a member out of use.
+    /// Performs the reads, those of each member in one batch. Returns the indices of the reads that
+    /// failed or were not allowed. Counts failures, which may fail a member.
     pub(super) fn fetch(&self, jobs: &mut [ReadJob<'_>]) -> Vec<usize> {
         let mut failed = Vec::new();
         let mut order: Vec<(usize, &mut ReadJob<'_>)> = jobs.iter_mut().enumerate().collect();
@@ -60,8 +60,8 @@ impl Array {
             let batch = allowed.into_iter().map(|(_, job)| (job.at, &mut *job.buf));
             match member.read_batch(batch) {
                 None => failed.extend(indices),
-                Some(answers) => {
-                    let bad = indices.iter().zip(&answers).filter(|(_, answer)| answer.is_err());
+                Some(results) => {
+                    let bad = indices.iter().zip(&results).filter(|(_, result)| result.is_err());
                     failed.extend(bad.map(|(i, _)| {
                         self.read_failed(role);
                         *i
@@ -72,22 +72,24 @@ impl Array {
         failed
     }
 
-    /// Carries out the writes, each member's in one batch; roles without a member are passed over. Where a
-    /// member fails that place is bad, or the member is taken out of use; answers an error where the
-    /// level does not bear that.
+    /// Performs the writes, those of each member in one batch. Skips roles without a member. If a
+    /// write fails, records a bad block or fails the member.
+    ///
+    /// # Errors
+    /// Returns an error if the level cannot afford that.
     pub(super) fn store(&self, jobs: &[WriteJob<'_>]) -> Result<()> {
         let mut order: Vec<&WriteJob<'_>> = jobs.iter().collect();
         order.sort_by_key(|job| (job.role, job.at));
         for jobs in order.chunk_by(|a, b| a.role == b.role) {
             let member = &self.members[jobs[0].role];
-            let Some(answers) = member.write_batch(jobs.iter().map(|job| (job.at, job.buf))) else {
+            let Some(results) = member.write_batch(jobs.iter().map(|job| (job.at, job.buf))) else {
                 continue;
             };
-            for (job, answer) in jobs.iter().zip(answers) {
-                match answer {
+            for (job, result) in jobs.iter().zip(results) {
+                match result {
                     Ok(()) => {
-                        self.written(job.role, job.at, job.buf.len() as u64)?;
-                        self.shadow_written(job.role, job.at, job.buf.len() as u64)?;
+                        self.clear_badblocks(job.role, job.at, job.buf.len() as u64)?;
+                        self.clear_replacement_badblocks(job.role, job.at, job.buf.len() as u64)?;
                     }
                     Err(error) => {
                         self.write_failed(job.role, job.at, job.buf.len() as u64, error)?;

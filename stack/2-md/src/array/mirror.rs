@@ -1,17 +1,17 @@
-//! RAID1 and RAID10: any copy will do.
+//! RAID1 and RAID10: reads use any copy.
 
 use std::sync::atomic::Ordering;
 
 use xfskit_block::{Error, Result};
 use xfskit_units::index;
 
-use super::io::{ReadJob, WriteJob, lost};
+use super::io::{ReadJob, WriteJob, io_error};
 use super::{Array, Map};
 
 /// RAID1 is read in pieces of this many bytes, so that one large read keeps all members busy.
 const PIECE: u64 = 1 << 20;
 
-/// What is tried on its own where a larger read fails, in bytes.
+/// The unit that is retried on its own when a larger read fails, in bytes.
 pub(super) const PAGE: u64 = 4096;
 
 /// One copy of a piece.
@@ -23,17 +23,17 @@ pub(super) struct Copy {
 }
 
 impl Array {
-    /// Bytes from `offset` to where the copies stop being neighbours.
+    /// Returns the bytes from `offset` to the end of its unit of copies.
     pub(super) fn mirror_piece(&self, offset: u64) -> u64 {
         self.mirror_unit() - offset % self.mirror_unit()
     }
 
-    /// Bytes that lie together on every copy, and share a lock.
+    /// Returns the bytes that lie together on every copy and share a lock.
     pub(super) fn mirror_unit(&self) -> u64 {
         if matches!(self.map, Map::Raid1) { PIECE } else { self.geometry.chunk_bytes().0 }
     }
 
-    /// All copies of the byte at `offset` of the array.
+    /// Returns all copies of the byte at `offset` of the array.
     pub(super) fn copies(&self, offset: u64) -> Vec<Copy> {
         match &self.map {
             Map::Raid10(map) => {
@@ -47,14 +47,14 @@ impl Array {
         }
     }
 
-    /// The copies of a piece that may be read, the one to read first.
+    /// Returns the readable copies of a piece, the preferred one first.
     pub(super) fn readable_copies(&self, offset: u64, len: u64) -> Vec<Copy> {
         let mut copies = self.copies(offset);
         copies.retain(|copy| self.members[copy.role].is_readable(copy.at, len));
-        if self.steady.load(Ordering::Relaxed) || !self.is_synced(offset + len) {
-            return copies; // always the same one, or what was read once might change by itself
+        if self.first_copy_only.load(Ordering::Relaxed) || !self.is_synced(offset + len) {
+            return copies; // always the same copy, or data read once might change by themselves
         }
-        // Pieces take turns, so that readers of one file meet on all members.
+        // Pieces are spread over the members, so that several readers of one file use all of them.
         let turn = index(offset / PIECE);
         let n = copies.len().max(1);
         copies.rotate_left(turn % n);
@@ -65,7 +65,8 @@ impl Array {
         copies
     }
 
-    /// The copies of a piece that may be read, by role: way `k` is the same one whoever asks.
+    /// Returns the readable copies of a piece by role, so that alternative `k` is the same for
+    /// every caller.
     pub(super) fn copies_in_order(&self, offset: u64, len: u64) -> Vec<Copy> {
         let mut copies = self.readable_copies(offset, len);
         copies.sort_by_key(|copy| copy.role);
@@ -85,29 +86,29 @@ impl Array {
                     jobs.push(ReadJob { role: copy.role, at: copy.at, buf: piece });
                     places.push(at);
                 }
-                None => self.read_copies_slowly(at, piece)?,
+                None => self.read_copies_by_page(at, piece)?,
             }
             (at, rest) = (at + len as u64, behind);
         }
-        self.announce(&jobs);
+        self.prefetch(&jobs);
         let failed = self.fetch(&mut jobs);
         for job in &jobs {
             self.members[job.role].pending().fetch_sub(1, Ordering::Relaxed);
         }
         for i in failed {
-            self.read_copies_slowly(places[i], jobs[i].buf)?;
+            self.read_copies_by_page(places[i], jobs[i].buf)?;
         }
         Ok(())
     }
 
-    /// Page by page, each from the first copy that gives it. Members that failed to give it and are
-    /// writable get it written.
-    fn read_copies_slowly(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+    /// Reads page by page, each from the first copy that succeeds. Rewrites the page on writable
+    /// members whose copy could not be read.
+    fn read_copies_by_page(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
         let (mut at, mut rest) = (offset, buf);
         while !rest.is_empty() {
             let len = index(PAGE - at % PAGE).min(rest.len());
             let (page, behind) = rest.split_at_mut(len);
-            let _shared = self.share_row(at / self.mirror_unit());
+            let _shared = self.lock_stripe_shared(at / self.mirror_unit());
             let mut failed = Vec::new();
             let found = self.readable_copies(at, len as u64).into_iter().any(|copy| {
                 let job = ReadJob { role: copy.role, at: copy.at, buf: &mut *page };
@@ -118,7 +119,7 @@ impl Array {
                 ok
             });
             if !found {
-                return Err(lost("read", at, len, "no copy of it can be read".into()));
+                return Err(io_error("read", at, len, "no copy of it can be read".into()));
             }
             for copy in failed {
                 self.rewrite(copy.role, copy.at, page);
@@ -134,7 +135,7 @@ impl Array {
         while !rest.is_empty() {
             let len = index(self.mirror_piece(at)).min(rest.len());
             let (piece, behind) = rest.split_at(len);
-            let _alone = self.own_row(at / self.mirror_unit());
+            let _alone = self.lock_stripe(at / self.mirror_unit());
             let jobs: Vec<WriteJob<'_>> = self
                 .copies(at)
                 .into_iter()
@@ -151,13 +152,13 @@ impl Array {
         let (mut at, mut most) = (offset, 1);
         while at < end {
             let len = self.mirror_piece(at).min(end - at);
-            most = most.max(self.mirror_ways(at, len).len());
+            most = most.max(self.copy_alternatives(at, len).len());
             at += len;
         }
         most
     }
 
-    /// The range in way `k`; a piece that has fewer is had in its last.
+    /// Reads the range by alternative `k`. A piece with fewer alternatives is read by its last one.
     pub(super) fn read_mirror_copy(&self, offset: u64, buf: &mut [u8], k: usize) -> Result<()> {
         if k >= self.mirror_alternatives(offset, buf.len() as u64) {
             return Err(Error::NoAlternative(k));
@@ -166,18 +167,18 @@ impl Array {
         while !rest.is_empty() {
             let len = index(self.mirror_piece(at)).min(rest.len());
             let (piece, behind) = rest.split_at_mut(len);
-            // While the copies are written they need not agree.
-            let _shared = self.share_row(at / self.mirror_unit());
-            let ways = self.mirror_ways(at, len as u64);
-            match ways.get(k).or(ways.last()) {
+            // While copies are written they need not agree.
+            let _shared = self.lock_stripe_shared(at / self.mirror_unit());
+            let alternatives = self.copy_alternatives(at, len as u64);
+            match alternatives.get(k).or(alternatives.last()) {
                 None => return Err(Error::NoAlternative(k)),
                 Some((Copy { role, at }, inner @ 1..)) => {
-                    self.read_member_way(*role, *at, piece, *inner)?;
+                    self.read_member_alternative(*role, *at, piece, *inner)?;
                 }
                 Some((copy, _)) => {
                     let job = ReadJob { role: copy.role, at: copy.at, buf: piece };
                     if !self.fetch(&mut [job]).is_empty() {
-                        return Err(lost("read", at, len, format!("copy {k} cannot be read")));
+                        return Err(io_error("read", at, len, format!("copy {k} cannot be read")));
                     }
                 }
             }

@@ -1,45 +1,45 @@
 //! The array as a device.
 //!
-//! A request is cut at chunks. What members can give goes straight into the caller's buffer; what they
-//! cannot is taken from another copy or computed from the rest of its row. Three things make a
-//! degraded read cost about what a healthy one does:
+//! A request is cut at chunks. Data that members can deliver are read straight into the caller's
+//! buffer. Other data are taken from another copy or computed from the rest of the stripe. Three
+//! properties make a degraded read cost about what a healthy read costs:
 //!
-//! 1. A row whose chunks are all wanted is read once, into the caller's buffer, with the parity it
-//!    takes beside it; the missing chunk is computed from there, a slice that stays in the processor's
-//!    cache at a time. Nothing is copied.
-//! 2. A sequential reader with small requests has its rows fetched whole, into the row cache
-//!    ([`cache`]), so that no member reads a byte twice.
-//! 3. Nothing is shared but what must be: rows are locked one by one (a thousand locks), the work is
-//!    done by the thread that asks, and members are asked all at once.
+//! 1. A stripe whose chunks are all requested is read once, into the caller's buffer; only the
+//!    parity needs extra memory. The missing chunk is computed in slices that stay in the
+//!    processor's cache. Nothing is copied.
+//! 2. For a sequential reader with small requests, whole stripes are read into the stripe cache
+//!    ([`stripe_cache`]), so that no byte of a member is read twice.
+//! 3. Little is shared. Stripes have a thousand locks, the requesting thread does the work, and all
+//!    members are asked at once.
 //!
 //! | module | what |
 //! | --- | --- |
-//! | `member` | one member: where it is readable, what became of it |
+//! | `member` | one member: where it is readable, its failures, its replacement |
 //! | `io` | reads and writes of several members at once |
-//! | `places`, `blemish` | places of a member that must not be read, and how they come to be |
+//! | `badblock_list`, `badblocks` | ranges of a member that must not be read, and how they are recorded |
 //! | `concat` | linear and RAID0 |
-//! | `heal` | what lied is rewritten, once somebody can tell who did |
+//! | `heal` | rewriting wrong data once a layer above knows what is right |
 //! | `mirror` | RAID1 and RAID10: reading and writing copies |
-//! | `nested` | members that are arrays themselves: their ways, and what of the content they hold |
-//! | `rows` | RAID4, 5, 6: a row with holes, and what fills them |
-//! | `striped` | RAID4, 5, 6: requests, cut into rows |
-//! | `write` | RAID4, 5, 6: whole rows, and parts of rows |
-//! | `partial`, `journaled` | the same, announced in partial parity logs, by way of a journal |
-//! | [`attend`] | a thread that marks an idle array clean, and rebuilds onto a spare that took over |
-//! | [`tend`] | jobs over all of an array: rebuild, scrub; spares that take over |
-//! | [`scrub`] | do members agree, and who is wrong |
-//! | [`ledger`] | superblocks and bitmap of an array that is written |
-//! | [`verify`] | reads that compare before they deliver |
-//! | [`cache`] | rows kept for their next reader |
+//! | `nested` | members that are arrays themselves |
+//! | `stripes` | RAID4, 5, 6: a stripe with missing chunks, and their reconstruction |
+//! | `striped` | RAID4, 5, 6: requests, cut into stripes |
+//! | `write` | RAID4, 5, 6: full-stripe and partial writes |
+//! | `ppl`, `journal` | writes through partial parity logs or a journal device |
+//! | [`monitor`] | a thread that marks an idle array clean, and rebuilds onto a spare that took over |
+//! | [`sync_action`] | work over the whole array: rebuild, check, repair; spares that take over |
+//! | [`scrub`] | comparing members, and locating the one that is wrong |
+//! | [`metadata`] | superblocks and bitmap of an array that is written |
+//! | [`verify`] | reads that compare members before they deliver |
+//! | [`stripe_cache`] | stripes kept for their next reader |
 //!
-//! Promises:
+//! Invariants:
 //!
-//! 1. Members are written only by writes to the array, by the rewriting of what a member failed to
-//!    read, and by the [`ledger`]; on members opened for writing only.
-//! 2. While a row is written nobody computes from it: writers of a row hold its lock alone, those who
-//!    compute share it.
-//! 3. A member is taken out of use only where the level bears it.
-//! 4. Before data changes, the ledger is on the disk.
+//! 1. Members are written only by writes to the array, by rewriting what a member failed to read,
+//!    and by [`metadata`]; and only if they were opened for writing.
+//! 2. While a stripe is written, no thread computes from it: writers hold the stripe's lock
+//!    exclusively, readers that compute hold it shared.
+//! 3. A member is failed only if the level tolerates it.
+//! 4. Metadata are durable before the data that they announce change.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -50,69 +50,69 @@ use xfskit_block::{BlockDevice, Error, IoRead, Result, Topology};
 use xfskit_units::{ByteLen, ByteOffset, Sectors};
 
 use crate::geometry::{Geometry, Slot};
-use crate::journal::Ring;
+use crate::journal::JournalWriter;
 use crate::layout::concat::Concat;
 use crate::layout::mirror::Raid10;
 use crate::layout::{Layout, Level};
 
-pub mod attend;
-mod blemish;
-pub mod cache;
+mod badblock_list;
+mod badblocks;
 mod concat;
 mod heal;
 mod io;
-mod journaled;
-pub mod ledger;
+mod journal;
 mod member;
+pub mod metadata;
 mod mirror;
+pub mod monitor;
 mod nested;
-pub(crate) mod partial;
-mod places;
+pub(crate) mod ppl;
 pub(crate) mod replay;
 pub mod resync;
-mod rows;
 pub mod scrub;
+pub mod stripe_cache;
 mod striped;
-pub mod tend;
+mod stripes;
+pub mod sync_action;
 pub mod verify;
 mod write;
 
-use cache::RowCache;
-use io::lost;
-use ledger::{Failures, Ledger};
+use io::io_error;
 use member::Member;
-use partial::Logs;
+use metadata::{ArrayMetadata, Failures};
+use ppl::PplLogs;
+use stripe_cache::StripeCache;
 
-/// A member whose reads fail more often than this is taken out of use (md: `max_read_errors`).
+/// A member with more failed reads than this is failed (md: `max_read_errors`).
 const READ_ERRORS_MAX: u32 = 20;
 
-/// Locks of rows. Two rows may share one.
-const ROW_LOCKS: usize = 1024;
+/// Number of stripe locks. Two stripes may share one.
+const STRIPE_LOCKS: usize = 1024;
 
 /// Why members make no array that can run.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// Fewer or more slots than the geometry has roles.
+    /// The number of slots differs from the number of roles.
     #[error("{found} members were given for {expected} roles")]
     SlotCount {
         /// How many roles there are.
         expected: u32,
-        /// How many slots came.
+        /// How many slots were given.
         found: usize,
     },
-    /// A member has less room than the array uses of it.
+    /// A member is smaller than the array needs.
     #[error("member {name} (role {role}) has {found} bytes, the array needs {needed}")]
     TooSmall {
         /// The member.
         name: String,
         /// Its role.
         role: usize,
-        /// Bytes that the array uses of it, its data offset included.
+        /// Bytes that the array uses of the member, its data offset included.
         needed: ByteLen,
-        /// Bytes that it has.
+        /// Bytes that the member has.
         found: ByteLen,
     },
-    /// More roles are missing than the level bears.
+    /// More roles are missing than the level tolerates.
     #[error("roles {roles:?} are missing, {level} of {raid_disks} members cannot run without them")]
     TooManyMissing {
         /// The missing roles, ascending.
@@ -124,29 +124,30 @@ pub enum OpenError {
     },
 }
 
-/// How an array goes about its work.
+/// Options of an open array.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Most bytes of whole rows to keep for sequential readers of a degraded array. Memory is taken
-    /// only while it is needed. md's `stripe_cache_size` times 4096 times the number of members.
-    pub row_cache: ByteLen,
-    /// Threads that one request may use to compute several rows at once.
+    /// Most bytes of whole stripes to keep for sequential readers of a degraded array. Memory is
+    /// allocated only as needed. In md's unit: `stripe_cache_size` times 4096 times the number of
+    /// members.
+    pub stripe_cache: ByteLen,
+    /// Threads that one request may use to compute several stripes at once.
     pub threads: usize,
 }
 
 impl Default for Options {
     fn default() -> Self {
         let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        Self { row_cache: ByteLen(256 << 20), threads }
+        Self { stripe_cache: ByteLen(256 << 20), threads }
     }
 }
 
-/// What the array did so far, in bytes.
+/// Bytes that the array has read and processed so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Touched {
+pub struct IoStats {
     /// Read from members, failures included.
     pub read: u64,
-    /// Loaded from memory by the array's own code: sources of parity, copies out of the cache.
+    /// Loaded from memory by the array's own code: parity sources, copies out of the cache.
     pub loaded: u64,
     /// Stored to memory by the array's own code.
     pub stored: u64,
@@ -164,13 +165,13 @@ impl Counters {
         self.read.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    fn count_touched(&self, loaded: u64, stored: u64) {
+    fn count_memory(&self, loaded: u64, stored: u64) {
         self.loaded.fetch_add(loaded, Ordering::Relaxed);
         self.stored.fetch_add(stored, Ordering::Relaxed);
     }
 }
 
-/// Where the bytes of the array lie.
+/// How array addresses map to members.
 #[derive(Debug)]
 enum Map {
     Concat(Concat),
@@ -179,68 +180,69 @@ enum Map {
     Parity,
 }
 
-/// What one role has come to.
+/// The state of one role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemberState {
-    /// There and in use.
+    /// The member is present and in use.
     InSync,
-    /// There, but valid only up to this byte from its data offset.
+    /// The member is present, but valid only up to this byte from its data offset.
     Recovering(u64),
-    /// Taken out of use because it failed.
+    /// The member failed and is out of use.
     Faulty,
-    /// There was none.
+    /// There is no member.
     Missing,
 }
 
-/// An array of members: a device like any other.
+/// An array of members, as a block device.
 #[derive(Debug)]
 pub struct Array {
     geometry: Geometry,
     map: Map,
     members: Vec<Member>,
     options: Options,
-    cache: RowCache,
-    /// Shared by those who compute from a row, alone for those who write it. Taken in ascending
-    /// order; only members' own locks are taken below.
-    row_locks: Vec<RwLock<()>>,
+    cache: StripeCache,
+    /// Held shared by threads that compute from a stripe, exclusively by threads that write it.
+    /// Taken in ascending order; only the members' own locks rank below.
+    stripe_locks: Vec<RwLock<()>>,
     counters: Counters,
-    /// Requests that compute at the moment.
+    /// Requests that are computing at the moment.
     computing: AtomicU64,
     read_only: bool,
-    /// No member was ever missing, invalid in places, or faulty: nobody needs to look for holes.
-    is_whole: AtomicBool,
-    /// Mirrors are read from their first copy alone.
-    steady: AtomicBool,
-    /// From this sector of the sync space on parity, or other copies than the first, may be out of
-    /// date: the array was not shut down cleanly.
+    /// No member was ever missing, partly invalid or faulty, so reads need not look for missing
+    /// chunks.
+    is_optimal: AtomicBool,
+    /// Mirrors are read from their first copy only.
+    first_copy_only: AtomicBool,
+    /// From this sector of the sync space on, parity or the copies after the first may be out of
+    /// date, because the array was not shut down cleanly.
     synced_to: AtomicU64,
-    /// Where writes are announced, of RAID5 with a partial parity log.
-    logs: Option<Logs>,
-    /// Where writes go first, of arrays with a journal device. Taken below the rows' locks, and held until the
-    /// members have what went there.
-    journal: Option<Mutex<Ring>>,
-    ledger: Option<Ledger>,
+    /// The partial parity logs of a RAID5 that has them.
+    logs: Option<PplLogs>,
+    /// The journal, if the array has a journal device. Locked below the stripe locks, and held
+    /// until the members have what was written to the journal.
+    journal: Option<Mutex<JournalWriter>>,
+    metadata: Option<ArrayMetadata>,
     /// Devices that wait for a member to fail. Leaf lock.
-    spares: Mutex<Vec<tend::Spare>>,
-    /// A spare took over from a member that failed, and lacks its content.
-    took_over: AtomicBool,
-    /// There where reads are verified.
+    spares: Mutex<Vec<sync_action::Spare>>,
+    /// A spare took over from a failed member and is not filled yet.
+    spare_activated: AtomicBool,
+    /// Set if reads are verified.
     verifier: OnceLock<verify::Verifier>,
 }
 
 impl Array {
-    /// The array of `slots`, one per role in role order.
+    /// Opens the array of `slots`, one per role in role order.
     ///
     /// # Errors
-    /// [`OpenError`] where it cannot run.
+    /// Returns [`OpenError`] if the array cannot run.
     pub fn open(geometry: Geometry, slots: Vec<Slot>) -> std::result::Result<Self, OpenError> {
         Self::open_with(geometry, slots, Options::default())
     }
 
-    /// [`open`](Self::open) with options.
+    /// Opens the array with options; see [`open`](Self::open).
     ///
     /// # Errors
-    /// [`OpenError`] where it cannot run.
+    /// Returns [`OpenError`] if the array cannot run.
     pub fn open_with(
         geometry: Geometry,
         slots: Vec<Slot>,
@@ -257,8 +259,9 @@ impl Array {
             Layout::Raid10(layout) => Map::Raid10(Raid10::new(layout, raid_disks, chunks)),
             Layout::Raid4 | Layout::Raid5(_) | Layout::Raid6(_) => Map::Parity,
         };
-        let row_bytes = geometry.chunk_bytes().0.saturating_mul(u64::from(geometry.data_disks()));
-        let is_whole = slots.iter().all(|slot| {
+        let stripe_bytes =
+            geometry.chunk_bytes().0.saturating_mul(u64::from(geometry.data_disks()));
+        let is_optimal = slots.iter().all(|slot| {
             let all = slot.readable_until == Slot::ALL_READABLE && slot.bad_blocks.is_empty();
             slot.device.is_some() && all
         });
@@ -267,85 +270,89 @@ impl Array {
         Ok(Self {
             map,
             members: slots.into_iter().map(Member::new).collect(),
-            cache: RowCache::new(options.row_cache.0, row_bytes),
+            cache: StripeCache::new(options.stripe_cache.0, stripe_bytes),
             options,
-            row_locks: (0..ROW_LOCKS).map(|_| RwLock::default()).collect(),
+            stripe_locks: (0..STRIPE_LOCKS).map(|_| RwLock::default()).collect(),
             counters: Counters::default(),
             computing: AtomicU64::new(0),
             read_only,
-            is_whole: AtomicBool::new(is_whole),
-            steady: AtomicBool::new(false),
+            is_optimal: AtomicBool::new(is_optimal),
+            first_copy_only: AtomicBool::new(false),
             synced_to: AtomicU64::new(u64::MAX),
             logs: None,
             journal: None,
-            ledger: None,
+            metadata: None,
             spares: Mutex::default(),
-            took_over: AtomicBool::new(false),
+            spare_activated: AtomicBool::new(false),
             verifier: OnceLock::new(),
             geometry,
         })
     }
 
-    /// The array, its metadata kept by `ledger` while it is written.
+    /// Sets the metadata that the array maintains while it is written, and makes the members' event
+    /// counts equal.
     ///
     /// # Errors
-    /// Where members whose superblocks are behind cannot be written.
-    pub fn kept_by(mut self, ledger: Ledger) -> Result<Self> {
-        self.ledger = Some(ledger);
-        self.note(Ledger::settle)?;
+    /// Returns an error if members whose superblocks are behind cannot be written.
+    pub fn with_metadata(mut self, metadata: ArrayMetadata) -> Result<Self> {
+        self.metadata = Some(metadata);
+        self.update_metadata(ArrayMetadata::equalize_events)?;
         Ok(self)
     }
 
-    /// Makes all writes durable and the array clean. The next write makes it active again.
+    /// Makes all writes durable and marks the array clean. The next write marks it active again.
     ///
     /// # Errors
-    /// Where more members fail than the level bears.
+    /// Returns an error if more members fail than the level tolerates.
     pub fn close(&self) -> Result<()> {
         self.flush()?;
-        self.settle_journal()?;
-        self.note(Ledger::close)
+        self.flush_journal()?;
+        self.update_metadata(ArrayMetadata::close)
     }
 
-    /// Makes the array clean, if nothing was written since this was asked before, and nothing is being written.
+    /// Marks the array clean if nothing was written since the last call and no write is in flight.
     ///
     /// # Errors
-    /// As [`close`](Self::close).
-    pub fn rest(&self) -> Result<()> {
-        let Some(writes) = self.ledger.as_ref().and_then(Ledger::idle) else { return Ok(()) };
+    /// See [`close`](Self::close).
+    pub fn mark_clean_if_idle(&self) -> Result<()> {
+        let Some(writes) = self.metadata.as_ref().and_then(ArrayMetadata::take_idle_writes) else {
+            return Ok(());
+        };
         self.flush()?;
-        self.settle_journal()?;
-        self.note(|ledger| ledger.rest(writes))
+        self.flush_journal()?;
+        self.update_metadata(|metadata| metadata.mark_clean_if_idle(writes))
     }
 
-    /// True once after a spare took over from a member that failed.
-    pub(crate) fn takes_over(&self) -> bool {
-        self.took_over.swap(false, Ordering::AcqRel)
+    /// Returns true once after a spare took over from a failed member, and resets the flag.
+    pub(crate) fn take_spare_activated(&self) -> bool {
+        self.spare_activated.swap(false, Ordering::AcqRel)
     }
 
-    /// Lets the ledger do something, if there is one. Members that fail it are taken out of use.
-    fn note(&self, work: impl FnOnce(&Ledger) -> Failures) -> Result<()> {
-        let failures = self.ledger.as_ref().map(work).unwrap_or_default();
+    /// Runs `work` on the metadata, if there are any. Members that it cannot write are failed.
+    fn update_metadata(&self, work: impl FnOnce(&ArrayMetadata) -> Failures) -> Result<()> {
+        let failures = self.metadata.as_ref().map(work).unwrap_or_default();
         failures.into_iter().try_for_each(|(role, error)| self.fail_member(role, error))
     }
 
-    /// The sectors of the sync space (a member's, on RAID10 the array's) that a write touches.
+    /// Returns the sectors of the sync space that a write touches. The sync space is a member's, on
+    /// RAID10 the array's.
     fn sync_sectors(&self, offset: u64, len: u64) -> Range<u64> {
         let (start, end) = (offset, offset + len);
         match self.map {
             Map::Parity => {
                 let chunk = self.geometry.chunk().0;
-                start / self.row_bytes() * chunk..end.div_ceil(self.row_bytes()) * chunk
+                start / self.stripe_bytes() * chunk..end.div_ceil(self.stripe_bytes()) * chunk
             }
             _ => start / 512..end.div_ceil(512),
         }
     }
 
-    /// The numbers of the array.
+    /// Returns the geometry.
     pub fn geometry(&self) -> &Geometry {
         &self.geometry
     }
 
-    /// What has become of each role.
+    /// Returns the state of each role.
     pub fn states(&self) -> Vec<MemberState> {
         let size = |role| self.geometry.member_size(role).byte_len().0;
         let state = |(role, member): (usize, &Member)| match member.device() {
@@ -357,22 +364,22 @@ impl Array {
         self.members.iter().enumerate().map(state).collect()
     }
 
-    /// How often reads of the member with this role failed.
+    /// Returns the number of failed reads of the member with this role.
     pub fn read_errors(&self, role: usize) -> u32 {
         self.members.get(role).map_or(0, Member::read_errors)
     }
 
-    /// What the array read and touched so far.
-    pub fn touched(&self) -> Touched {
+    /// Returns how much the array has read and processed so far.
+    pub fn io_stats(&self) -> IoStats {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let Counters { read, loaded, stored } = &self.counters;
-        Touched { read: get(read), loaded: get(loaded), stored: get(stored) }
+        IoStats { read: get(read), loaded: get(loaded), stored: get(stored) }
     }
 
-    /// Takes the member with this role out of use, as `mdadm --fail` does.
+    /// Fails the member with this role, as `mdadm --fail` does.
     ///
     /// # Errors
-    /// Where the level does not bear it, or there is no such member.
+    /// Returns an error if the level does not tolerate that, or there is no such member.
     pub fn fail(&self, role: usize) -> Result<()> {
         match self.members.get(role) {
             Some(member) if member.device().is_some() => {
@@ -380,44 +387,47 @@ impl Array {
                 let (offset, len) = (ByteOffset(0), ByteLen(0));
                 self.fail_member(role, Error::Io { op: "fail", offset, len, source: why })
             }
-            _ => Err(lost("fail", 0, 0, format!("role {role} has no member in use"))),
+            _ => Err(io_error("fail", 0, 0, format!("role {role} has no member in use"))),
         }
     }
 
-    /// Takes a member out of use; answers `error` where the level does not bear that.
+    /// Fails a member. A spare takes over if there is one.
+    ///
+    /// # Errors
+    /// Returns `error` if the level does not tolerate that.
     fn fail_member(&self, role: usize, error: Error) -> Result<()> {
         match self.members.get(role) {
-            None => return Err(error), // the journal: whoever needs it cannot do without
+            None => return Err(error), // the journal device: the array cannot run without it
             Some(member) if member.device().is_none() => return Ok(()),
             Some(_) => {}
         }
         if !self.survives_without(role) {
             return Err(error);
         }
-        self.is_whole.store(false, Ordering::Release);
+        self.is_optimal.store(false, Ordering::Release);
         if self.members[role].set_faulty() {
-            self.note(|ledger| ledger.failed(role))?;
-            let taken = self.take_spare(role)?;
-            self.took_over.fetch_or(taken.is_some(), Ordering::AcqRel);
+            self.update_metadata(|metadata| metadata.fail(role))?;
+            let taken = self.activate_spare(role)?;
+            self.spare_activated.fetch_or(taken.is_some(), Ordering::AcqRel);
         }
         Ok(())
     }
 
-    /// A read of this member failed.
+    /// Counts a failed read of this member, and fails the member after too many.
     fn read_failed(&self, role: usize) {
         let member = &self.members[role];
         if member.count_read_error() > READ_ERRORS_MAX {
-            let why = format!("member {} keeps failing", member.name());
-            let _ = self.fail_member(role, lost("read", 0, 0, why));
+            let why = format!("too many reads of member {} failed", member.name());
+            let _ = self.fail_member(role, io_error("read", 0, 0, why));
         }
     }
 }
 
 impl Drop for Array {
-    /// An array that was written and is not closed is closed here; one that fails that stays active,
-    /// and is resynced.
+    /// Closes an array that was written and not closed. If that fails, the array stays active and
+    /// is resynced when it is assembled again.
     fn drop(&mut self) {
-        if self.ledger.is_some() && !std::thread::panicking() {
+        if self.metadata.is_some() && !std::thread::panicking() {
             let _ = self.close();
         }
     }
@@ -448,7 +458,7 @@ fn check_slots(geometry: &Geometry, slots: &[Slot]) -> std::result::Result<(), O
     Err(OpenError::TooManyMissing { roles: missing, level, raid_disks })
 }
 
-/// True where all content is there without these roles.
+/// Returns true if all data are present without these roles.
 pub(crate) fn survives(geometry: &Geometry, missing: &[usize]) -> bool {
     let Layout::Raid10(layout) = geometry.layout() else {
         return missing.len() <= geometry.tolerates() as usize;
@@ -456,7 +466,7 @@ pub(crate) fn survives(geometry: &Geometry, missing: &[usize]) -> bool {
     if missing.len() < layout.copies() as usize {
         return true;
     }
-    // The copies of the first so many chunks stand on every set of members that there is.
+    // The copies of the first few chunks cover every set of members that occurs.
     let chunks = geometry.array_size().0 / geometry.chunk().0;
     let map = Raid10::new(layout, geometry.raid_disks(), chunks);
     (0..chunks.min(u64::from(geometry.raid_disks())))
@@ -482,7 +492,7 @@ impl BlockDevice for Array {
 
     fn topology(&self) -> Topology {
         let members = self.members.iter().filter_map(Member::device);
-        members.fold(self.geometry.topology(), |own, member| own.over(member.topology()))
+        members.fold(self.geometry.topology(), |own, member| own.stacked_on(member.topology()))
     }
 
     fn is_read_only(&self) -> bool {
@@ -519,16 +529,16 @@ impl BlockDevice for Array {
             return Ok(());
         }
         let sectors = self.sync_sectors(offset.0, buf.len() as u64);
-        let noted = self.note(|ledger| ledger.begin(sectors.clone()));
-        let answer = noted.and_then(|()| match &self.map {
+        let noted = self.update_metadata(|metadata| metadata.begin_write(sectors.clone()));
+        let result = noted.and_then(|()| match &self.map {
             Map::Concat(map) => self.write_concat(map, offset.0, buf),
             Map::Raid1 | Map::Raid10(_) => self.write_mirror(offset.0, buf),
             Map::Parity => self.write_striped(offset.0, buf),
         });
-        if let Some(ledger) = &self.ledger {
-            ledger.end(sectors);
+        if let Some(metadata) = &self.metadata {
+            metadata.end_write(sectors);
         }
-        answer
+        result
     }
 
     fn flush(&self) -> Result<()> {
@@ -540,14 +550,14 @@ impl BlockDevice for Array {
                 self.fail_member(role, error)?;
             }
             // A replacement that fails is given up.
-            let _ = member.shadow().map(member::Shadow::flush);
+            let _ = member.replacement().map(member::ActiveReplacement::flush);
         }
-        self.note(Ledger::flushed)
+        self.update_metadata(ArrayMetadata::note_flush)
     }
 
     fn will_need(&self, offset: ByteOffset, len: ByteLen) {
         let end = offset.0.saturating_add(len.0).min(self.size().0);
-        self.announce_range(offset.0, end);
+        self.prefetch_range(offset.0, end);
     }
 
     fn alternatives(&self, offset: ByteOffset, len: ByteLen) -> usize {

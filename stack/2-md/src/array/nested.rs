@@ -1,12 +1,15 @@
 //! Arrays of arrays.
 //!
-//! A member that is itself an array has ways of its own to give a range (`BlockDevice::alternatives`): one of *its*
-//! members may have lied. They come behind the array's own ways. What such a member holds wrong is put right in
-//! the way that gives the right content, so that its members agree afterwards; an ordinary write would carry their
-//! disagreement along, for it changes parity by the difference to what was there.
+//! A member that is itself an array has alternatives of its own for a range
+//! (`BlockDevice::alternatives`), because one of *its* members may be wrong. They follow the outer
+//! array's own alternatives.
 //!
-//! The other way round, whoever finds that the members of a member do not agree wants to know what of the whole array's
-//! content that is: [`Array::content_of`].
+//! A member's wrong data are repaired through the alternative that delivers the right data, so that
+//! its members agree afterwards. An ordinary write would keep their disagreement: it changes parity
+//! by the difference to the old data.
+//!
+//! In the other direction, [`Array::array_ranges`] tells which data of the outer array a mismatch
+//! inside a member concerns.
 
 use std::ops::Range;
 
@@ -16,25 +19,26 @@ use xfskit_units::{ByteLen, ByteOffset, MemberSector};
 use super::io::WriteJob;
 use super::member::Member;
 use super::mirror::Copy;
-use super::rows::Span;
 use super::scrub::Mismatch;
+use super::stripes::Span;
 use super::{Array, Map};
 
-/// A copy of a piece, and in which of its member's ways it is read.
-pub(super) type MirrorWay = (Copy, usize);
+/// A copy of a piece, and the alternative by which its member is read.
+pub(super) type CopyAlternative = (Copy, usize);
 
 impl Array {
-    /// In how many ways a member gives a range; 0 where it is not there.
-    pub(super) fn member_ways(&self, role: usize, at: u64, len: u64) -> usize {
+    /// Returns the number of alternatives that a member has for a range; 0 if the member is
+    /// missing.
+    pub(super) fn member_alternatives(&self, role: usize, at: u64, len: u64) -> usize {
         let member = &self.members[role];
         member.device().map_or(0, |device| device.alternatives(member.position(at), ByteLen(len)))
     }
 
-    /// Reads a member in its way `k`.
+    /// Reads a member by its alternative `k`.
     ///
     /// # Errors
-    /// Where it is not there, has no such way, or fails.
-    pub(super) fn read_member_way(
+    /// Returns an error if the member is missing, has no such alternative, or fails.
+    pub(super) fn read_member_alternative(
         &self,
         role: usize,
         at: u64,
@@ -47,30 +51,33 @@ impl Array {
         device.read_alternative(member.position(at), buf, k)
     }
 
-    /// Hands healing down to a member: `good` is what its way `k` gave.
+    /// Passes healing down to a member: `good` is what its alternative `k` returned.
     pub(super) fn heal_member(&self, role: usize, at: u64, good: &[u8], k: usize) -> Result<bool> {
         let member = &self.members[role];
         member.device().map_or(Ok(false), |device| device.heal(member.position(at), good, k))
     }
 
-    /// The ways to obtain a piece of copies: each copy, then the other ways of those that are arrays.
-    pub(super) fn mirror_ways(&self, offset: u64, len: u64) -> Vec<MirrorWay> {
+    /// Returns the alternatives for a piece of a mirror: each copy, then the other alternatives of
+    /// copies that are arrays.
+    pub(super) fn copy_alternatives(&self, offset: u64, len: u64) -> Vec<CopyAlternative> {
         let copies = self.copies_in_order(offset, len);
         let others = copies.iter().flat_map(|copy| {
-            (1..self.member_ways(copy.role, copy.at, len)).map(|inner| (*copy, inner))
+            (1..self.member_alternatives(copy.role, copy.at, len)).map(|inner| (*copy, inner))
         });
         copies.iter().map(|copy| (*copy, 0)).chain(others).collect()
     }
 
-    /// Gives a member what belongs there, in the way in which it has that already where it is an array.
+    /// Gives a member the right data. A member that is an array is healed through the alternative
+    /// that already has them.
     ///
     /// # Errors
-    /// As [`store`](Self::store).
-    pub(super) fn put_right(&self, job: &WriteJob<'_>) -> Result<()> {
+    /// See [`store`](Self::store).
+    pub(super) fn repair_member(&self, job: &WriteJob<'_>) -> Result<()> {
         let WriteJob { role, at, buf } = *job;
         let mut found = vec![0; buf.len()];
-        for k in 1..self.member_ways(role, at, buf.len() as u64) {
-            let gives = self.read_member_way(role, at, &mut found, k).is_ok() && found == buf;
+        for k in 1..self.member_alternatives(role, at, buf.len() as u64) {
+            let gives =
+                self.read_member_alternative(role, at, &mut found, k).is_ok() && found == buf;
             if gives && self.heal_member(role, at, buf, k)? && self.holds(role, at, buf) {
                 return Ok(());
             }
@@ -78,10 +85,10 @@ impl Array {
         self.store(&[WriteJob { role, at, buf }])
     }
 
-    /// Of members that do not agree, the only one that would in another of its own ways, and what it should hold.
-    /// `given` are roles, places and contents; `agrees` says whether everybody would if the one with this index
-    /// held this.
-    pub(super) fn named_by_own_members(
+    /// Among members that disagree, finds the only one that would agree by another of its own
+    /// alternatives, and returns what it should hold. `given` has roles, offsets and data. `agrees`
+    /// tells whether all would agree if the member with this index held these data.
+    pub(super) fn located_by_nested_members(
         &self,
         given: &[(usize, u64, &[u8])],
         agrees: impl Fn(usize, &[u8]) -> bool,
@@ -89,8 +96,8 @@ impl Array {
         let mut named: Option<(usize, Vec<u8>)> = None;
         for (i, (role, at, held)) in given.iter().enumerate() {
             let mut content = vec![0; held.len()];
-            for k in 1..self.member_ways(*role, *at, held.len() as u64) {
-                let read = self.read_member_way(*role, *at, &mut content, k);
+            for k in 1..self.member_alternatives(*role, *at, held.len() as u64) {
+                let read = self.read_member_alternative(*role, *at, &mut content, k);
                 if read.is_err() || content == *held || !agrees(i, &content) {
                     continue;
                 }
@@ -103,30 +110,32 @@ impl Array {
         named
     }
 
-    /// The name of the member that serves a role; `None` where there is no such role.
+    /// Returns the name of the member that serves a role; `None` if there is no such role.
     pub fn member_name(&self, role: usize) -> Option<&str> {
         self.members.get(role).map(Member::name)
     }
 
-    /// The role that a member of this name serves.
+    /// Returns the role that the member of this name serves.
     pub fn role_of(&self, name: &str) -> Option<usize> {
         self.members.iter().position(|member| member.name() == name)
     }
 
-    /// The content of the array that lies in a range of this role's device, in bytes from the device's start;
-    /// nothing for parity, and beyond the array's end. `None` where the range is not all in the data area.
-    pub fn content_of(
+    /// Returns the ranges of the array that lie in a range of this role's device, in bytes from the
+    /// start of the device. Parity and space beyond the array's end give no range. Returns `None`
+    /// if the range is not all in the data area.
+    pub fn array_ranges(
         &self,
         role: usize,
-        place: &Range<ByteOffset>,
+        range: &Range<ByteOffset>,
     ) -> Option<Vec<Range<ByteOffset>>> {
-        let data = self.data_of(role, place)?;
+        let data = self.data_area_range(role, range)?;
         let mut found = Vec::new();
         let mut at = data.start;
         while at < data.end {
-            let (content, len) = self.content_at(role, at);
+            let (content, len) = self.array_offset_at(role, at);
             let len = len.min(data.end - at);
-            // RAID0 whose chunk is no power of two leaves the last bytes of its members unused.
+            // A RAID0 whose chunk is not a power of two leaves the last bytes of its members
+            // unused.
             let end = |start: u64| ByteOffset((start + len).min(self.size_bytes()));
             let part = content.map(|start| ByteOffset(start)..end(start));
             found.extend(part.filter(|part| part.start < part.end));
@@ -135,44 +144,50 @@ impl Array {
         Some(found)
     }
 
-    /// A range of a role's device as one of its data area, in bytes.
-    fn data_of(&self, role: usize, place: &Range<ByteOffset>) -> Option<Range<u64>> {
+    /// Converts a range of a role's device to one of its data area, in bytes.
+    fn data_area_range(&self, role: usize, range: &Range<ByteOffset>) -> Option<Range<u64>> {
         let start = self.members.get(role)?.position(0).0;
-        let data = place.start.0.checked_sub(start)?..place.end.0.checked_sub(start)?;
+        let data = range.start.0.checked_sub(start)?..range.end.0.checked_sub(start)?;
         (data.end <= self.geometry.member_size(role).byte_len().0).then_some(data)
     }
 
-    /// What of the array a byte of a member is, and how many bytes from there on go on like that.
-    fn content_at(&self, role: usize, at: u64) -> (Option<u64>, u64) {
+    /// Returns which byte of the array a byte of a member is, and for how many bytes this
+    /// continues. The first value is `None` for parity and unused space.
+    fn array_offset_at(&self, role: usize, at: u64) -> (Option<u64>, u64) {
         let chunk = self.geometry.chunk_bytes().0;
         let within = |start: u64| start + at % chunk;
         match &self.map {
-            Map::Concat(map) => {
-                map.content(role, at).map_or((None, u64::MAX), |(start, len)| (Some(start), len))
-            }
+            Map::Concat(map) => map
+                .array_offset(role, at)
+                .map_or((None, u64::MAX), |(start, len)| (Some(start), len)),
             Map::Raid1 => (Some(at), u64::MAX),
             Map::Raid10(map) => {
                 let content = map.chunk_at(role, at / chunk).map(|found| within(found * chunk));
                 (content, chunk - at % chunk)
             }
             Map::Parity => {
-                let Span { row, stripe, .. } = self.span(at / chunk, 0..chunk);
-                let d = (0..row.data_disks()).find(|d| row.data_role(*d) == role);
-                let content = d.map(|d| within(stripe * self.row_bytes() + d as u64 * chunk));
+                let Span { layout, stripe, .. } = self.span(at / chunk, 0..chunk);
+                let d = (0..layout.data_disks()).find(|d| layout.data_role(*d) == role);
+                let content = d.map(|d| within(stripe * self.stripe_bytes() + d as u64 * chunk));
                 (content, chunk - at % chunk)
             }
         }
     }
 
-    /// True where a page that does not agree meets this range of a role's device.
-    pub fn meets(&self, mismatch: &Mismatch, role: usize, place: &Range<ByteOffset>) -> bool {
-        let Some(data) = self.data_of(role, place) else { return false };
+    /// Returns true if a mismatching page overlaps this range of a role's device.
+    pub fn mismatch_overlaps(
+        &self,
+        mismatch: &Mismatch,
+        role: usize,
+        range: &Range<ByteOffset>,
+    ) -> bool {
+        let Some(data) = self.data_area_range(role, range) else { return false };
         if matches!(self.map, Map::Parity) {
             let MemberSector(start) = mismatch.sectors.start;
             return start * 512 < data.end && data.start < mismatch.sectors.end.0 * 512;
         }
-        let theirs = self.contents(mismatch);
-        let ours = self.content_of(role, place).unwrap_or_default();
+        let theirs = self.mismatch_ranges(mismatch);
+        let ours = self.array_ranges(role, range).unwrap_or_default();
         ours.iter().any(|a| theirs.iter().any(|b| a.start < b.end && b.start < a.end))
     }
 }

@@ -1,8 +1,9 @@
-//! After a crash: members are made to agree again.
+//! Resync: members are made to agree after a crash.
 //!
-//! Data are the truth on levels with parity, and the first copy on mirrors, as md has it: either may be
-//! old or new where a write was under way, and both are right then. Until a region is resynced the first
-//! copy is the one that is read, and writes compute parity anew instead of changing what may be wrong.
+//! As in md, data are right on levels with parity, and the first copy is right on mirrors. Where a
+//! write was in flight, either may be old or new, and both are valid. Until a region is resynced,
+//! only the first copy is read, and writes compute parity from all data instead of updating parity
+//! that may be wrong.
 
 use std::ops::{ControlFlow, Range};
 use std::sync::atomic::Ordering;
@@ -10,53 +11,57 @@ use std::sync::atomic::Ordering;
 use xfskit_block::{BlockDevice, Result};
 use xfskit_units::{Sectors, index};
 
-use super::io::{ReadJob, WriteJob, lost};
-use super::ledger::Ledger;
+use super::io::{ReadJob, WriteJob, io_error};
+use super::metadata::ArrayMetadata;
 use super::mirror::Copy;
-use super::rows::Span;
-use super::tend::{Ended, Job};
+use super::stripes::Span;
+use super::sync_action::{Completion, SyncJob};
 use super::write::New;
 use super::{Array, Map};
 
-/// Bytes of the sync space after which what was done is noted.
+/// Bytes of the sync space after which progress is recorded.
 const MARK: u64 = 64 << 20;
 
 impl Array {
-    /// The array, of which a resync is due from this sector of its members on (of the array, on RAID10).
-    pub fn unsynced_from(self, from: Sectors) -> Self {
+    /// Marks the array as due for a resync from this sector of its members (of the array, on
+    /// RAID10).
+    pub fn with_resync_from(self, from: Sectors) -> Self {
         self.synced_to.store(from.0, Ordering::Release);
         self
     }
 
-    /// True where everything before byte `end` of the sync space agrees for sure.
+    /// Returns true if everything before byte `end` of the sync space is known to agree.
     pub(super) fn is_synced(&self, end: u64) -> bool {
         end.div_ceil(512) <= self.synced_to.load(Ordering::Acquire)
     }
 
-    /// Makes everything agree that a crash may have left otherwise: the regions that the bitmap names, or
-    /// all from where the last resync ended. `progress` hears of bytes of the sync space done, and of all
-    /// between the first and the last that are to be done, and answers whether to go on; stopped, or killed,
-    /// it goes on from there another time. True where the array is in sync then.
+    /// Makes everything agree that a crash may have left different: the regions that the bitmap
+    /// names, or without a bitmap all from where the last resync ended. `progress` receives the
+    /// bytes of the sync space done and the bytes between the first and the last region, and
+    /// returns whether to continue. A resync that was stopped or killed continues from there the
+    /// next time. Returns true if the array is in sync then.
     ///
     /// # Errors
-    /// Where members cannot be read or written.
+    /// Returns an error if members cannot be read or written.
     pub fn resync(&self, mut progress: impl FnMut(u64, u64) -> bool) -> Result<bool> {
-        let Some(ledger) = &self.ledger else { return Ok(true) };
-        let unit = self.sectors_per_row();
-        let todo = ledger.out_of_sync(self.scrub_rows().saturating_mul(unit));
-        let todo: Vec<Range<u64>> = todo.iter().map(|region| self.rows_of(region)).collect();
-        let (start, end) =
-            (todo.first().map_or(0, |rows| rows.start), todo.last().map_or(0, |rows| rows.end));
-        let bytes = |rows: u64| Sectors(rows.saturating_mul(unit)).byte_len().0;
+        let Some(metadata) = &self.metadata else { return Ok(true) };
+        let unit = self.sectors_per_stripe();
+        let todo = metadata.out_of_sync(self.scrub_stripes().saturating_mul(unit));
+        let todo: Vec<Range<u64>> = todo.iter().map(|region| self.stripes_of(region)).collect();
+        let (start, end) = (
+            todo.first().map_or(0, |stripes| stripes.start),
+            todo.last().map_or(0, |stripes| stripes.end),
+        );
+        let bytes = |stripes: u64| Sectors(stripes.saturating_mul(unit)).byte_len().0;
         let mut marked = start;
-        let job = Job {
+        let job = SyncJob {
             units: start..end,
             unit_bytes: bytes(1),
-            wanted: &|row| {
-                let next = todo.partition_point(|rows| rows.end <= row);
-                todo.get(next).is_some_and(|rows| rows.contains(&row))
+            wanted: &|stripe| {
+                let next = todo.partition_point(|stripes| stripes.end <= stripe);
+                todo.get(next).is_some_and(|stripes| stripes.contains(&stripe))
             },
-            announce: &|row| self.announce_scrub(row),
+            prefetch: &|stripe| self.prefetch_scrub(stripe),
         };
         let after = |next: u64, _: Vec<bool>| {
             let goes_on = progress(bytes(next - start), bytes(end - start));
@@ -66,47 +71,49 @@ impl Array {
             }
             Ok(if goes_on { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
         };
-        if self.carry_out(&job, |row| self.resync_row(row), after)? == Ended::Stopped {
+        if self.run_sync_action(&job, |stripe| self.resync_stripe(stripe), after)?
+            == Completion::Stopped
+        {
             return Ok(false);
         }
         self.flush()?;
-        self.note(Ledger::in_sync)?;
+        self.update_metadata(ArrayMetadata::finish_resync)?;
         self.synced_to.store(u64::MAX, Ordering::Release);
         Ok(true)
     }
 
-    /// Sectors of the sync space in a row.
-    fn sectors_per_row(&self) -> u64 {
+    /// Returns the sectors of the sync space in a stripe.
+    fn sectors_per_stripe(&self) -> u64 {
         match self.map {
             Map::Parity => self.geometry.chunk().0,
             _ => self.mirror_unit() / 512,
         }
     }
 
-    /// The rows that touch these sectors of the sync space.
-    fn rows_of(&self, sectors: &Range<u64>) -> Range<u64> {
-        let unit = self.sectors_per_row();
-        let end = sectors.end.div_ceil(unit).min(self.scrub_rows());
+    /// Returns the stripes that touch these sectors of the sync space.
+    fn stripes_of(&self, sectors: &Range<u64>) -> Range<u64> {
+        let unit = self.sectors_per_stripe();
+        let end = sectors.end.div_ceil(unit).min(self.scrub_stripes());
         (sectors.start / unit).min(end)..end
     }
 
     fn mark_synced(&self, sector: u64) -> Result<()> {
         self.flush()?;
-        self.note(|ledger| ledger.synced_to(sector))
+        self.update_metadata(|metadata| metadata.set_synced_to(sector))
     }
 
-    /// Makes the members of one row agree. True where something was written.
+    /// Makes the members of one stripe agree. Returns true if something was written.
     ///
     /// # Errors
-    /// Where its data cannot be read, or a member not be written.
-    pub fn resync_row(&self, row: u64) -> Result<bool> {
-        let _alone = self.own_row(row);
+    /// Returns an error if its data cannot be read or a member cannot be written.
+    pub fn resync_stripe(&self, stripe: u64) -> Result<bool> {
+        let _alone = self.lock_stripe(stripe);
         match self.map {
             Map::Concat(_) => Ok(false),
-            Map::Raid1 | Map::Raid10(_) => self.resync_copies(row),
+            Map::Raid1 | Map::Raid10(_) => self.resync_copies(stripe),
             Map::Parity => {
-                self.cache.forget(row);
-                let whole = self.span(row, 0..self.geometry.chunk_bytes().0);
+                self.cache.forget(stripe);
+                let whole = self.span(stripe, 0..self.geometry.chunk_bytes().0);
                 let mut spans = whole.cut(self.slice_bytes());
                 spans.try_fold(false, |any, span| Ok(any | self.resync_span(&span)?))
             }
@@ -114,13 +121,13 @@ impl Array {
     }
 
     pub(super) fn resync_span(&self, span: &Span) -> Result<bool> {
-        let (row, at, len) = (span.row, self.member_at(span), index(span.len()));
-        let mut memory = vec![0; row.data_disks() * len];
+        let (layout, at, len) = (span.layout, self.member_at(span), index(span.len()));
+        let mut memory = vec![0; layout.data_disks() * len];
         let mut data: Vec<&mut [u8]> = memory.chunks_mut(len).collect();
-        self.read_row(span, &mut data, &[])?;
+        self.read_stripe(span, &mut data, &[])?;
         let data: Vec<New<'_>> = data.iter().enumerate().map(|(d, buf)| New { d, buf }).collect();
         let (p, q) = self.parity_of(span, &data);
-        let parity = [(Some(row.p), &p), (row.q, &q)];
+        let parity = [(Some(layout.p), &p), (layout.q, &q)];
         let jobs = parity.into_iter().filter_map(|(role, buf)| {
             let role = role.filter(|role| !self.holds(*role, at, buf))?;
             Some(WriteJob { role, at, buf })
@@ -130,12 +137,12 @@ impl Array {
         Ok(!jobs.is_empty())
     }
 
-    fn resync_copies(&self, row: u64) -> Result<bool> {
-        let start = row * self.mirror_unit();
+    fn resync_copies(&self, stripe: u64) -> Result<bool> {
+        let start = stripe * self.mirror_unit();
         self.resync_copies_of(start, self.mirror_piece(start).min(self.size_bytes() - start))
     }
 
-    /// Makes all copies of a piece what the first that can be read is.
+    /// Makes all copies of a piece equal to the first one that can be read.
     pub(super) fn resync_copies_of(&self, start: u64, len: u64) -> Result<bool> {
         let mut first = vec![0; index(len)];
         let source = self.copies(start).into_iter().find(|Copy { role, at }| {
@@ -143,7 +150,7 @@ impl Array {
             self.fetch(&mut [job]).is_empty()
         });
         if source.is_none() {
-            return Err(lost("resync", start, index(len), "no copy of it can be read".into()));
+            return Err(io_error("resync", start, index(len), "no copy of it can be read".into()));
         }
         let jobs = self
             .copies(start)
@@ -155,7 +162,7 @@ impl Array {
         Ok(!jobs.is_empty())
     }
 
-    /// True where the member is missing, or holds this already.
+    /// Returns true if the member is missing, or holds these data already.
     pub(super) fn holds(&self, role: usize, at: u64, content: &[u8]) -> bool {
         let mut found = vec![0; content.len()];
         self.members[role].device().is_none()

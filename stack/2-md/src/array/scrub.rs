@@ -1,15 +1,15 @@
-//! Scrubbing: do members agree with each other, and if not, who is wrong?
+//! Scrubbing: comparing the members of a stripe, and locating the member that is wrong.
 //!
-//! A row is compared page by page (4 KiB), as md counts. With P and Q the errors of both tell which
-//! single member is wrong, if only one is: md itself does not ask, it trusts data and rewrites parity,
-//! which makes a silent error permanent. Here only what was located is mended.
+//! A stripe is compared page by page (4 KiB), the unit in which md counts. With P and Q, the errors
+//! of both locate a single wrong member. md does not use this: it trusts the data and rewrites
+//! parity, which makes a silent error permanent. Here, only a located error is repaired.
 //!
-//! A member that is an array itself may be named by its own members: it agrees with the others in another of its ways,
-//! and nobody else does.
+//! A member that is an array itself can be located by its own members: it agrees with the others by
+//! another of its alternatives, and no other member does.
 //!
-//! Where a member is missing, or cannot give a page, what is left is compared: RAID6 without one member still has
-//! one parity more than it takes, and three copies without one are two. That tells that something is wrong, and not
-//! what.
+//! If a member is missing, or cannot deliver a page, the remaining redundancy is compared. A RAID6
+//! without one member has one parity more than it needs; three copies without one are still two.
+//! This detects an error but does not locate it.
 
 use std::ops::Range;
 
@@ -17,11 +17,11 @@ use xfskit_block::Result;
 use xfskit_parity::Located;
 use xfskit_units::{MemberSector, index};
 
-use super::io::{ReadJob, WriteJob, lost};
+use super::io::{ReadJob, WriteJob, io_error};
 use super::mirror::{Copy, PAGE};
-use super::rows::{Span, places};
+use super::stripes::{Span, places};
 use super::{Array, Map};
-use crate::layout::parity::Row;
+use crate::layout::parity::StripeLayout;
 
 /// Bytes of mirrors that md compares at a time.
 const COMPARED: usize = 64 << 10;
@@ -29,52 +29,54 @@ const COMPARED: usize = 64 << 10;
 /// A page whose copies or parity do not agree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mismatch {
-    /// The row, as [`Array::scrub_rows`] counts them.
-    pub row: u64,
-    /// Which sectors of every member of the row; of the first copy on RAID1 and RAID10.
+    /// The stripe, as counted by [`Array::scrub_stripes`].
+    pub stripe: u64,
+    /// The page's sectors, on every member of the stripe; on RAID1 and RAID10 those of the first
+    /// copy.
     pub sectors: Range<MemberSector>,
-    /// The role that is wrong, where that can be told.
+    /// The role that is wrong, if it was located.
     pub role: Option<usize>,
-    /// Its content was made right.
-    pub mended: bool,
-    /// What md's `mismatch_cnt` grows by: the sectors of the page on levels with parity; on mirrors those
-    /// of the 64 KiB that it compares at a time, for every copy that differs, at the first such page.
+    /// The wrong role was rewritten.
+    pub repaired: bool,
+    /// What md's `mismatch_cnt` grows by. On levels with parity these are the sectors of the page.
+    /// On mirrors they are those of the 64 KiB that md compares at a time, for every copy that
+    /// differs, counted at the first such page.
     pub counted: u64,
 }
 
-/// What came of the comparison of a row.
+/// The result of comparing one stripe.
 #[derive(Debug, Default)]
-pub struct Compared {
-    /// What does not agree.
+pub struct Comparison {
+    /// Pages that do not agree.
     pub mismatches: Vec<Mismatch>,
-    /// Sectors that are there, and that there is nothing to compare with.
+    /// Sectors that could be read but had nothing to be compared with.
     pub unchecked: u64,
 }
 
-/// A role, a place of its member in bytes from the data offset, and the page that it holds there.
-pub(super) type Held<'a> = (usize, u64, &'a [u8]);
+/// A role, an offset in bytes from its data offset, and the page that its member holds there.
+pub(super) type MemberPage<'a> = (usize, u64, &'a [u8]);
 
-/// What the members of a row hold of a span.
-pub(super) struct Members {
-    /// The span's part of every role, in order; zeroes for the holes.
+/// The data that the members of a stripe hold in a span.
+pub(super) struct SpanData {
+    /// The span's part of every role, in order; zeroes for missing roles.
     pub(super) memory: Vec<u8>,
-    /// Roles that are missing, or did not give it.
-    pub(super) holes: Vec<usize>,
-    /// A member that is there did not give it.
+    /// Roles that are missing or could not be read.
+    pub(super) missing: Vec<usize>,
+    /// A member that is present could not be read.
     pub(super) failed: bool,
 }
 
 /// A page of a span that does not agree.
-pub(super) struct Disagreement {
-    /// Where in the span, in bytes.
+pub(super) struct PageMismatch {
+    /// The page's bytes within the span.
     pub(super) page: Range<usize>,
-    /// The role that is wrong and what it should hold, where that can be told.
+    /// The role that is wrong and what it should hold, if it was located.
     pub(super) wrong: Option<(usize, Vec<u8>)>,
 }
 
 impl Array {
-    /// True where something can be compared although this much is missing: more is left than what is needed to
-    /// have all content.
+    /// Returns true if members can be compared although some are missing: more is left than is
+    /// needed to read all data.
     pub fn can_be_scrubbed(&self) -> bool {
         let size = |role| self.geometry.member_size(role).byte_len().0;
         let lacks = |role: &usize| {
@@ -85,54 +87,55 @@ impl Array {
         missing < self.geometry.tolerates() as usize
     }
 
-    /// How many rows there are to scrub: rows of RAID4, 5 and 6, units of copies of RAID1 and RAID10;
-    /// none without redundancy.
-    pub fn scrub_rows(&self) -> u64 {
+    /// Returns the number of stripes to scrub: stripes of RAID4, 5 and 6, units of copies of RAID1
+    /// and RAID10, none without redundancy.
+    pub fn scrub_stripes(&self) -> u64 {
         match self.map {
             Map::Concat(_) => 0,
             Map::Raid1 | Map::Raid10(_) => self.size_bytes().div_ceil(self.mirror_unit()),
-            Map::Parity => self.size_bytes() / self.row_bytes(),
+            Map::Parity => self.size_bytes() / self.stripe_bytes(),
         }
     }
 
-    /// Compares what the members hold of one row. With `mend` a member that is located as the only
-    /// wrong one is given the right content.
+    /// Compares the members of one stripe. With `repair`, a member that is located as the only
+    /// wrong one is rewritten.
     ///
     /// # Errors
-    /// Where there is nothing to compare with somewhere: members are missing, or cannot be read.
-    pub fn scrub_row(&self, row: u64, mend: bool) -> Result<Vec<Mismatch>> {
-        let Compared { mismatches, unchecked } = self.compare_row(row, mend)?;
+    /// Returns an error if something cannot be compared because members are missing or cannot be
+    /// read.
+    pub fn scrub_stripe(&self, stripe: u64, repair: bool) -> Result<Vec<Mismatch>> {
+        let Comparison { mismatches, unchecked } = self.compare_stripe(stripe, repair)?;
         if unchecked > 0 {
             let why = "not enough members can be read to compare anything".into();
-            return Err(lost("scrub", row * self.scrub_unit(), 0, why));
+            return Err(io_error("scrub", stripe * self.scrub_unit(), 0, why));
         }
         Ok(mismatches)
     }
 
-    /// The same, as far as it goes: what cannot be compared is counted.
+    /// Compares the members of one stripe as far as possible, and counts what cannot be compared.
     ///
     /// # Errors
-    /// Where a member cannot be written.
-    pub fn compare_row(&self, row: u64, mend: bool) -> Result<Compared> {
-        if row >= self.scrub_rows() {
-            return Ok(Compared::default());
+    /// Returns an error if a member cannot be written.
+    pub fn compare_stripe(&self, stripe: u64, repair: bool) -> Result<Comparison> {
+        if stripe >= self.scrub_stripes() {
+            return Ok(Comparison::default());
         }
-        let mend = mend && !self.read_only;
+        let repair = repair && !self.read_only;
         match self.map {
-            Map::Parity => self.scrub_stripe(row, mend),
-            _ => self.scrub_copies(row, mend),
+            Map::Parity => self.scrub_parity(stripe, repair),
+            _ => self.scrub_copies(stripe, repair),
         }
     }
 
-    fn scrub_copies(&self, row: u64, mend: bool) -> Result<Compared> {
-        let _alone = self.own_row(row);
-        let start = row * self.mirror_unit();
+    fn scrub_copies(&self, stripe: u64, repair: bool) -> Result<Comparison> {
+        let _alone = self.lock_stripe(stripe);
+        let start = stripe * self.mirror_unit();
         let len = self.mirror_piece(start).min(self.size_bytes() - start);
         let mut copies = self.copies(start);
         copies.retain(|copy| self.members[copy.role].device().is_some());
         let mut memory = vec![0; copies.len() * index(len)];
         let there = self.read_copies(&copies, &mut memory, index(len));
-        let mut compared = Compared::default();
+        let mut compared = Comparison::default();
         let at = copies.first().map_or(0, |copy| copy.at);
         let mut window = None;
         for page in pages(index(len)) {
@@ -145,10 +148,10 @@ impl Array {
             if others.iter().all(|(_, _, other)| other == first) {
                 continue;
             }
-            let named = self.odd_copy(&held);
+            let named = self.differing_copy(&held);
             let role = named.as_ref().map(|(role, _)| *role);
-            let mended = match named.filter(|_| mend) {
-                Some((role, right)) => self.mend(&held, role, &right)?,
+            let repaired = match named.filter(|_| repair) {
+                Some((role, right)) => self.repair(&held, role, &right)?,
                 None => false,
             };
             let this = page.start / COMPARED;
@@ -164,15 +167,15 @@ impl Array {
             let count = differ * around.len().div_ceil(512);
             let counted = if first_of_window { count as u64 } else { 0 };
             let sectors = sectors(at, &page);
-            let mismatch = Mismatch { row, sectors, role, mended, counted };
+            let mismatch = Mismatch { stripe, sectors, role, repaired, counted };
             compared.mismatches.push(mismatch);
         }
         Ok(compared)
     }
 
-    /// The only copy of a page that is wrong, and what it should hold: the one that differs where all others (two and
-    /// more) are the same, or the one that its own members name.
-    pub(super) fn odd_copy(&self, held: &[Held<'_>]) -> Option<(usize, Vec<u8>)> {
+    /// Returns the only wrong copy of a page and what it should hold: the copy that differs where
+    /// all others (at least two) are equal, or the one that its own members locate.
+    pub(super) fn differing_copy(&self, held: &[MemberPage<'_>]) -> Option<(usize, Vec<u8>)> {
         let others = |i: usize| held.iter().enumerate().filter(move |(j, _)| *j != i);
         let same = |i: usize| {
             let mut others = others(i).map(|(_, (_, _, content))| content);
@@ -181,23 +184,23 @@ impl Array {
         };
         let odd = (0..held.len()).find_map(|i| Some((held[i].0, same(i)?.to_vec())));
         odd.or_else(|| {
-            self.named_by_own_members(held, |i, content| {
+            self.located_by_nested_members(held, |i, content| {
                 others(i).all(|(_, (_, _, held))| *held == content)
             })
         })
     }
 
-    /// Gives the member that is wrong what it should hold. `held` is who holds what, and where.
-    fn mend(&self, held: &[Held<'_>], wrong: usize, right: &[u8]) -> Result<bool> {
+    /// Rewrites the wrong member. `held` lists the members' pages.
+    fn repair(&self, held: &[MemberPage<'_>], wrong: usize, right: &[u8]) -> Result<bool> {
         let Some((role, at, _)) = held.iter().find(|(role, _, _)| *role == wrong) else {
             return Ok(false);
         };
-        self.put_right(&WriteJob { role: *role, at: *at, buf: right })?;
+        self.repair_member(&WriteJob { role: *role, at: *at, buf: right })?;
         Ok(true)
     }
 
-    /// Reads these copies, page by page where not all of one can be read. Answers the pages that each gave, by
-    /// where they begin.
+    /// Reads these copies, page by page if one cannot be read whole. Returns, for each copy, the
+    /// starts of the pages read.
     pub(super) fn read_copies(
         &self,
         copies: &[Copy],
@@ -223,71 +226,71 @@ impl Array {
         there
     }
 
-    fn scrub_stripe(&self, stripe: u64, mend: bool) -> Result<Compared> {
-        let _alone = self.own_row(stripe);
+    fn scrub_parity(&self, stripe: u64, repair: bool) -> Result<Comparison> {
+        let _alone = self.lock_stripe(stripe);
         let whole = self.span(stripe, 0..self.geometry.chunk_bytes().0);
-        let mut compared = Compared::default();
+        let mut compared = Comparison::default();
         for span in whole.cut(self.slice_bytes()) {
-            self.scrub_span(&span, mend, &mut compared)?;
+            self.scrub_span(&span, repair, &mut compared)?;
         }
-        if compared.mismatches.iter().any(|mismatch| mismatch.mended) {
+        if compared.mismatches.iter().any(|mismatch| mismatch.repaired) {
             self.cache.forget(stripe);
         }
         Ok(compared)
     }
 
-    /// Compares a span with the parity that is left when its holes are filled; page by page where a member that is
-    /// there cannot give all of it.
-    fn scrub_span(&self, span: &Span, mend: bool, compared: &mut Compared) -> Result<()> {
+    /// Compares a span with the parity that is left after missing chunks were computed. Works page
+    /// by page if a member that is present cannot deliver the whole span.
+    fn scrub_span(&self, span: &Span, repair: bool, compared: &mut Comparison) -> Result<()> {
         let (at, len) = (self.member_at(span), index(span.len()));
-        let Members { mut memory, holes, failed } = self.read_members(span);
+        let SpanData { mut memory, missing, failed } = self.read_span(span);
         if failed && span.len() > PAGE {
-            return span.cut(PAGE).try_for_each(|page| self.scrub_span(&page, mend, compared));
+            return span.cut(PAGE).try_for_each(|page| self.scrub_span(&page, repair, compared));
         }
-        let Some(pages) = self.disagreements(span, &mut memory, &holes) else {
-            compared.unchecked += (len * (self.members.len() - holes.len())).div_ceil(512) as u64;
+        let Some(pages) = self.page_mismatches(span, &mut memory, &missing) else {
+            compared.unchecked += (len * (self.members.len() - missing.len())).div_ceil(512) as u64;
             return Ok(());
         };
-        for Disagreement { page, wrong } in pages {
+        for PageMismatch { page, wrong } in pages {
             let role = wrong.as_ref().map(|(role, _)| *role);
-            let mended = wrong.is_some() && mend;
-            if let Some((role, right)) = wrong.filter(|_| mend) {
-                self.put_right(&WriteJob { role, at: at + page.start as u64, buf: &right })?;
+            let repaired = wrong.is_some() && repair;
+            if let Some((role, right)) = wrong.filter(|_| repair) {
+                self.repair_member(&WriteJob { role, at: at + page.start as u64, buf: &right })?;
             }
             let sectors = sectors(at, &page);
             let counted = sectors.end.0 - sectors.start.0;
-            let row = span.stripe;
-            compared.mismatches.push(Mismatch { row, sectors, role, mended, counted });
+            let stripe = span.stripe;
+            compared.mismatches.push(Mismatch { stripe, sectors, role, repaired, counted });
         }
         Ok(())
     }
 
-    /// Reads a span of every member. Where a member that is there cannot give all of it, a caller with more than a
-    /// page may succeed page by page.
-    pub(super) fn read_members(&self, span: &Span) -> Members {
+    /// Reads a span of every member. If a member that is present fails, the caller may retry page
+    /// by page.
+    pub(super) fn read_span(&self, span: &Span) -> SpanData {
         let (at, len) = (self.member_at(span), index(span.len()));
         let mut memory = vec![0; self.members.len() * len];
         let jobs = memory.chunks_mut(len).enumerate().map(|(role, buf)| ReadJob { role, at, buf });
         let mut jobs: Vec<ReadJob<'_>> =
             jobs.filter(|job| self.members[job.role].device().is_some()).collect();
         let roles: Vec<usize> = jobs.iter().map(|job| job.role).collect();
-        self.announce(&jobs);
+        self.prefetch(&jobs);
         let failed: Vec<usize> = self.fetch(&mut jobs).into_iter().map(|i| roles[i]).collect();
         let gone = |role: &usize| !roles.contains(role) || failed.contains(role);
-        let holes = (0..self.members.len()).filter(gone).collect();
-        Members { memory, holes, failed: !failed.is_empty() }
+        let missing = (0..self.members.len()).filter(gone).collect();
+        SpanData { memory, missing, failed: !failed.is_empty() }
     }
 
-    /// The pages of a span that do not agree with the parity that is left. One missing data chunk is computed first,
-    /// in its place in `memory`. `None` where there is nothing to compare with.
-    pub(super) fn disagreements(
+    /// Returns the pages of a span that do not agree with the available parity. A missing data
+    /// chunk is first computed into `memory`. Returns `None` if no parity is left to compare with.
+    pub(super) fn page_mismatches(
         &self,
         span: &Span,
         memory: &mut [u8],
-        holes: &[usize],
-    ) -> Option<Vec<Disagreement>> {
-        let (row, at, len) = (span.row, self.member_at(span), index(span.len()));
-        let (p_error, q_error) = self.errors_of(span, memory, holes)?;
+        missing: &[usize],
+    ) -> Option<Vec<PageMismatch>> {
+        let (layout, at, len) = (span.layout, self.member_at(span), index(span.len()));
+        let (p_error, q_error) = self.parity_errors(span, memory, missing)?;
         let chunk = |role: usize| &memory[role * len..(role + 1) * len];
         let mut found = Vec::new();
         for page in pages(len) {
@@ -295,33 +298,35 @@ impl Array {
             if p_error.iter().chain(q_error).all(|byte| *byte == 0) {
                 continue;
             }
-            let names = row.q.is_some() && holes.is_empty();
-            let held: Vec<Held<'_>> = (0..self.members.len())
-                .filter(|role| !holes.contains(role))
+            let names = layout.q.is_some() && missing.is_empty();
+            let held: Vec<MemberPage<'_>> = (0..self.members.len())
+                .filter(|role| !missing.contains(role))
                 .map(|role| (role, at + page.start as u64, &chunk(role)[page.clone()]))
                 .collect();
-            let by_parity = names.then(|| culprit(row, p_error, q_error)).flatten().map(|role| {
-                let error = if Some(role) == row.q { q_error } else { p_error };
-                let right = chunk(role)[page.clone()].iter().zip(error).map(|(a, b)| a ^ b);
-                (role, right.collect::<Vec<u8>>())
-            });
+            let by_parity =
+                names.then(|| bad_role(layout, p_error, q_error)).flatten().map(|role| {
+                    let error = if Some(role) == layout.q { q_error } else { p_error };
+                    let right = chunk(role)[page.clone()].iter().zip(error).map(|(a, b)| a ^ b);
+                    (role, right.collect::<Vec<u8>>())
+                });
             let wrong = by_parity.or_else(|| {
-                self.named_by_own_members(&held, |i, content| {
-                    self.would_agree(span, &page, &held, holes, (i, content))
+                self.located_by_nested_members(&held, |i, content| {
+                    self.would_match(span, &page, &held, missing, (i, content))
                 })
             });
-            found.push(Disagreement { page, wrong });
+            found.push(PageMismatch { page, wrong });
         }
         Some(found)
     }
 
-    /// True where a page of a span would agree with its parity if one of those who hold it held this instead.
-    fn would_agree(
+    /// Returns true if a page of a span would agree with its parity if one member held `content`
+    /// instead.
+    fn would_match(
         &self,
         span: &Span,
         page: &Range<usize>,
-        held: &[Held<'_>],
-        holes: &[usize],
+        held: &[MemberPage<'_>],
+        missing: &[usize],
         (instead, content): (usize, &[u8]),
     ) -> bool {
         let start = span.columns.start;
@@ -332,76 +337,80 @@ impl Array {
             let buf = if i == instead { content } else { buf };
             memory[role * page.len()..(role + 1) * page.len()].copy_from_slice(buf);
         }
-        let errors = self.errors_of(&span, &mut memory, holes);
+        let errors = self.parity_errors(&span, &mut memory, missing);
         errors.is_some_and(|(p, q)| p.iter().chain(&q).all(|byte| *byte == 0))
     }
 
-    /// By how much P and Q of a span are off; what is not there to be compared is not off. One missing chunk is
-    /// computed first, in its place in `memory`, which has the span's part of every role. `None` where no parity
-    /// is left to compare with.
-    pub(super) fn errors_of(
+    /// Returns the errors of P and Q of a span; the error of a missing parity is zero. A missing
+    /// data chunk is first computed into `memory`, which holds the span's part of every role.
+    /// Returns `None` if no parity is left to compare with.
+    pub(super) fn parity_errors(
         &self,
         span: &Span,
         memory: &mut [u8],
-        holes: &[usize],
+        missing: &[usize],
     ) -> Option<(Vec<u8>, Vec<u8>)> {
-        let (row, len) = (span.row, index(span.len()));
+        let (layout, len) = (span.layout, index(span.len()));
         let (mut p_error, mut q_error) = (vec![0; len], vec![0; len]);
-        let mut has_p = !holes.contains(&row.p);
-        let has_q = row.q.is_some_and(|q| !holes.contains(&q));
-        let data: Vec<usize> = (0..row.data_disks()).map(|d| row.data_role(d)).collect();
+        let mut has_p = !missing.contains(&layout.p);
+        let has_q = layout.q.is_some_and(|q| !missing.contains(&q));
+        let data: Vec<usize> = (0..layout.data_disks()).map(|d| layout.data_role(d)).collect();
         let of = |memory: &[u8], role: usize| memory[role * len..(role + 1) * len].to_vec();
-        match data.iter().filter(|role| holes.contains(role)).collect::<Vec<_>>()[..] {
+        match data.iter().filter(|role| missing.contains(role)).collect::<Vec<_>>()[..] {
             [] => {}
-            [hole] if has_p && has_q => {
-                let others = data.iter().filter(|role| *role != hole).chain([&row.p]);
+            [missing_role] if has_p && has_q => {
+                let others = data.iter().filter(|role| *role != missing_role).chain([&layout.p]);
                 let others: Vec<Vec<u8>> = others.map(|role| of(memory, *role)).collect();
                 let others: Vec<&[u8]> = others.iter().map(Vec::as_slice).collect();
-                xfskit_parity::xor(&others, &mut memory[hole * len..(hole + 1) * len]);
+                xfskit_parity::xor(
+                    &others,
+                    &mut memory[missing_role * len..(missing_role + 1) * len],
+                );
                 has_p = false;
             }
             _ => return None,
         }
         let chunk = |role: usize| &memory[role * len..(role + 1) * len];
         let chunks: Vec<&[u8]> = data.iter().map(|role| chunk(*role)).collect();
-        match row.q.filter(|_| has_q) {
+        match layout.q.filter(|_| has_q) {
             Some(q) => {
-                let places = places(row, &chunks, &[]);
-                let (p, q) = (chunk(row.p), chunk(q));
+                let places = places(layout, &chunks, &[]);
+                let (p, q) = (chunk(layout.p), chunk(q));
                 xfskit_parity::errors(&places, p, q, &mut p_error, &mut q_error);
                 if !has_p {
                     p_error.fill(0);
                 }
             }
             None if has_p => {
-                xfskit_parity::xor(&[chunks.as_slice(), &[chunk(row.p)]].concat(), &mut p_error);
+                xfskit_parity::xor(&[chunks.as_slice(), &[chunk(layout.p)]].concat(), &mut p_error);
             }
             None => return None,
         }
-        self.counters.count_touched((self.members.len() * len) as u64, 2 * len as u64);
+        self.counters.count_memory((self.members.len() * len) as u64, 2 * len as u64);
         Some((p_error, q_error))
     }
 }
 
-/// The only member whose being wrong explains the errors of a page.
-fn culprit(row: Row, p_error: &[u8], q_error: &[u8]) -> Option<usize> {
+/// Returns the only member whose error explains the errors of a page.
+fn bad_role(layout: StripeLayout, p_error: &[u8], q_error: &[u8]) -> Option<usize> {
     match xfskit_parity::locate(p_error, q_error) {
-        Located::P => Some(row.p),
-        Located::Q => row.q,
-        Located::Data(exponent) => {
-            (0..row.data_disks()).find(|d| row.exponent(*d) == exponent).map(|d| row.data_role(d))
-        }
+        Located::P => Some(layout.p),
+        Located::Q => layout.q,
+        Located::Data(exponent) => (0..layout.data_disks())
+            .find(|d| layout.exponent(*d) == exponent)
+            .map(|d| layout.data_role(d)),
         Located::Nothing | Located::Several => None,
     }
 }
 
-/// What of a page each copy that gave it holds; `there` lists the pages that each gave, by where they begin.
+/// Returns the page of each copy that could be read; `there` lists the starts of those pages for
+/// each copy.
 pub(super) fn held<'m>(
     copies: &[Copy],
     memory: &'m [u8],
     there: &[Vec<usize>],
     page: &Range<usize>,
-) -> Vec<Held<'m>> {
+) -> Vec<MemberPage<'m>> {
     let each = memory.chunks((memory.len() / copies.len().max(1)).max(1));
     copies
         .iter()
@@ -412,7 +421,7 @@ pub(super) fn held<'m>(
         .collect()
 }
 
-/// The pages of so many bytes.
+/// Returns the pages of `len` bytes.
 pub(super) fn pages(len: usize) -> impl Iterator<Item = Range<usize>> {
     let page = index(PAGE);
     (0..len).step_by(page).map(move |start| start..(start + page).min(len))

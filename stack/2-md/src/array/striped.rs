@@ -1,20 +1,20 @@
-//! RAID4, 5 and 6: requests, cut into rows.
+//! RAID4, 5 and 6: requests, cut into stripes.
 
 use xfskit_block::{Error, Result};
 use xfskit_units::index;
 
 use super::io::ReadJob;
-use super::rows::Span;
+use super::stripes::Span;
 use super::{Array, Map};
 use std::sync::atomic::Ordering;
 
-/// Rows of one request that are read at once.
-const ROWS_AT_ONCE: usize = 16;
+/// Stripes of one request that are read at once.
+const STRIPES_AT_ONCE: usize = 16;
 
-/// What a request wants of one row.
-pub(super) struct RowPart<'a> {
+/// The part of a request that lies in one stripe.
+pub(super) struct StripePart<'a> {
     pub(super) stripe: u64,
-    /// First byte, counted in the row's content: data chunk by data chunk.
+    /// First byte, counted in the stripe's data: chunk by chunk.
     pub(super) start: u64,
     pub(super) buf: &'a mut [u8],
 }
@@ -27,16 +27,16 @@ pub(super) struct Piece<'a> {
 }
 
 /// A way to obtain a piece of a data chunk.
-pub(super) enum Way {
-    /// Without asking these roles.
+pub(super) enum Alternative {
+    /// Without reading these roles.
     Without(Vec<usize>),
-    /// From its own member, in this one of the member's ways.
-    Own(usize),
+    /// From the chunk's own member, by this alternative of the member.
+    Member(usize),
 }
 
 impl Array {
-    /// Bytes of content of one row.
-    pub(super) fn row_bytes(&self) -> u64 {
+    /// Returns the bytes of data in one stripe.
+    pub(super) fn stripe_bytes(&self) -> u64 {
         self.geometry.chunk_bytes().0 * u64::from(self.geometry.data_disks())
     }
 
@@ -44,21 +44,21 @@ impl Array {
         self.geometry.array_size().byte_len().0
     }
 
-    pub(super) fn row_parts<'a>(&self, offset: u64, buf: &'a mut [u8]) -> Vec<RowPart<'a>> {
-        let row_bytes = self.row_bytes();
+    pub(super) fn stripe_parts<'a>(&self, offset: u64, buf: &'a mut [u8]) -> Vec<StripePart<'a>> {
+        let stripe_bytes = self.stripe_bytes();
         let (mut at, mut rest) = (offset, buf);
         let mut parts = Vec::new();
         while !rest.is_empty() {
-            let (stripe, start) = (at / row_bytes, at % row_bytes);
-            let len = index(row_bytes - start).min(rest.len());
+            let (stripe, start) = (at / stripe_bytes, at % stripe_bytes);
+            let len = index(stripe_bytes - start).min(rest.len());
             let (buf, behind) = rest.split_at_mut(len);
-            parts.push(RowPart { stripe, start, buf });
+            parts.push(StripePart { stripe, start, buf });
             (at, rest) = (at + len as u64, behind);
         }
         parts
     }
 
-    pub(super) fn pieces<'a>(&self, part: RowPart<'a>) -> Vec<Piece<'a>> {
+    pub(super) fn pieces<'a>(&self, part: StripePart<'a>) -> Vec<Piece<'a>> {
         let chunk = self.geometry.chunk_bytes().0;
         let (mut at, mut rest) = (part.start, part.buf);
         let mut pieces = Vec::new();
@@ -74,14 +74,14 @@ impl Array {
     }
 
     fn is_piece_readable(&self, piece: &Piece<'_>) -> bool {
-        self.is_role_readable(&piece.span, piece.span.row.data_role(piece.d))
+        self.is_role_readable(&piece.span, piece.span.layout.data_role(piece.d))
     }
 
     pub(super) fn read_striped(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
         let sequential = self.cache.continues(offset, offset + buf.len() as u64);
-        let mut parts = self.row_parts(offset, buf).into_iter();
+        let mut parts = self.stripe_parts(offset, buf).into_iter();
         loop {
-            let some: Vec<_> = parts.by_ref().take(ROWS_AT_ONCE).collect();
+            let some: Vec<_> = parts.by_ref().take(STRIPES_AT_ONCE).collect();
             if some.is_empty() {
                 return Ok(());
             }
@@ -89,23 +89,23 @@ impl Array {
         }
     }
 
-    fn read_parts(&self, parts: Vec<RowPart<'_>>, sequential: bool) -> Result<()> {
-        let (mut direct, mut whole, mut holes) = (Vec::new(), Vec::new(), Vec::new());
+    fn read_parts(&self, parts: Vec<StripePart<'_>>, sequential: bool) -> Result<()> {
+        let (mut direct, mut whole, mut missing) = (Vec::new(), Vec::new(), Vec::new());
         for mut part in parts {
-            let hole = self.last_hole(part.stripe);
-            if hole.is_none() {
+            let missing_chunk = self.last_missing_chunk(part.stripe);
+            if missing_chunk.is_none() {
                 direct.extend(self.pieces(part));
-            } else if part.buf.len() as u64 == self.row_bytes() {
+            } else if part.buf.len() as u64 == self.stripe_bytes() {
                 let span = self.span(part.stripe, 0..self.geometry.chunk_bytes().0);
-                self.announce_span(&span, &[]);
+                self.prefetch_span(&span, &[]);
                 whole.push((span, part.buf));
-            } else if !self.read_cached(&mut part, sequential, hole) {
+            } else if !self.read_cached(&mut part, sequential, missing_chunk) {
                 for piece in self.pieces(part) {
                     if self.is_piece_readable(&piece) {
                         direct.push(piece);
                     } else {
-                        self.announce_span(&piece.span, &[]);
-                        holes.push(piece);
+                        self.prefetch_span(&piece.span, &[]);
+                        missing.push(piece);
                     }
                 }
             }
@@ -113,97 +113,106 @@ impl Array {
         let mut jobs: Vec<ReadJob<'_>> = direct
             .iter_mut()
             .map(|Piece { span, d, buf }| ReadJob {
-                role: span.row.data_role(*d),
+                role: span.layout.data_role(*d),
                 at: self.member_at(span),
                 buf,
             })
             .collect();
-        self.announce(&jobs);
+        self.prefetch(&jobs);
         let mut failed = self.fetch(&mut jobs);
         failed.sort_unstable();
         for i in failed.into_iter().rev() {
-            holes.push(direct.swap_remove(i));
+            missing.push(direct.swap_remove(i));
         }
-        for Piece { span, d, buf } in holes {
-            let _shared = self.share_row(span.stripe);
-            self.read_hole(&span, d, buf, &[])?;
+        for Piece { span, d, buf } in missing {
+            let _shared = self.lock_stripe_shared(span.stripe);
+            self.read_chunk(&span, d, buf, &[])?;
         }
-        self.read_whole_rows(whole)
+        self.read_full_stripes(whole)
     }
 
-    /// The last data chunk of the row that its member does not have, if any.
-    fn last_hole(&self, stripe: u64) -> Option<usize> {
-        if self.is_whole.load(Ordering::Acquire) {
+    /// Returns the last data chunk of the stripe that its member cannot deliver, if any.
+    fn last_missing_chunk(&self, stripe: u64) -> Option<usize> {
+        if self.is_optimal.load(Ordering::Acquire) {
             return None;
         }
         let span = self.span(stripe, 0..self.geometry.chunk_bytes().0);
-        let mut chunks = (0..span.row.data_disks()).rev();
-        chunks.find(|d| !self.is_role_readable(&span, span.row.data_role(*d)))
+        let mut chunks = (0..span.layout.data_disks()).rev();
+        chunks.find(|d| !self.is_role_readable(&span, span.layout.data_role(*d)))
     }
 
-    /// Takes the part out of the row cache. A row that is not there is read whole where it pays: for
-    /// one who wants most of it, and for a sequential reader who has the hole still before him.
-    fn read_cached(&self, part: &mut RowPart<'_>, sequential: bool, hole: Option<usize>) -> bool {
+    /// Reads the part from the stripe cache. A stripe that is not cached is read whole if that
+    /// pays: for a request that covers most of it, and for a sequential reader that has not reached
+    /// the missing chunk yet.
+    fn read_cached(
+        &self,
+        part: &mut StripePart<'_>,
+        sequential: bool,
+        missing_chunk: Option<usize>,
+    ) -> bool {
         let len = part.buf.len() as u64;
         let chunk = self.geometry.chunk_bytes().0;
-        let before_hole = hole.is_some_and(|hole| part.start / chunk <= hole as u64);
-        let may_fill = before_hole && (sequential || len * 2 > self.row_bytes());
+        let before_missing =
+            missing_chunk.is_some_and(|missing_chunk| part.start / chunk <= missing_chunk as u64);
+        let may_fill = before_missing && (sequential || len * 2 > self.stripe_bytes());
         let stripe = part.stripe;
-        let fill = |row: &mut [u8]| {
+        let fill = |buf: &mut [u8]| {
             let span = self.span(stripe, 0..chunk);
-            self.announce_span(&span, &[]);
-            self.read_whole_row(&span, row)
+            self.prefetch_span(&span, &[]);
+            self.read_full_stripe(&span, buf)
         };
         let found = self.cache.read(stripe, part.start, part.buf, may_fill, fill).is_some();
         if found {
-            self.counters.count_touched(len, len);
+            self.counters.count_memory(len, len);
         }
         found
     }
 
-    fn read_whole_row(&self, span: &Span, buf: &mut [u8]) -> Result<()> {
-        let _shared = self.share_row(span.stripe);
+    fn read_full_stripe(&self, span: &Span, buf: &mut [u8]) -> Result<()> {
+        let _shared = self.lock_stripe_shared(span.stripe);
         let mut data: Vec<&mut [u8]> =
             buf.chunks_mut(index(self.geometry.chunk_bytes().0)).collect();
-        self.read_row(span, &mut data, &[])
+        self.read_stripe(span, &mut data, &[])
     }
 
-    /// Rows without a neighbour in time are shared among threads; many readers are threads enough.
-    fn read_whole_rows(&self, mut rows: Vec<(Span, &mut [u8])>) -> Result<()> {
-        if rows.is_empty() {
+    /// Reads whole stripes, divided among threads if few other requests are computing.
+    fn read_full_stripes(&self, mut stripes: Vec<(Span, &mut [u8])>) -> Result<()> {
+        if stripes.is_empty() {
             return Ok(());
         }
         let others = self.computing.fetch_add(1, Ordering::Relaxed);
-        let threads = (self.options.threads / (index(others) + 1)).clamp(1, rows.len());
-        let read = |rows: &mut [(Span, &mut [u8])]| {
-            rows.iter_mut().try_for_each(|(span, buf)| self.read_whole_row(span, buf))
+        let threads = (self.options.threads / (index(others) + 1)).clamp(1, stripes.len());
+        let read = |stripes: &mut [(Span, &mut [u8])]| {
+            stripes.iter_mut().try_for_each(|(span, buf)| self.read_full_stripe(span, buf))
         };
-        let answer = if threads == 1 {
-            read(&mut rows)
+        let result = if threads == 1 {
+            read(&mut stripes)
         } else {
-            let share = rows.len().div_ceil(threads);
+            let share = stripes.len().div_ceil(threads);
             std::thread::scope(|scope| {
-                let workers: Vec<_> =
-                    rows.chunks_mut(share).map(|rows| scope.spawn(|| read(rows))).collect();
+                let workers: Vec<_> = stripes
+                    .chunks_mut(share)
+                    .map(|stripes| scope.spawn(|| read(stripes)))
+                    .collect();
                 workers.into_iter().try_for_each(|worker| match worker.join() {
-                    Ok(answer) => answer,
+                    Ok(result) => result,
                     Err(panic) => std::panic::resume_unwind(panic),
                 })
             })
         };
         self.computing.fetch_sub(1, Ordering::Relaxed);
-        answer
+        result
     }
 
     /// Announces a range of the array.
-    pub(super) fn announce_range(&self, start: u64, end: u64) {
+    pub(super) fn prefetch_range(&self, start: u64, end: u64) {
         let mut at = start;
         while at < end {
             let len = match &self.map {
                 Map::Concat(map) => {
-                    let place = map.place(at);
-                    let len = place.len.min(end - at);
-                    self.members[place.role].will_need(place.at, len);
+                    let extent = map.locate(at);
+                    let len = extent.len.min(end - at);
+                    self.members[extent.role].will_need(extent.at, len);
                     len
                 }
                 Map::Raid1 | Map::Raid10(_) => {
@@ -217,8 +226,8 @@ impl Array {
                     let chunk = self.geometry.chunk_bytes().0;
                     let column = at % chunk;
                     let len = (chunk - column).min(end - at);
-                    let span = self.span(at / self.row_bytes(), column..column + len);
-                    let role = span.row.data_role(index(at % self.row_bytes() / chunk));
+                    let span = self.span(at / self.stripe_bytes(), column..column + len);
+                    let role = span.layout.data_role(index(at % self.stripe_bytes() / chunk));
                     if self.is_role_readable(&span, role) {
                         self.members[role].will_need(self.member_at(&span), len);
                     }
@@ -229,35 +238,38 @@ impl Array {
         }
     }
 
-    /// The ways to obtain a piece of data chunk `d`; the first is what an ordinary read does.
+    /// Returns the alternatives for a piece of data chunk `d`. The first one is what an ordinary
+    /// read does.
     ///
-    /// Without its own member; then, where one more may be left out, without each of the others in
-    /// turn, P first: any of them may be the one that lied. Last the other ways of its own member, if that is an
-    /// array.
-    pub(super) fn ways(&self, span: &Span, d: usize) -> Vec<Way> {
-        let own = span.row.data_role(d);
+    /// The next one does without the chunk's own member. If one more member may be left out, the
+    /// following ones also do without each of the others in turn, P first, because any of them may
+    /// be wrong. Last come the other alternatives of the chunk's own member, if that is an array.
+    pub(super) fn chunk_alternatives(&self, span: &Span, d: usize) -> Vec<Alternative> {
+        let own = span.layout.data_role(d);
         let readable = |role: usize| self.is_role_readable(span, role);
-        let holes = (0..self.members.len()).filter(|role| !readable(*role) && *role != own).count();
+        let missing =
+            (0..self.members.len()).filter(|role| !readable(*role) && *role != own).count();
         let bears = self.geometry.tolerates() as usize;
-        let mut ways = Vec::new();
+        let mut alternatives = Vec::new();
         if readable(own) {
-            ways.push(Way::Without(Vec::new()));
+            alternatives.push(Alternative::Without(Vec::new()));
         }
-        if holes < bears {
-            ways.push(Way::Without(vec![own]));
+        if missing < bears {
+            alternatives.push(Alternative::Without(vec![own]));
         }
-        if holes + 1 < bears {
+        if missing + 1 < bears {
             let mut others: Vec<usize> = (0..self.members.len())
-                .filter(|role| *role != own && Some(*role) != span.row.q && readable(*role))
+                .filter(|role| *role != own && Some(*role) != span.layout.q && readable(*role))
                 .collect();
-            others.sort_by_key(|role| *role != span.row.p);
-            ways.extend(others.into_iter().map(|role| Way::Without(vec![own, role])));
+            others.sort_by_key(|role| *role != span.layout.p);
+            alternatives
+                .extend(others.into_iter().map(|role| Alternative::Without(vec![own, role])));
         }
         if readable(own) {
-            let inner = self.member_ways(own, self.member_at(span), span.len());
-            ways.extend((1..inner).map(Way::Own));
+            let inner = self.member_alternatives(own, self.member_at(span), span.len());
+            alternatives.extend((1..inner).map(Alternative::Member));
         }
-        ways
+        alternatives
     }
 
     pub(super) fn striped_alternatives(&self, offset: u64, len: u64) -> usize {
@@ -268,14 +280,15 @@ impl Array {
         while at < end {
             let column = at % chunk;
             let len = (chunk - column).min(end - at);
-            let span = self.span(at / self.row_bytes(), column..column + len);
-            most = most.max(self.ways(&span, index(at % self.row_bytes() / chunk)).len());
+            let span = self.span(at / self.stripe_bytes(), column..column + len);
+            most = most
+                .max(self.chunk_alternatives(&span, index(at % self.stripe_bytes() / chunk)).len());
             at += len;
         }
         most
     }
 
-    /// The range in way `k`; a piece that has fewer ways is had in its last.
+    /// Reads the range by alternative `k`. A piece with fewer alternatives is read by its last one.
     pub(super) fn read_striped_alternative(
         &self,
         offset: u64,
@@ -285,16 +298,16 @@ impl Array {
         if k >= self.striped_alternatives(offset, buf.len() as u64) {
             return Err(Error::NoAlternative(k));
         }
-        for part in self.row_parts(offset, buf) {
+        for part in self.stripe_parts(offset, buf) {
             for Piece { span, d, buf } in self.pieces(part) {
-                let ways = self.ways(&span, d);
-                let _shared = self.share_row(span.stripe);
-                match ways.get(k).or(ways.last()) {
+                let alternatives = self.chunk_alternatives(&span, d);
+                let _shared = self.lock_stripe_shared(span.stripe);
+                match alternatives.get(k).or(alternatives.last()) {
                     None => return Err(Error::NoAlternative(k)),
-                    Some(Way::Without(roles)) => self.read_hole(&span, d, buf, roles)?,
-                    Some(Way::Own(inner)) => {
-                        let (role, at) = (span.row.data_role(d), self.member_at(&span));
-                        self.read_member_way(role, at, buf, *inner)?;
+                    Some(Alternative::Without(roles)) => self.read_chunk(&span, d, buf, roles)?,
+                    Some(Alternative::Member(inner)) => {
+                        let (role, at) = (span.layout.data_role(d), self.member_at(&span));
+                        self.read_member_alternative(role, at, buf, *inner)?;
                     }
                 }
             }

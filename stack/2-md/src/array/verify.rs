@@ -1,14 +1,15 @@
-//! Reads with the redundancy checked: for content that has no checksums of its own.
+//! Verified reads: reads that check the redundancy, for data without checksums of their own.
 //!
-//! An ordinary read of a healthy row trusts each member. Here all members of a row are read, and compared as
-//! [`scrub`] compares them, before anything is delivered. Where exactly one member explains the
-//! disagreement, the right content is delivered in its place; members are not rewritten. Otherwise the data are
-//! delivered as the members hold them, and the page is noted as undecided.
+//! An ordinary read of a healthy stripe trusts each member. A verified read reads all members of a
+//! stripe and compares them, as [`scrub`] does, before it delivers anything. If exactly one member
+//! explains the disagreement, the right data are delivered in its place; members are not rewritten.
+//! Otherwise the data are delivered as the members hold them, and the page is recorded as
+//! undecided.
 //!
-//! Where a resync is due, disagreement is no evidence against a member (old and new are both right there): pages are
-//! noted, and nothing is corrected.
+//! Where a resync is due, disagreement is no evidence against a member, because old and new data
+//! are both valid. Pages are recorded there, and nothing is corrected.
 //!
-//! A member that is an array checks its own redundancy if it was told so too.
+//! A member that is an array checks its own redundancy if it was opened that way.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -17,45 +18,45 @@ use xfskit_block::Result;
 use xfskit_units::index;
 
 use super::mirror::PAGE;
-use super::rows::{Span, part_of};
-use super::scrub::{self, Disagreement, Members, Mismatch};
-use super::striped::RowPart;
+use super::scrub::{self, Mismatch, PageMismatch, SpanData};
+use super::striped::StripePart;
+use super::stripes::{Span, part_of};
 use super::{Array, Map};
 
-/// Pages that are noted one by one; more are counted.
+/// Pages that are recorded one by one; further pages are only counted.
 const NOTED_MAX: usize = 100_000;
 
-/// What verified reads of an array came upon.
+/// The findings of an array's verified reads.
 #[derive(Clone, Debug, Default)]
-pub struct Verified {
-    /// Pages that did not agree, each once. Those with a `role` were corrected in what was delivered.
+pub struct VerifyReport {
+    /// Pages that did not agree, each once. Those with a `role` were delivered corrected.
     pub pages: Vec<Mismatch>,
-    /// Pages beyond the limit of those that are noted; a page that was read twice counts twice here.
+    /// Pages beyond the limit. A page that was read twice counts twice here.
     pub more: u64,
-    /// True where something was delivered that has nothing left to be compared with.
+    /// Something was delivered that had nothing to be compared with.
     pub unchecked: bool,
 }
 
-/// Where verified reads note what they come upon. A leaf lock.
+/// Records the findings of verified reads. A leaf lock.
 #[derive(Debug, Default)]
-pub(super) struct Verifier(Mutex<Notes>);
+pub(super) struct Verifier(Mutex<VerifyLog>);
 
 #[derive(Debug, Default)]
-struct Notes {
-    /// By row and first sector.
+struct VerifyLog {
+    /// By stripe and first sector.
     pages: BTreeMap<(u64, u64), Mismatch>,
     more: u64,
     unchecked: bool,
 }
 
 impl Verifier {
-    fn lock(&self) -> MutexGuard<'_, Notes> {
+    fn lock(&self) -> MutexGuard<'_, VerifyLog> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn note(&self, page: Mismatch) {
         let mut notes = self.lock();
-        let key = (page.row, page.sectors.start.0);
+        let key = (page.stripe, page.sectors.start.0);
         if notes.pages.len() < NOTED_MAX || notes.pages.contains_key(&key) {
             notes.pages.insert(key, page);
         } else {
@@ -69,17 +70,17 @@ impl Verifier {
 }
 
 impl Array {
-    /// From now on every read compares what it delivers with the redundancy that there is.
+    /// From now on, every read compares what it delivers with the available redundancy.
     pub fn verify_reads(&self) {
         let _ = self.verifier.set(Verifier::default());
     }
 
-    /// What verified reads came upon so far.
-    pub fn verified(&self) -> Verified {
-        let Some(verifier) = self.verifier.get() else { return Verified::default() };
+    /// Returns the findings of verified reads so far.
+    pub fn verify_report(&self) -> VerifyReport {
+        let Some(verifier) = self.verifier.get() else { return VerifyReport::default() };
         let notes = verifier.lock();
         let pages = notes.pages.values().cloned().collect();
-        Verified { pages, more: notes.more, unchecked: notes.unchecked }
+        VerifyReport { pages, more: notes.more, unchecked: notes.unchecked }
     }
 
     pub(super) fn read_verified(
@@ -91,25 +92,32 @@ impl Array {
         match &self.map {
             Map::Concat(map) => self.read_concat(map, offset, buf),
             Map::Raid1 | Map::Raid10(_) => self.read_verified_copies(verifier, offset, buf),
-            Map::Parity => self.read_verified_rows(verifier, offset, buf),
+            Map::Parity => self.read_verified_stripes(verifier, offset, buf),
         }
     }
 
-    /// True where the members are known to agree about a range of the array unless one lies.
+    /// Returns true if the members are known to agree about a range of the array unless one is
+    /// wrong.
     fn is_range_synced(&self, offset: u64, len: u64) -> bool {
         self.is_synced(self.sync_sectors(offset, len).end.saturating_mul(512))
     }
 
-    /// A sequential reader has its rows checked once, whole, and kept in the row cache.
-    fn read_verified_rows(&self, verifier: &Verifier, offset: u64, buf: &mut [u8]) -> Result<()> {
+    /// Reads whole stripes through the stripe cache for a sequential reader, so that each is
+    /// checked once.
+    fn read_verified_stripes(
+        &self,
+        verifier: &Verifier,
+        offset: u64,
+        buf: &mut [u8],
+    ) -> Result<()> {
         let chunk = self.geometry.chunk_bytes().0;
         let sequential = self.cache.continues(offset, offset + buf.len() as u64);
-        for part in self.row_parts(offset, buf) {
+        for part in self.stripe_parts(offset, buf) {
             let stripe = part.stripe;
-            let whole = sequential || part.buf.len() as u64 * 2 > self.row_bytes();
-            let fill = |row: &mut [u8]| {
-                let mut data: Vec<&mut [u8]> = row.chunks_mut(index(chunk)).collect();
-                self.read_row_verified(verifier, &self.span(stripe, 0..chunk), &mut data)
+            let whole = sequential || part.buf.len() as u64 * 2 > self.stripe_bytes();
+            let fill = |buf: &mut [u8]| {
+                let mut data: Vec<&mut [u8]> = buf.chunks_mut(index(chunk)).collect();
+                self.read_stripe_verified(verifier, &self.span(stripe, 0..chunk), &mut data)
             };
             let cached = self.cache.read(stripe, part.start, part.buf, whole, fill).is_some();
             if !cached {
@@ -119,62 +127,64 @@ impl Array {
         Ok(())
     }
 
-    /// Without the cache: of every member just the pages that hold a part of what is wanted.
-    fn read_part_verified(&self, verifier: &Verifier, part: RowPart<'_>) -> Result<()> {
+    /// Reads without the cache: of every member only the pages that hold a part of what is
+    /// requested.
+    fn read_part_verified(&self, verifier: &Verifier, part: StripePart<'_>) -> Result<()> {
         let (chunk, stripe) = (self.geometry.chunk_bytes().0, part.stripe);
         for piece in self.pieces(part) {
             let wanted = piece.span.columns.clone();
             let first = wanted.start - wanted.start % PAGE;
             let span = self.span(stripe, first..wanted.end.next_multiple_of(PAGE).min(chunk));
             let len = index(span.len());
-            let mut row = vec![0; span.row.data_disks() * len];
-            let mut data: Vec<&mut [u8]> = row.chunks_mut(len).collect();
-            self.read_row_verified(verifier, &span, &mut data)?;
+            let mut memory = vec![0; span.layout.data_disks() * len];
+            let mut data: Vec<&mut [u8]> = memory.chunks_mut(len).collect();
+            self.read_stripe_verified(verifier, &span, &mut data)?;
             let start = index(wanted.start - first);
             piece.buf.copy_from_slice(&data[piece.d][start..start + piece.buf.len()]);
         }
         Ok(())
     }
 
-    /// Fills `data`, the span's part of every data chunk of the row, in order.
-    fn read_row_verified(
+    /// Fills `data`, the span's part of every data chunk of the stripe, in order.
+    fn read_stripe_verified(
         &self,
         verifier: &Verifier,
         span: &Span,
         data: &mut [&mut [u8]],
     ) -> Result<()> {
-        let _shared = self.share_row(span.stripe);
+        let _shared = self.lock_stripe_shared(span.stripe);
         for slice in span.cut(self.slice_bytes()) {
             let mut parts = part_of(data, span, &slice);
-            let members = self.read_members(&slice);
+            let members = self.read_span(&slice);
             if !members.failed || slice.len() <= PAGE {
                 self.deliver(verifier, &slice, members, &mut parts)?;
                 continue;
             }
             for page in slice.cut(PAGE) {
                 let mut parts = part_of(data, span, &page);
-                self.deliver(verifier, &page, self.read_members(&page), &mut parts)?;
+                self.deliver(verifier, &page, self.read_span(&page), &mut parts)?;
             }
         }
         Ok(())
     }
 
-    /// Compares what the members gave, and delivers the data with what was located corrected. The row's lock is held.
+    /// Compares the members' data and delivers them, with located errors corrected. The stripe's
+    /// lock is held.
     fn deliver(
         &self,
         verifier: &Verifier,
         span: &Span,
-        Members { mut memory, holes, .. }: Members,
+        SpanData { mut memory, missing, .. }: SpanData,
         data: &mut [&mut [u8]],
     ) -> Result<()> {
-        let (row, len) = (span.row, index(span.len()));
-        let Some(pages) = self.disagreements(span, &mut memory, &holes) else {
+        let (layout, len) = (span.layout, index(span.len()));
+        let Some(pages) = self.page_mismatches(span, &mut memory, &missing) else {
             verifier.note_unchecked();
-            return self.read_row(span, data, &[]);
+            return self.read_stripe(span, data, &[]);
         };
-        let synced = self.is_range_synced(span.stripe * self.row_bytes(), self.row_bytes());
+        let synced = self.is_range_synced(span.stripe * self.stripe_bytes(), self.stripe_bytes());
         let mut corrected = false;
-        for Disagreement { page, wrong } in pages {
+        for PageMismatch { page, wrong } in pages {
             let wrong = wrong.filter(|_| synced);
             let role = wrong.as_ref().map(|(role, _)| *role);
             if let Some((role, right)) = wrong {
@@ -183,14 +193,20 @@ impl Array {
             }
             let sectors = scrub::sectors(self.member_at(span), &page);
             let counted = sectors.end.0 - sectors.start.0;
-            verifier.note(Mismatch { row: span.stripe, sectors, role, mended: false, counted });
+            verifier.note(Mismatch {
+                stripe: span.stripe,
+                sectors,
+                role,
+                repaired: false,
+                counted,
+            });
         }
-        if corrected && !holes.is_empty() {
-            // What was missing was computed from what was wrong.
-            let _ = self.errors_of(span, &mut memory, &holes);
+        if corrected && !missing.is_empty() {
+            // The missing chunk was computed from wrong data.
+            let _ = self.parity_errors(span, &mut memory, &missing);
         }
         for (d, buf) in data.iter_mut().enumerate() {
-            buf.copy_from_slice(&memory[row.data_role(d) * len..][..len]);
+            buf.copy_from_slice(&memory[layout.data_role(d) * len..][..len]);
         }
         Ok(())
     }
@@ -206,18 +222,18 @@ impl Array {
         Ok(())
     }
 
-    /// A piece within one unit of copies, compared by the pages of the unit.
+    /// Reads a piece within one unit of copies, compared by the pages of the unit.
     fn read_piece_of_copies(&self, verifier: &Verifier, at: u64, buf: &mut [u8]) -> Result<()> {
         let unit = self.mirror_unit();
-        let row = at / unit;
-        let first = row * unit + (at % unit) / PAGE * PAGE;
+        let stripe = at / unit;
+        let first = stripe * unit + (at % unit) / PAGE * PAGE;
         let end = (at + buf.len() as u64).next_multiple_of(PAGE);
-        let end = end.min((row + 1) * unit).min(self.size_bytes());
+        let end = end.min((stripe + 1) * unit).min(self.size_bytes());
         let len = index(end - first);
         let mut copies = self.copies(first);
         copies.retain(|copy| self.members[copy.role].device().is_some());
         let mut memory = vec![0; copies.len() * len];
-        let shared = self.share_row(row);
+        let shared = self.lock_stripe_shared(stripe);
         let there = self.read_copies(&copies, &mut memory, len);
         drop(shared);
         let mut content = vec![0; len];
@@ -237,14 +253,14 @@ impl Array {
                 continue;
             }
             let synced = self.is_range_synced(first, end - first);
-            let wrong = self.odd_copy(&held).filter(|_| synced);
+            let wrong = self.differing_copy(&held).filter(|_| synced);
             let role = wrong.as_ref().map(|(role, _)| *role);
             if let Some((_, right)) = wrong {
                 content[page.clone()].copy_from_slice(&right);
             }
             let sectors = scrub::sectors(copies.first().map_or(0, |copy| copy.at), &page);
             let counted = sectors.end.0 - sectors.start.0;
-            verifier.note(Mismatch { row, sectors, role, mended: false, counted });
+            verifier.note(Mismatch { stripe, sectors, role, repaired: false, counted });
         }
         let start = index(at - first);
         buf.copy_from_slice(&content[start..start + buf.len()]);

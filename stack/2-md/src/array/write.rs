@@ -1,16 +1,16 @@
 //! Writing RAID4, 5 and 6.
 //!
-//! A whole row needs no reads: its parity is computed from what is written. Of a row that is written
-//! in part, the parity comes from what is cheaper to read (md decides the same way):
+//! A full-stripe write needs no reads: parity is computed from the new data. For a partial write,
+//! parity comes from what is cheaper to read (md decides in the same way):
 //!
 //! | | read | then |
 //! | --- | --- | --- |
-//! | read-modify-write | old content of what is written, old parity | parity changes by the difference |
-//! | reconstruct-write | the data that is not written | parity computed anew |
+//! | read-modify-write | old data of what is written, old parity | parity changes by the difference |
+//! | reconstruct-write | the data that are not written | parity is computed from all data |
 //!
-//! The first needs everything it reads to be readable, and parity to be right before: not so where a
-//! resync is due. The second also works where members are missing: what they would have held is computed
-//! first.
+//! Read-modify-write needs everything it reads to be readable, and parity to be right before, which
+//! is not so where a resync is due. Reconstruct-write also works with members missing: what they
+//! would have held is computed first.
 
 use std::ops::Range;
 
@@ -20,19 +20,19 @@ use xfskit_units::index;
 use super::Array;
 use super::io::{ReadJob, WriteJob};
 use super::mirror::PAGE;
-use super::rows::{Span, places};
+use super::stripes::{Span, places};
 
-/// What all members' slices of a partial write may take together, in bytes.
+/// Bytes that all members' slices of a partial write may take together.
 const SLICES: u64 = 4 << 20;
 
-/// New content for a part of data chunk `d`.
+/// New data for a part of data chunk `d`.
 struct Piece<'a> {
     d: usize,
     columns: Range<u64>,
     buf: &'a [u8],
 }
 
-/// New content for the columns of a span.
+/// New data for the columns of a span.
 pub(super) struct New<'a> {
     pub(super) d: usize,
     pub(super) buf: &'a [u8],
@@ -41,17 +41,20 @@ pub(super) struct New<'a> {
 impl Array {
     pub(super) fn write_striped(&self, offset: u64, buf: &[u8]) -> Result<()> {
         let chunk = self.geometry.chunk_bytes().0;
-        let row_bytes = self.row_bytes();
+        let stripe_bytes = self.stripe_bytes();
         let (mut at, mut rest) = (offset, buf);
         while !rest.is_empty() {
-            let (stripe, start) = (at / row_bytes, at % row_bytes);
-            let (content, behind) = rest.split_at(index(row_bytes - start).min(rest.len()));
-            let _alone = self.own_row(stripe);
+            let (stripe, start) = (at / stripe_bytes, at % stripe_bytes);
+            let (content, behind) = rest.split_at(index(stripe_bytes - start).min(rest.len()));
+            let _alone = self.lock_stripe(stripe);
             self.cache.forget(stripe);
-            if content.len() as u64 == row_bytes {
+            if content.len() as u64 == stripe_bytes {
                 let span = self.span(stripe, 0..chunk);
                 let data = content.chunks(index(chunk)).enumerate();
-                self.write_row(&span, &data.map(|(d, buf)| New { d, buf }).collect::<Vec<_>>())?;
+                self.write_full_stripe(
+                    &span,
+                    &data.map(|(d, buf)| New { d, buf }).collect::<Vec<_>>(),
+                )?;
             } else if self.is_logged() {
                 let (start, pages) = self.whole_pages(stripe, start, content)?;
                 self.write_part(stripe, start, &pages)?;
@@ -63,8 +66,8 @@ impl Array {
         Ok(())
     }
 
-    /// Writes a part of a row. Where the columns of its first and last chunk differ, ranges of columns
-    /// with the same chunks are written one after the other.
+    /// Writes a part of a stripe. If the columns of its first and last chunk differ, ranges of
+    /// columns with the same chunks are written one after the other.
     fn write_part(&self, stripe: u64, start: u64, content: &[u8]) -> Result<()> {
         let chunk = self.geometry.chunk_bytes().0;
         let mut pieces = Vec::new();
@@ -101,20 +104,21 @@ impl Array {
         Ok(())
     }
 
-    /// Writes some data chunks' part of a span, by the cheaper way.
+    /// Writes some data chunks' part of a span by the cheaper method.
     fn write_span(&self, span: &Span, new: &[New<'_>]) -> Result<()> {
-        let row = span.row;
-        let parities: Vec<usize> = [Some(row.p), row.q]
+        let layout = span.layout;
+        let parities: Vec<usize> = [Some(layout.p), layout.q]
             .into_iter()
             .flatten()
             .filter(|role| self.members[*role].device().is_some())
             .collect();
         let reads = new.len() + parities.len();
-        let old = new.iter().map(|new| row.data_role(new.d)).chain(parities.iter().copied());
-        let modify = reads < row.data_disks() - new.len()
+        let old = new.iter().map(|new| layout.data_role(new.d)).chain(parities.iter().copied());
+        let modify = reads < layout.data_disks() - new.len()
             && self.is_synced(self.member_at(span) + span.len())
             && old.into_iter().all(|role| self.is_role_readable(span, role));
-        // Without parity there is nothing to protect; but what the journal has of the row must not come back.
+        // Without parity there is nothing to protect, but the journal's older data of the stripe
+        // must not come back.
         if parities.is_empty() && self.journal.is_none() {
             return self.store(&self.data_jobs(span, new));
         }
@@ -124,53 +128,53 @@ impl Array {
         self.reconstruct_span(span, new)
     }
 
-    /// Read-modify-write. False, and nothing is written, where something could not be read.
+    /// Does a read-modify-write. Returns false, and writes nothing, if something could not be read.
     fn modify_span(&self, span: &Span, new: &[New<'_>], parities: &[usize]) -> Result<bool> {
-        let (row, at, len) = (span.row, self.member_at(span), index(span.len()));
+        let (layout, at, len) = (span.layout, self.member_at(span), index(span.len()));
         let mut memory = vec![0; (new.len() + 2) * len];
         let (parity, old) = memory.split_at_mut(2 * len);
         let (p, q) = parity.split_at_mut(len);
         let mut jobs: Vec<ReadJob<'_>> = new
             .iter()
             .zip(old.chunks_mut(len))
-            .map(|(new, buf)| ReadJob { role: row.data_role(new.d), at, buf })
+            .map(|(new, buf)| ReadJob { role: layout.data_role(new.d), at, buf })
             .collect();
-        for (role, buf) in [(Some(row.p), &mut *p), (row.q, &mut *q)] {
+        for (role, buf) in [(Some(layout.p), &mut *p), (layout.q, &mut *q)] {
             let there = role.filter(|role| parities.contains(role));
             jobs.extend(there.map(|role| ReadJob { role, at, buf }));
         }
-        self.announce(&jobs);
+        self.prefetch(&jobs);
         if !self.fetch(&mut jobs).is_empty() {
             return Ok(false);
         }
         for (new, old) in new.iter().zip(old.chunks_mut(len)) {
             add(old, new.buf);
-            if row.q.is_some() {
-                xfskit_parity::update(row.exponent(new.d), old, p, q);
+            if layout.q.is_some() {
+                xfskit_parity::update(layout.exponent(new.d), old, p, q);
             } else {
                 add(p, old);
             }
         }
-        self.counters.count_touched(4 * (new.len() * len) as u64, 3 * (new.len() * len) as u64);
+        self.counters.count_memory(4 * (new.len() * len) as u64, 3 * (new.len() * len) as u64);
         self.store_with_parity(span, new, p, q)?;
         Ok(true)
     }
 
-    /// Reconstruct-write.
+    /// Does a reconstruct-write.
     fn reconstruct_span(&self, span: &Span, new: &[New<'_>]) -> Result<()> {
-        let (row, at, len) = (span.row, self.member_at(span), index(span.len()));
-        let mut memory = vec![0; row.data_disks() * len];
+        let (layout, at, len) = (span.layout, self.member_at(span), index(span.len()));
+        let mut memory = vec![0; layout.data_disks() * len];
         let mut data: Vec<&mut [u8]> = memory.chunks_mut(len).collect();
         let is_new = |d: &usize| new.iter().any(|new| new.d == *d);
         let mut jobs: Vec<ReadJob<'_>> = data
             .iter_mut()
             .enumerate()
             .filter(|(d, _)| !is_new(d))
-            .map(|(d, buf)| ReadJob { role: row.data_role(d), at, buf })
+            .map(|(d, buf)| ReadJob { role: layout.data_role(d), at, buf })
             .collect();
-        self.announce(&jobs);
+        self.prefetch(&jobs);
         if !self.fetch(&mut jobs).is_empty() {
-            self.read_row(span, &mut data, &[])?;
+            self.read_stripe(span, &mut data, &[])?;
         }
         let mut whole: Vec<New<'_>> =
             data.iter().enumerate().map(|(d, buf)| New { d, buf }).collect();
@@ -181,49 +185,49 @@ impl Array {
         self.store_with_parity(span, new, &p, &q)
     }
 
-    /// Writes a whole row, of which `data` has every chunk.
-    fn write_row(&self, span: &Span, data: &[New<'_>]) -> Result<()> {
+    /// Writes a full stripe, of which `data` has every chunk.
+    fn write_full_stripe(&self, span: &Span, data: &[New<'_>]) -> Result<()> {
         let (p, q) = self.parity_of(span, data);
         self.store_with_parity(span, data, &p, &q)
     }
 
-    /// P and Q (empty without Q) of a row.
+    /// Returns P and Q (empty without Q) of a stripe.
     pub(super) fn parity_of(&self, span: &Span, data: &[New<'_>]) -> (Vec<u8>, Vec<u8>) {
         let mut p = vec![0; index(span.len())];
         let mut q = Vec::new();
-        if span.row.q.is_some() {
+        if span.layout.q.is_some() {
             q.resize(p.len(), 0);
             let chunks: Vec<&[u8]> = data.iter().map(|new| new.buf).collect();
-            xfskit_parity::pq(&places(span.row, &chunks, &[]), &mut p, &mut q);
+            xfskit_parity::pq(&places(span.layout, &chunks, &[]), &mut p, &mut q);
         } else {
             let sources: Vec<&[u8]> = data.iter().map(|new| new.buf).collect();
             xfskit_parity::xor(&sources, &mut p);
         }
         let loaded = data.len() * p.len();
-        self.counters.count_touched(loaded as u64, (p.len() + q.len()) as u64);
+        self.counters.count_memory(loaded as u64, (p.len() + q.len()) as u64);
         (p, q)
     }
 
     fn data_jobs<'a>(&self, span: &Span, new: &[New<'a>]) -> Vec<WriteJob<'a>> {
         let at = self.member_at(span);
-        let job = |new: &New<'a>| WriteJob { role: span.row.data_role(new.d), at, buf: new.buf };
+        let job = |new: &New<'a>| WriteJob { role: span.layout.data_role(new.d), at, buf: new.buf };
         new.iter().map(job).collect()
     }
 
     fn store_with_parity(&self, span: &Span, new: &[New<'_>], p: &[u8], q: &[u8]) -> Result<()> {
         let at = self.member_at(span);
         let mut jobs = self.data_jobs(span, new);
-        jobs.push(WriteJob { role: span.row.p, at, buf: p });
-        jobs.extend(span.row.q.map(|role| WriteJob { role, at, buf: q }));
+        jobs.push(WriteJob { role: span.layout.p, at, buf: p });
+        jobs.extend(span.layout.q.map(|role| WriteJob { role, at, buf: q }));
         match (&self.logs, &self.journal) {
-            (Some(logs), _) => self.store_announced(logs, span, new, p, &jobs),
-            (_, Some(journal)) => self.store_journaled(journal, span, new, (p, q), &jobs),
+            (Some(logs), _) => self.store_with_ppl(logs, span, new, p, &jobs),
+            (_, Some(journal)) => self.store_with_journal(journal, span, new, (p, q), &jobs),
             (None, None) => self.store(&jobs),
         }
     }
 }
 
-/// Adds `other` to `sum`, as the field has it.
+/// Adds `other` to `sum` in the field: an exclusive or.
 pub(super) fn add(sum: &mut [u8], other: &[u8]) {
     for (sum, other) in sum.iter_mut().zip(other) {
         *sum ^= other;

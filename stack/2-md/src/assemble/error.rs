@@ -1,13 +1,13 @@
-//! Why members make no array, and what to do.
+//! Why members make no array, and what to do about it.
 
 use crate::array::OpenError;
 use crate::geometry::GeometryError;
-use crate::superblock::Fault;
+use crate::superblock::Corruption;
 
-/// Why members make no array that can run. Each names the member it is about.
+/// Why members make no array that can run. Each error names the member it is about.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// No member was named.
+    /// No member was given.
     #[error("no member was named [md.nothing]")]
     Nothing,
     /// A member cannot be read.
@@ -15,7 +15,7 @@ pub enum Error {
     Device {
         /// The member.
         name: String,
-        /// What it answered.
+        /// The error of the device.
         #[source]
         source: xfskit_block::Error,
     },
@@ -25,15 +25,15 @@ pub enum Error {
         /// The member.
         name: String,
     },
-    /// A member's superblock cannot be true.
-    #[error("{name}: superblock: {fault}")]
-    Fault {
+    /// A member's superblock has an impossible field.
+    #[error("{name}: superblock: {corruption}")]
+    Corruption {
         /// The member.
         name: String,
-        /// What is wrong with it.
-        fault: Fault,
+        /// The field.
+        corruption: Corruption,
     },
-    /// Two members are of different arrays.
+    /// Two members belong to different arrays.
     #[error("{one} belongs to array {uuid}, {other} to array {other_uuid} [md.set_uuid]")]
     DifferentArrays {
         /// A member.
@@ -73,7 +73,7 @@ pub enum Error {
         one: String,
         /// A member of the other half.
         other: String,
-        /// How often both changed.
+        /// Events of both.
         events: u64,
     },
     /// Two fresh members disagree about the array.
@@ -85,21 +85,21 @@ pub enum Error {
         other: String,
         /// The superblock's field.
         field: &'static str,
-        /// What `one` says.
+        /// The value that `one` has.
         found: String,
-        /// What `other` says.
+        /// The value that `other` has.
         expected: String,
     },
     /// The superblock's numbers make no array.
     #[error("{name}: {source}")]
     Geometry {
-        /// The member whose superblock was believed.
+        /// The member whose superblock was used.
         name: String,
         /// What is wrong with them.
         #[source]
         source: GeometryError,
     },
-    /// More is missing than the level bears.
+    /// More roles are missing than the level tolerates.
     #[error(
         "{level} of {raid_disks} cannot run without {}{} [md.missing]",
         roles(.missing),
@@ -110,49 +110,49 @@ pub enum Error {
         level: String,
         /// How many roles there are.
         raid_disks: u32,
-        /// The roles that nobody serves.
+        /// The roles without a member.
         missing: Vec<usize>,
-        /// Members that were named but left out.
+        /// Members that were given but left out.
         left_out: Vec<String>,
     },
     /// The journal is full of data that wait for their parity, and a member is missing.
     #[error(
-        "the journal has no room for the parity of the data that wait in it, and without that a crash would lose \
-         what the missing members hold [md.journal.full]"
+        "the journal has no space for the parity of the data in it, and without that a crash would lose \
+         data of the missing members [md.journal.full]"
     )]
     JournalFull,
-    /// The array does not start.
+    /// The array cannot run.
     #[error(transparent)]
     Open(#[from] OpenError),
 }
 
 impl Error {
-    /// What to do about it.
+    /// Returns what to do about it.
     pub fn hint(&self) -> Option<&'static str> {
         Some(match self {
             Self::NoSuperblock { .. } => {
-                "`xfskit md examine` looks for superblocks. Where they are gone, `xfskit md guess` \
+                "`xfskit md examine` looks for superblocks. If they are lost, `xfskit md guess` \
                  finds order and layout of the members."
             }
-            Self::Fault { .. } => "Leave this member out; the others may do without it.",
+            Self::Corruption { .. } => "Leave this member out; the array may run without it.",
             Self::DifferentArrays { .. } => "Name the members of one array only.",
             Self::Duplicate { .. } => "Name only one of the two.",
             Self::RoleTaken { .. } | Self::Disagree { .. } => {
-                "One of the two does not belong here: leave it out. `xfskit md examine` shows what \
-                 they say."
+                "One of the two does not belong to this array: leave it out. `xfskit md examine` \
+                 shows their superblocks."
             }
             Self::SplitBrain { .. } => {
-                "The array was run in two halves. Name the members of the half that you want."
+                "The array was run in two halves. Name the members of one half only."
             }
             Self::TooManyMissing { .. } => "Name the missing members as well.",
             Self::JournalFull => {
-                "Name the missing members as well. Reading does not need the room; --force writes without it."
+                "Name the missing members as well. Reading does not need the space; --force writes without it."
             }
             Self::Open(OpenError::TooSmall { .. }) => {
-                "Was the copy of this member cut off? Leave it out where the others may do without."
+                "The copy of this member may be truncated. Leave it out if the array can run without it."
             }
             Self::Geometry { source: GeometryError::LayoutUnspecified, .. } => {
-                "Say so in the target: md:level=0,layout=original,chunk=…:MEMBERS, or \
+                "Give the layout in the target: md:level=0,layout=original,chunk=…:MEMBERS, or \
                  layout=alternate."
             }
             Self::Nothing | Self::Device { .. } | Self::Geometry { .. } | Self::Open(_) => {

@@ -1,45 +1,51 @@
-//! Assembly by force: an array that lacks members takes the least stale of those that it left out.
+//! Assembly by force: an array with too few fresh members takes the least stale of those that were
+//! left out.
 //!
-//! That is what `mdadm --assemble --force` does. A controller that dropped out for a moment leaves members a
-//! few events behind: what was written in between is missing from them, and everything else is there. Of an
-//! array that was not shut down cleanly and lacks members, parity is believed as it stands.
+//! `mdadm --assemble --force` does the same. After a controller dropped out for a moment, its
+//! members are a few events behind: they miss what was written in between and hold everything else.
+//! If an array was not shut down cleanly and lacks members, its parity is trusted as it is.
 
-use super::{Assembly, Error, Judged, Member, standing};
-use super::{duplicates, judge, reference, same_array};
+use super::{AssembledMember, Assembly, Error, Member, freshness};
+use super::{check_duplicates, check_same_array, read_member, reference};
 use crate::superblock::Role;
 
-/// What `members` make, with stale ones where there are not enough others. Nothing is written before the
-/// array is; then the superblocks say that they belong to it again. Warnings say what is risked.
+/// Assembles `members`, with stale ones if there are too few fresh ones. Nothing is written until
+/// the array is written; then the superblocks include the stale members again. Warnings describe
+/// the risk.
 ///
 /// # Errors
-/// As [`assemble`](super::assemble()).
+/// See [`assemble`](super::assemble()).
 pub fn assemble_by_force(members: Vec<Member>) -> Result<Assembly, Error> {
-    let mut members = members.into_iter().map(judge).collect::<Result<Vec<_>, _>>()?;
-    same_array(&members)?;
-    duplicates(&members)?;
+    let mut members = members.into_iter().map(read_member).collect::<Result<Vec<_>, _>>()?;
+    check_same_array(&members)?;
+    check_duplicates(&members)?;
     let reference = reference(&members).ok_or(Error::Nothing)?;
     let mut warnings = Vec::new();
     loop {
-        match standing::tell_apart(members.clone(), reference) {
+        match freshness::classify(members.clone(), reference) {
             Ok(mut assembly) => {
                 assembly.is_forced = true;
                 assembly.warnings.append(&mut warnings);
-                assembly.weigh();
+                assembly.add_warnings();
                 return Ok(assembly);
             }
             Err(Error::TooManyMissing { missing, level, raid_disks, left_out }) => {
                 let Some((i, role)) = least_stale(&members, reference, &missing) else {
                     return Err(Error::TooManyMissing { missing, level, raid_disks, left_out });
                 };
-                warnings.push(take_in(&mut members, reference, i, role));
+                warnings.push(force_fresh(&mut members, reference, i, role));
             }
             Err(error) => return Err(error),
         }
     }
 }
 
-/// Of the members that say they serve one of these roles, and are not believed, the newest.
-fn least_stale(members: &[Judged], reference: usize, missing: &[usize]) -> Option<(usize, u32)> {
+/// Returns the newest member that claims one of these roles and is not fresh.
+fn least_stale(
+    members: &[AssembledMember],
+    reference: usize,
+    missing: &[usize],
+) -> Option<(usize, u32)> {
     let sb = &members[reference].superblock;
     let candidates = members.iter().enumerate().filter_map(|(i, member)| {
         let own = &member.superblock;
@@ -52,8 +58,8 @@ fn least_stale(members: &[Judged], reference: usize, missing: &[usize]) -> Optio
     candidates.max_by_key(|(i, _)| members[*i].superblock.events())
 }
 
-/// Makes a member as new as the others, in memory; says what that risks.
-fn take_in(members: &mut [Judged], reference: usize, i: usize, role: u32) -> String {
+/// Makes a member fresh, in memory. Returns a warning about the risk.
+fn force_fresh(members: &mut [AssembledMember], reference: usize, i: usize, role: u32) -> String {
     let sb = &members[reference].superblock;
     let (events, resync_offset) = (sb.events(), sb.resync_offset());
     let own = &mut members[i].superblock;
@@ -64,8 +70,8 @@ fn take_in(members: &mut [Judged], reference: usize, i: usize, role: u32) -> Str
         member.superblock.set_active(number, role);
     }
     format!(
-        "{}: taken by force for role {role}, {behind} events behind: what was written since is wrong \
-         where it stands there",
+        "{}: used by force for role {role}, {behind} events behind: what was written since then is \
+         wrong on it",
         members[i].name
     )
 }

@@ -1,42 +1,42 @@
-//! Assembly: from a heap of members to the array they make.
+//! Assembly: from a list of members to the array that they form.
 //!
-//! Members come in any order, some are missing, some are old. The member with the most events knows
-//! what the array is: its table says which device has which role. A member is *fresh* when it is at
-//! most one event behind (a crash between the updates of two superblocks) and that table gives it the
-//! role that it claims itself. Everything else is told apart and not read: stale members, spares, the
-//! journal. A member that is being rebuilt is fresh up to `recovery_offset`.
+//! Members come in any order; some are missing and some are old. The member with the most events
+//! describes the array: its table tells which device has which role. A member is *fresh* if it is
+//! at most one event behind (a crash between two superblock updates) and that table gives it the
+//! role that it claims itself. All other members are classified and not read: stale members,
+//! spares, the journal. A member that is being rebuilt is fresh up to `recovery_offset`.
 //!
-//! [`assemble`] only reads. What it answers says all that there is to know before the array runs;
-//! [`Assembly::open`] makes the device.
+//! [`assemble`] only reads. Its result describes the array before it runs; [`Assembly::open`] makes
+//! the device.
 //!
 //! | module | what |
 //! | --- | --- |
 //! | `error` | why members make no array, and what to do |
-//! | [`standing`] | what each member is to the array |
-//! | `force` | stale members where there are not enough others |
+//! | [`freshness`] | what each member is to the array |
+//! | `force` | stale members where there are too few fresh ones |
 //! | `open` | from an assembly to a device |
-//! | `admit` | devices that come to an array |
-//! | `replay` | what logs hold is brought to the members |
-//! | [`bare`] | arrays without superblocks: the user says what the superblocks would |
+//! | `add` | adding and re-adding devices |
+//! | `replay` | replaying logs onto the members |
+//! | [`manual`] | arrays without superblocks: the caller gives the geometry |
 
-mod admit;
+mod add;
 mod error;
 mod force;
 mod open;
 mod replay;
 
-pub mod bare;
-pub mod standing;
+pub mod freshness;
+pub mod manual;
 
 use std::sync::Arc;
 
 use xfskit_block::BlockDevice;
 use xfskit_units::Sectors;
 
-pub use bare::Bare;
 pub use error::Error;
 pub use force::assemble_by_force;
-pub use standing::Standing;
+pub use freshness::Freshness;
+pub use manual::ManualGeometry;
 
 use crate::array::survives;
 use crate::bitmap::{self, Bitmap};
@@ -49,16 +49,16 @@ use crate::superblock::{self, Reshape, Role, Superblock, Version};
 /// A device that may belong to an array.
 #[derive(Clone, Debug)]
 pub struct Member {
-    /// What messages call it: its path.
+    /// Its name in messages: the path.
     pub name: String,
     /// The device.
     pub device: Arc<dyn BlockDevice>,
 }
 
-/// A member, and what it has come to.
+/// A member, and what it is to the array.
 #[derive(Clone, Debug)]
-pub struct Judged {
-    /// What messages call it.
+pub struct AssembledMember {
+    /// Its name in messages.
     pub name: String,
     /// The device.
     pub device: Arc<dyn BlockDevice>,
@@ -67,74 +67,76 @@ pub struct Judged {
     /// Its superblock.
     pub superblock: Superblock,
     /// What it is to the array.
-    pub standing: Standing,
+    pub freshness: Freshness,
 }
 
-/// What members make together.
+/// An array as assembled from its members.
 #[derive(Clone, Debug)]
 pub struct Assembly {
-    /// All members, in the order in which they were named.
-    pub members: Vec<Judged>,
-    /// The member whose superblock is believed.
+    /// All members, in the order in which they were given.
+    pub members: Vec<AssembledMember>,
+    /// The member whose superblock describes the array.
     reference: usize,
     /// For each role the member that serves it.
     pub roles: Vec<Option<usize>>,
-    /// The numbers of the array; while it is reshaped, of the part that is not yet.
+    /// The geometry of the array. While the array is reshaped, the geometry of the part that is not
+    /// reshaped yet.
     pub geometry: Geometry,
-    /// The part that is reshaped already.
+    /// The part that is already reshaped.
     pub reshaped: Option<Reshaped>,
-    /// The write-intent bitmap, where there is one that can be believed.
+    /// The write-intent bitmap, if there is one that can be trusted.
     pub bitmap: Option<Bitmap>,
-    /// The bitmap is older than the array: all its bits were set.
+    /// The bitmap is older than the array, so all its bits were set.
     bitmap_is_stale: bool,
-    /// The partial parity log was replayed: parity is right although the array was not shut down cleanly.
+    /// The partial parity log was replayed, so parity is right although the array was not shut down
+    /// cleanly.
     is_replayed: bool,
-    /// What cannot be trusted is believed all the same.
+    /// Parity that cannot be trusted is used all the same.
     is_forced: bool,
-    /// What whoever reads the array ought to know.
+    /// What a reader of the array should know.
     pub warnings: Vec<String>,
 }
 
 /// An array between two geometries.
 #[derive(Clone, Debug)]
 pub struct Reshaped {
-    /// What the superblocks say about it.
+    /// The state of the reshape, from the superblocks.
     pub reshape: Reshape,
-    /// The numbers of the part that is done.
+    /// The geometry of the part that is done.
     pub geometry: Geometry,
 }
 
-/// What `members` make.
+/// Assembles `members`.
 ///
 /// # Errors
-/// [`Error`] where they make no array; it names the member and says what to do.
+/// Returns [`Error`] if they make no array. The error names the member and has a hint.
 pub fn assemble(members: Vec<Member>) -> Result<Assembly, Error> {
-    let members = members.into_iter().map(judge).collect::<Result<Vec<_>, _>>()?;
-    same_array(&members)?;
-    duplicates(&members)?;
+    let members = members.into_iter().map(read_member).collect::<Result<Vec<_>, _>>()?;
+    check_same_array(&members)?;
+    check_duplicates(&members)?;
     let reference = reference(&members).ok_or(Error::Nothing)?;
-    let mut assembly = standing::tell_apart(members, reference)?;
-    assembly.weigh();
+    let mut assembly = freshness::classify(members, reference)?;
+    assembly.add_warnings();
     Ok(assembly)
 }
 
 /// Reads a member's superblock.
-fn judge(member: Member) -> Result<Judged, Error> {
+fn read_member(member: Member) -> Result<AssembledMember, Error> {
     let Member { name, device } = member;
     let found = superblock::read(&device)
         .map_err(|source| Error::Device { name: name.clone(), source })?
         .ok_or_else(|| Error::NoSuperblock { name: name.clone() })?;
-    if let Some(fault) = found.fault {
-        return Err(Error::Fault { name, fault });
+    if let Some(corruption) = found.corruption {
+        return Err(Error::Corruption { name, corruption });
     }
     let (version, superblock) = (found.version, found.superblock);
-    Ok(Judged { name, device, version, superblock, standing: Standing::Spare })
+    Ok(AssembledMember { name, device, version, superblock, freshness: Freshness::Spare })
 }
 
-/// All superblocks are of one array.
-fn same_array(members: &[Judged]) -> Result<(), Error> {
+/// Checks that all superblocks are of one array.
+fn check_same_array(members: &[AssembledMember]) -> Result<(), Error> {
     let Some((first, rest)) = members.split_first() else { return Ok(()) };
-    let id = |member: &Judged| (member.superblock.set_uuid(), member.superblock.ctime());
+    let id = |member: &AssembledMember| (member.superblock.set_uuid(), member.superblock.ctime());
     match rest.iter().find(|other| id(other) != id(first)) {
         None => Ok(()),
         Some(other) => Err(Error::DifferentArrays {
@@ -146,10 +148,12 @@ fn same_array(members: &[Judged]) -> Result<(), Error> {
     }
 }
 
-/// No member is there twice: under two names, or as a copy.
-fn duplicates(members: &[Judged]) -> Result<(), Error> {
-    let id = |member: &Judged| (member.superblock.device_uuid(), member.superblock.dev_number());
-    let same = |a: &Judged, b: &Judged| match (id(a), id(b)) {
+/// Checks that no member is given twice, under two names or as a copy.
+fn check_duplicates(members: &[AssembledMember]) -> Result<(), Error> {
+    let id = |member: &AssembledMember| {
+        (member.superblock.device_uuid(), member.superblock.dev_number())
+    };
+    let same = |a: &AssembledMember, b: &AssembledMember| match (id(a), id(b)) {
         ((Some(a), _), (Some(b), _)) => a == b,
         ((_, a), (_, b)) => a == b,
     };
@@ -161,128 +165,128 @@ fn duplicates(members: &[Judged]) -> Result<(), Error> {
     Ok(())
 }
 
-/// The member that knows best: of those with the most events one that holds data.
-fn reference(members: &[Judged]) -> Option<usize> {
-    let rank = |member: &Judged| {
+/// Returns the member that describes the array: one with the most events, preferably one with an
+/// active role.
+fn reference(members: &[AssembledMember]) -> Option<usize> {
+    let rank = |member: &AssembledMember| {
         let active = matches!(member.superblock.role(), Role::Active(_));
         (member.superblock.events(), active)
     };
-    // Of equals the first.
+    // The first of equals.
     (0..members.len()).rev().max_by_key(|i| rank(&members[*i]))
 }
 
 impl Assembly {
-    /// The superblock that is believed.
+    /// Returns the superblock that describes the array.
     pub fn superblock(&self) -> &Superblock {
         &self.members[self.reference].superblock
     }
 
-    /// The version of the superblock that is believed.
+    /// Returns the version of the superblock that describes the array.
     pub fn version(&self) -> Version {
         self.members[self.reference].version
     }
 
-    /// The name of the member whose superblock is believed.
+    /// Returns the name of the member whose superblock describes the array.
     pub fn reference(&self) -> &str {
         &self.members[self.reference].name
     }
 
-    /// Level and layout.
+    /// Returns level and layout.
     pub fn layout(&self) -> Layout {
         self.geometry.layout()
     }
 
-    /// The roles that nobody serves.
+    /// Returns the roles without a member.
     pub fn missing(&self) -> Vec<usize> {
         (0..self.roles.len()).filter(|role| self.roles[*role].is_none()).collect()
     }
 
-    /// True where the roles that are there are enough.
+    /// Returns true if the present roles are enough.
     fn can_run(&self) -> bool {
         survives(&self.geometry, &self.missing())
     }
 
-    /// True where a role is missing, or its member is not rebuilt yet.
+    /// Returns true if a role is missing, or its member is not rebuilt yet.
     pub fn is_degraded(&self) -> bool {
-        let partly = |member: &Judged| matches!(member.standing, Standing::Rebuilding { .. });
+        let partly =
+            |member: &AssembledMember| matches!(member.freshness, Freshness::Rebuilding { .. });
         self.roles.iter().any(|member| member.is_none_or(|i| partly(&self.members[i])))
     }
 
-    /// True where members may differ from each other, or data from their parity.
+    /// Returns true if members may differ from each other, or data from their parity.
     pub fn is_dirty(&self) -> bool {
         let redundant = !matches!(self.geometry.level(), Level::Linear | Level::Raid0);
         redundant && self.superblock().resync_offset().is_some()
     }
 
-    /// True where reconstruction may answer what never was written: parity of stripes that were being
-    /// written is not to be trusted, and some of it is needed.
-    pub fn is_doubtful(&self) -> bool {
+    /// Returns true if reconstruction may return data that were never written: the parity of
+    /// stripes that were being written cannot be trusted, and some of it is needed.
+    pub fn is_parity_untrusted(&self) -> bool {
         let parity = matches!(self.geometry.level(), Level::Raid4 | Level::Raid5 | Level::Raid6);
         let logged = self.has_partial_parity();
         parity && !logged && self.is_dirty() && self.is_degraded()
     }
 
-    /// What stands in the way of writing, if anything.
-    pub fn refuses_writing(&self) -> Option<String> {
+    /// Returns why the array must not be written, if there is a reason.
+    pub fn write_refusal(&self) -> Option<String> {
         let why = if let Some(reshaped) = &self.reshaped {
             let at = reshaped.reshape.position;
-            format!("a reshape is under way, at sector {at} of the array; let md finish it")
-        } else if self.is_doubtful() && !self.is_forced {
+            format!("a reshape is in progress, at sector {at} of the array; let md finish it")
+        } else if self.is_parity_untrusted() && !self.is_forced {
             "it was not shut down cleanly and members are missing, so that its parity cannot be \
-             trusted; copy off what is readable, or bring the missing members back (or believe \
-             it by force)"
+             trusted; copy off what is readable, or bring the missing members back (or trust \
+             it with --force)"
                 .into()
         } else {
-            self.lacks_for_writing()?.into()
+            self.missing_for_write()?.into()
         };
         Some(why)
     }
 
-    /// What this version does not keep, or not restore, and so must not change.
-    fn lacks_for_writing(&self) -> Option<&'static str> {
+    /// Returns what this version cannot maintain or restore, and therefore must not change.
+    fn missing_for_write(&self) -> Option<&'static str> {
         let reference = self.superblock();
         if reference.has_journal() && self.journal().is_none() {
-            Some(
-                "its journal device is missing: what that holds is not in the members; name it too",
-            )
+            Some("its journal device is missing, and members lack what it holds; name it, too")
         } else if reference.has_journal() && self.roles.len() > journal::ROLES_MAX {
             Some("it has more members than a block of its journal lists")
         } else if reference.bitmap().is_some() && self.bitmap.is_none() {
-            Some("its write-intent bitmap cannot be believed; let md resync it")
+            Some("its write-intent bitmap cannot be trusted; let md resync it")
         } else {
             None
         }
     }
 
-    /// Says what is worth a warning.
-    fn weigh(&mut self) {
+    /// Adds warnings about left-out members, untrusted parity, a missing journal and a reshape.
+    fn add_warnings(&mut self) {
         for member in &self.members {
-            let why = match &member.standing {
-                Standing::Stale { events } => format!(
+            let why = match &member.freshness {
+                Freshness::Stale { events } => format!(
                     "{}: stale, left out: it has {events} events, {} has {}",
                     member.name,
                     self.reference(),
                     self.superblock().events()
                 ),
-                Standing::Expelled => {
+                Freshness::Faulty => {
                     format!("{}: left out: {} lists it as failed", member.name, self.reference())
                 }
                 _ => continue,
             };
             self.warnings.push(why);
         }
-        if self.is_doubtful() {
+        if self.is_parity_untrusted() {
             let region = self.bitmap.as_ref().map_or_else(
                 || "parity of any stripe may be".to_owned(),
                 |b| format!("parity of {} of {} regions may be", b.dirty(), b.count()),
             );
             self.warnings.push(format!(
-                "not shut down cleanly, and degraded: {region} out of date, and what is \
-                 reconstructed from it wrong"
+                "not shut down cleanly, and degraded: {region} out of date, and data \
+                 reconstructed from it may be wrong"
             ));
         }
         if self.superblock().has_journal() && self.journal().is_none() {
-            let why = "the journal device is missing: what it held is not in the members";
+            let why = "the journal device is missing, and members lack what it holds";
             self.warnings.push(why.into());
         }
         if let Some(reshaped) = &self.reshaped {
@@ -292,25 +296,26 @@ impl Assembly {
     }
 }
 
-/// The numbers that a superblock gives, for members whose data areas have `data_sizes` in role order.
+/// Returns the geometry that a superblock describes, for members whose data areas have `data_sizes`
+/// in role order.
 fn geometry(
     sb: &Superblock,
     raid_disks: u32,
     data_sizes: &[Sectors],
 ) -> Result<Geometry, GeometryError> {
-    // Of RAID0 the layout counts only where it is said to.
-    let said = match sb {
+    // On RAID0 the layout counts only if the feature bit is set.
+    let specified = match sb {
         Superblock::V1(v1) => v1.has(feature::RAID0_LAYOUT),
         Superblock::V090(_) => false,
     };
-    let layout = if sb.level() == 0 && !said { 0 } else { sb.layout() };
+    let layout = if sb.level() == 0 && !specified { 0 } else { sb.layout() };
     let layout = Layout::from_numbers(sb.level(), layout)?;
     Geometry::new(layout, sb.chunk(), raid_disks, sb.size(), data_sizes)
 }
 
-/// The bitmap of the first member in `roles` that has one that can be believed; else any.
+/// Returns the bitmap of the first member in `roles` whose bitmap can be trusted, otherwise any.
 fn bitmap_of(
-    members: &[Judged],
+    members: &[AssembledMember],
     roles: &[Option<usize>],
     sb: &Superblock,
 ) -> Option<Result<Bitmap, bitmap::ReadError>> {
@@ -328,7 +333,7 @@ fn bitmap_of(
     best
 }
 
-/// Where a new geometry's data begin on a member.
+/// Returns where the data of the new geometry begin on a member.
 fn new_data_offset(sb: &Superblock, reshape: &Reshape) -> Option<Sectors> {
     let offset = sb.reshape().map_or(reshape.new_offset, |own| own.new_offset);
     sb.data_offset().0.checked_add_signed(i64::from(offset)).map(Sectors)

@@ -1,13 +1,13 @@
-//! From an assembly to a device.
+//! Opening an assembly as a device.
 
 use std::sync::Arc;
 
 use xfskit_block::BlockDevice;
 use xfskit_units::{ArraySector, MemberSector, Sectors};
 
-use super::{Assembly, Error, Judged, Standing, new_data_offset};
+use super::{AssembledMember, Assembly, Error, Freshness, new_data_offset};
 use crate::array::Array;
-use crate::array::ledger::{JOURNAL, Kept, Ledger};
+use crate::array::metadata::{ArrayMetadata, JOURNAL, MemberMetadata};
 use crate::bad_blocks;
 use crate::geometry::{Geometry, Slot};
 use crate::layout::Level;
@@ -15,10 +15,10 @@ use crate::reshape::ReshapingDevice;
 use crate::superblock::Reshape;
 
 impl Assembly {
-    /// The array as a device.
+    /// Opens the array as a read-only device, also while it is reshaped.
     ///
     /// # Errors
-    /// Where it cannot run.
+    /// Returns an error if the array cannot run.
     pub fn open(&self) -> Result<Arc<dyn BlockDevice>, Error> {
         let array = self.open_array()?;
         let Some(reshaped) = &self.reshaped else { return Ok(Arc::new(array)) };
@@ -29,44 +29,44 @@ impl Assembly {
         Ok(Arc::new(ReshapingDevice::new(first, second, position)))
     }
 
-    /// The array as a device that may be written: its superblocks and bitmap are kept as md keeps
-    /// them. `now`, in seconds since 1970, is what superblocks will say about when they were written.
-    /// Whoever calls has asked [`refuses_writing`](Self::refuses_writing).
+    /// Opens the array for writing. Its superblocks and bitmap are maintained as md maintains them.
+    /// `now`, in seconds since 1970, is the update time that superblocks will carry. The caller has
+    /// checked [`write_refusal`](Self::write_refusal).
     ///
-    /// Where it was not shut down cleanly, the regions that its bitmap names are resynced before
-    /// anything else. Without a bitmap it stays as it is until [`Array::resync`] is asked for.
+    /// If the array was not shut down cleanly, the regions that its bitmap names are resynced
+    /// first. Without a bitmap it stays dirty until [`Array::resync`] is called.
     ///
     /// # Errors
-    /// Where it cannot run, or the resync fails.
+    /// Returns an error if the array cannot run, or the resync fails.
     pub fn open_writable(&self, now: u64) -> Result<Array, Error> {
-        self.replayed()?.open_kept(now)
+        self.replayed()?.open_with_metadata(now)
     }
 
-    /// [`open_writable`](Self::open_writable), logs replayed.
-    fn open_kept(&self, now: u64) -> Result<Array, Error> {
+    /// Does what [`open_writable`](Self::open_writable) does, after logs were replayed.
+    fn open_with_metadata(&self, now: u64) -> Result<Array, Error> {
         let array = self.open_members()?;
         if matches!(self.geometry.level(), Level::Linear | Level::Raid0) {
             return Ok(array); // nothing to be kept: there is no redundancy to lose
         }
-        let kept = |role: usize| Some(self.kept(role, &self.members[self.roles[role]?]));
-        let journal = self.journal().map(|i| self.kept(JOURNAL, &self.members[i]));
+        let kept = |role: usize| Some(self.member_metadata(role, &self.members[self.roles[role]?]));
+        let journal = self.journal().map(|i| self.member_metadata(JOURNAL, &self.members[i]));
         let kept = (0..self.roles.len()).filter_map(kept).chain(journal).collect();
         let degraded = self.is_degraded();
         let bitmap = self.bitmap.clone();
-        let mut ledger = Ledger::new(kept, bitmap, degraded, self.unsynced(), now)
+        let mut metadata = ArrayMetadata::new(kept, bitmap, degraded, self.resync_from(), now)
             .with_replacements(self.replacements());
         let failed = |source| Error::Device { name: "the array".into(), source };
-        let ring = self.ring(now).map_err(failed)?;
-        if ring.is_some() {
-            ledger = ledger.journaled();
+        let writer = self.journal_writer(now).map_err(failed)?;
+        if writer.is_some() {
+            metadata = metadata.journaled();
         }
-        let mut array = array.kept_by(ledger).map_err(failed)?.with_spares(self.spares());
+        let mut array = array.with_metadata(metadata).map_err(failed)?.with_spares(self.spares());
         if self.has_partial_parity() {
             let logs = self.partial_parity_logs().map_err(failed)?;
-            array = array.announced_in(self.superblock().set_uuid(), logs);
+            array = array.with_ppl(self.superblock().set_uuid(), logs);
         }
-        if let Some(ring) = ring {
-            array = array.journaled_in(ring);
+        if let Some(writer) = writer {
+            array = array.with_journal(writer);
         }
         if self.bitmap.is_some() {
             array.resync(|_, _| true).map_err(failed)?;
@@ -74,43 +74,45 @@ impl Assembly {
         Ok(array)
     }
 
-    /// A member whose superblock is kept from now on. What it says of the others is what the newest says: where a
-    /// crash came between the updates of two superblocks, it may not have heard of the last change.
-    pub(super) fn kept(&self, role: usize, member: &Judged) -> Kept {
+    /// Returns a member's superblock, to be maintained from now on, with the role table of the
+    /// newest superblock. A member may have missed the last change of the table in a crash.
+    pub(super) fn member_metadata(&self, role: usize, member: &AssembledMember) -> MemberMetadata {
         let mut superblock = member.superblock.clone();
         superblock.take_table(self.superblock());
-        Kept { role, device: Arc::clone(&member.device), superblock }
+        MemberMetadata { role, device: Arc::clone(&member.device), superblock }
     }
 
-    /// Where a resync of an array that was not shut down cleanly has to go on.
-    fn unsynced(&self) -> Option<Sectors> {
-        if self.is_replayed || (self.is_forced && self.is_doubtful()) {
+    /// Returns where the resync of an array that was not shut down cleanly continues.
+    fn resync_from(&self) -> Option<Sectors> {
+        if self.is_replayed || (self.is_forced && self.is_parity_untrusted()) {
             return None;
         }
         let all = self.bitmap_is_stale.then_some(Sectors(0));
         all.or(self.superblock().resync_offset().filter(|_| self.is_dirty()))
     }
 
-    /// The array by the numbers of its superblocks, what its logs hold replayed (in memory where members
-    /// are read only); while it is reshaped, only what is not reshaped yet is right.
+    /// Opens the array as its superblocks describe it, with its logs replayed (in memory if members
+    /// are read-only). While the array is reshaped, only the part that is not reshaped yet is
+    /// right.
     ///
     /// # Errors
-    /// Where it cannot run.
+    /// Returns an error if the array cannot run.
     pub fn open_array(&self) -> Result<Array, Error> {
         self.replayed()?.open_members()
     }
 
-    /// The array of the members as they are.
+    /// Opens the array of the members as they are.
     pub(super) fn open_members(&self) -> Result<Array, Error> {
         let array = Array::open(self.geometry.clone(), slots(self, &self.geometry, None)?)?;
-        Ok(match self.unsynced() {
-            Some(from) => array.unsynced_from(from),
+        Ok(match self.resync_from() {
+            Some(from) => array.with_resync_from(from),
             None => array,
         })
     }
 }
 
-/// The members in role order, as `geometry` has them; where they will be when `reshape` is done.
+/// Returns the members in role order as `geometry` has them; with `reshape`, where they will be
+/// when it is done.
 fn slots(
     assembly: &Assembly,
     geometry: &Geometry,
@@ -130,7 +132,7 @@ fn slots(
         .collect()
 }
 
-fn slot(member: &Judged, reshape: Option<&Reshape>) -> Result<Slot, Error> {
+fn slot(member: &AssembledMember, reshape: Option<&Reshape>) -> Result<Slot, Error> {
     let sb = &member.superblock;
     let failed = |source| Error::Device { name: member.name.clone(), source };
     let bad_blocks = bad_blocks::read(&member.device, sb).map_err(failed)?;
@@ -140,11 +142,11 @@ fn slot(member: &Judged, reshape: Option<&Reshape>) -> Result<Slot, Error> {
     let shift = |sector: MemberSector| {
         MemberSector(sector.0.saturating_add(offset.0).saturating_sub(moved.0))
     };
-    let readable_until = match member.standing {
-        Standing::Rebuilding { until, .. } => MemberSector(until.0),
+    let readable_until = match member.freshness {
+        Freshness::Rebuilding { until, .. } => MemberSector(until.0),
         _ => Slot::ALL_READABLE,
     };
-    // What lies before the data moves into the data area, and what lies behind them out of it.
+    // The data area grows by what lies before the data, and shrinks by what moves behind them.
     let data_size = Sectors(sb.data_size().0.saturating_add(offset.0).saturating_sub(moved.0));
     Ok(Slot {
         device: Some(Arc::clone(&member.device)),

@@ -1,8 +1,8 @@
-//! Logs are replayed before members are trusted.
+//! Replaying logs before members are trusted.
 //!
-//! A partial parity log counts where the array was not shut down cleanly; a journal where it holds
-//! anything. Members that are open for reading only are replayed onto a copy-on-write view in memory, and stay
-//! as they are.
+//! A partial parity log is replayed if the array was not shut down cleanly, a journal whenever it
+//! has entries. Read-only members are replayed onto a copy-on-write view in memory and stay
+//! unchanged.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -11,43 +11,44 @@ use std::sync::Arc;
 use xfskit_block::{BlockDevice, OverlayDevice, Result as Io};
 use xfskit_units::{ByteOffset, Daddr, index};
 
-use super::{Assembly, Error, Judged, Standing};
+use super::{AssembledMember, Assembly, Error, Freshness};
 use crate::array::Array;
-use crate::array::partial::Log;
-use crate::array::replay::Announced;
-use crate::journal::{BLOCK_BYTES, Column, Entry, Journal, Kind, Ring};
+use crate::array::ppl::PplLog;
+use crate::array::replay::PplWrite;
+use crate::journal::{BLOCK_BYTES, Entry, JournalReader, JournalWriter, Kind, StripePage};
 use crate::ppl::{self, HEADER_BYTES, Ppl};
 use crate::superblock::Superblock;
 
-/// Rows whose parity is put into the journal at once.
-const ROWS_AT_ONCE: usize = 64;
+/// Stripes whose parity is put into the journal at once.
+const STRIPES_AT_ONCE: usize = 64;
 
-/// Pages of one row that a journal holds, at one place of the members.
-struct Pending {
+/// Pages of one stripe that a journal holds, at one offset of the members.
+struct PendingStripe {
     /// The oldest entry with any of them.
     entry: usize,
-    /// By data chunk: where the page lies in the journal.
+    /// Where each page lies in the journal, by data chunk.
     data: BTreeMap<usize, u64>,
 }
 
-impl Pending {
+impl PendingStripe {
     fn since(entry: usize) -> Self {
         Self { entry, data: BTreeMap::new() }
     }
 }
 
 impl Assembly {
-    /// True where parity can be trusted after a crash, for a log says what was being written.
+    /// Returns true if parity can be trusted after a crash, because a log records what was being
+    /// written.
     pub(super) fn has_partial_parity(&self) -> bool {
         self.superblock().ppl().is_some()
     }
 
-    /// The journal's place among the members.
+    /// Returns the journal's index among the members.
     pub(super) fn journal(&self) -> Option<usize> {
-        self.members.iter().position(|member| member.standing == Standing::Journal)
+        self.members.iter().position(|member| member.freshness == Freshness::Journal)
     }
 
-    /// The same array, what its logs hold brought to its members.
+    /// Returns the array with its logs replayed onto the members.
     pub(super) fn replayed(&self) -> Result<Cow<'_, Self>, Error> {
         let failed = |name: &str, source| Error::Device { name: name.to_owned(), source };
         let entries = match self.journal_entries() {
@@ -83,7 +84,7 @@ impl Assembly {
     fn journal_entries(&self) -> Option<(&str, Io<Vec<Entry>>)> {
         let member = &self.members[self.journal()?];
         let Superblock::V1(sb) = &member.superblock else { return None };
-        let journal = Journal::new(&member.device, sb)?;
+        let journal = JournalReader::new(&member.device, sb)?;
         Some((&member.name, journal.entries()))
     }
 
@@ -91,7 +92,7 @@ impl Assembly {
         let serving: Vec<_> = self.roles.iter().flatten().map(|i| &self.members[*i]).collect();
         for member in &serving {
             if let Some(log) = ppl::read(&member.device, &member.superblock)? {
-                replay_log(array, &member.device, &log)?;
+                replay_ppl(array, &member.device, &log)?;
             }
         }
         array.flush()?;
@@ -103,109 +104,116 @@ impl Assembly {
         array.flush()
     }
 
-    /// The members' logs, emptied, for writes to be announced in.
-    pub(super) fn partial_parity_logs(&self) -> Io<Vec<Option<Log>>> {
+    /// Opens and empties the members' partial parity logs.
+    pub(super) fn partial_parity_logs(&self) -> Io<Vec<Option<PplLog>>> {
         let log = |role: &Option<usize>| {
             let Some(member) = role.map(|i| &self.members[i]) else { return Ok(None) };
             let Some(place) = member.superblock.ppl() else { return Ok(None) };
-            Log::open(&member.device, place, member.superblock.set_uuid()).map(Some)
+            PplLog::open(&member.device, place, member.superblock.set_uuid()).map(Some)
         };
         self.roles.iter().map(log).collect()
     }
 
-    /// The journal's open end. `now` makes the numbers of a new one different from those of any before.
-    pub(super) fn ring(&self, now: u64) -> Io<Option<Ring>> {
+    /// Opens the journal for appending. `now` makes the sequence numbers of a new journal different
+    /// from all earlier ones.
+    pub(super) fn journal_writer(&self, now: u64) -> Io<Option<JournalWriter>> {
         let Some(member) = self.journal().map(|at| &self.members[at]) else { return Ok(None) };
         let Superblock::V1(sb) = &member.superblock else { return Ok(None) };
-        Ring::new(&member.device, sb, now)
+        JournalWriter::new(&member.device, sb, now)
     }
 
-    /// Brings to the members what the journal holds: rows with data and parity as they stand there. Data that
-    /// wait for their parity get it first, behind the rest of the journal, so that a crash meanwhile leaves rows that are
-    /// whole there; `in_memory` nothing can be lost by one. False, and nothing is written, where the journal has no room
-    /// for that and members are missing, whose content nobody could compute any more from a row half written.
+    /// Replays the journal onto the members: stripes with data and parity as they are. Data without
+    /// parity first get their parity, appended to the journal, so that a crash meanwhile leaves
+    /// complete stripes there. With `in_memory`, a crash can lose nothing.
+    ///
+    /// Returns false, and writes nothing, if the journal has no space for that parity and members
+    /// are missing: the data of a missing member could not be computed any more from a half-written
+    /// stripe.
     fn replay_journal(&mut self, array: &Array, entries: &[Entry], in_memory: bool) -> Io<bool> {
-        let needs_room = !in_memory && !self.is_forced && self.is_degraded();
+        let needs_space = !in_memory && !self.is_forced && self.is_degraded();
         let Some(at) = self.journal() else { return Ok(true) };
         let member = &mut self.members[at];
         let device = Arc::clone(&member.device);
         let Superblock::V1(sb) = &member.superblock else { return Ok(true) };
-        let Some(journal) = Journal::new(&device, sb) else { return Ok(true) };
-        let Some(mut ring) = Ring::new(&device, sb, 0)? else { return Ok(true) };
-        if needs_room && !has_room_for_parity(array, &journal, ring.clone(), entries)? {
+        let Some(journal) = JournalReader::new(&device, sb) else { return Ok(true) };
+        let Some(mut writer) = JournalWriter::new(&device, sb, 0)? else { return Ok(true) };
+        if needs_space && !has_space_for_parity(array, &journal, writer.clone(), entries)? {
             return Ok(false);
         }
         let waiting = rows(array, &journal, entries, true)?;
         array.flush()?;
         let mut waiting = in_order(&waiting);
         while let Some((_, oldest)) = waiting.first() {
-            // What stands before the oldest of them is on its members.
+            // Entries before the oldest of them are on the members already.
             let tail = entries[oldest.entry].position;
-            if tail != ring.tail() {
-                publish(member, tail)?;
-                ring.forget_before(tail);
+            if tail != writer.tail() {
+                publish_tail(member, tail)?;
+                writer.advance_tail(tail);
             }
-            let some = waiting.iter().take(ROWS_AT_ONCE);
-            let some = some.map(|(at, row)| Waiting::of(array, &journal, **at, row));
+            let some = waiting.iter().take(STRIPES_AT_ONCE);
+            let some = some.map(|(at, row)| WaitingStripe::of(array, &journal, **at, row));
             let some = some.collect::<Io<Vec<_>>>()?;
-            let columns: Vec<Column<'_>> = some.iter().map(Waiting::parity_column).collect();
+            let columns: Vec<StripePage<'_>> =
+                some.iter().map(WaitingStripe::parity_column).collect();
             let mut count = columns.len();
-            while count > 1 && !ring.has_room_for(&columns[..count]) {
+            while count > 1 && !writer.has_space_for(&columns[..count]) {
                 count /= 2;
             }
-            // Without room for one, parity is computed again after a crash: no member is missing then.
-            ring.append(&columns[..count])?;
+            // Without space for one page, parity is computed again after a crash; no member is
+            // missing then.
+            writer.append(&columns[..count])?;
             some[..count].iter().try_for_each(|row| row.write(array))?;
             array.flush()?;
             waiting.drain(..count);
         }
-        let tail = ring.empty()?;
-        publish(member, tail)?;
+        let tail = writer.append_empty_block()?;
+        publish_tail(member, tail)?;
         Ok(true)
     }
 }
 
-/// The superblock of a journal names another tail.
-fn publish(member: &mut Judged, tail: u64) -> Io<()> {
+/// Writes the superblock of the journal with a new tail.
+fn publish_tail(member: &mut AssembledMember, tail: u64) -> Io<()> {
     let Superblock::V1(sb) = &mut member.superblock else { return Ok(()) };
     sb.recovery_offset.set(tail);
     let at = Daddr(sb.super_offset.get()).byte_offset();
     member.device.write_fua(at, &member.superblock.own_bytes())
 }
 
-/// Rows whose data wait for their parity, the oldest first.
-fn in_order(rows: &BTreeMap<u64, Pending>) -> Vec<(&u64, &Pending)> {
+/// Returns the stripes whose data wait for their parity, the oldest first.
+fn in_order(rows: &BTreeMap<u64, PendingStripe>) -> Vec<(&u64, &PendingStripe)> {
     let mut rows: Vec<_> = rows.iter().collect();
     rows.sort_by_key(|(_, row)| row.entry);
     rows
 }
 
-/// True where the journal has room for the parity of all rows that wait for it, if each makes room when it is done.
-fn has_room_for_parity(
+/// Returns true if the journal has space for the parity of all waiting stripes, provided that each
+/// frees its space when it is done.
+fn has_space_for_parity(
     array: &Array,
-    journal: &Journal<'_>,
-    mut ring: Ring,
+    journal: &JournalReader<'_>,
+    mut writer: JournalWriter,
     entries: &[Entry],
 ) -> Io<bool> {
     let page = [0; BLOCK_BYTES];
     let parity = vec![&page[..]; index(u64::from(array.geometry().tolerates()))];
     let waiting = rows(array, journal, entries, false)?;
     Ok(in_order(&waiting).into_iter().all(|(at, row)| {
-        ring.forget_before(entries[row.entry].position);
+        writer.advance_tail(entries[row.entry].position);
         let (data, parity) = (Vec::new(), parity.clone());
-        ring.pretend(&[Column { data, row: at / 512, parity }])
+        writer.simulate_append(&[StripePage { data, member_sector: at / 512, parity }])
     }))
 }
 
-/// Brings rows that the journal has whole to their members, if that is to be. Answers those whose parity is not
-/// there yet, by the byte of the members.
+/// Collects the stripes of a journal. With `replay`, writes stripes that are complete in the
+/// journal to their members. Returns the stripes without parity, by the byte of the members.
 fn rows(
     array: &Array,
-    journal: &Journal<'_>,
+    journal: &JournalReader<'_>,
     entries: &[Entry],
     replay: bool,
-) -> Io<BTreeMap<u64, Pending>> {
-    let mut pending: BTreeMap<u64, Pending> = BTreeMap::new();
+) -> Io<BTreeMap<u64, PendingStripe>> {
+    let mut pending: BTreeMap<u64, PendingStripe> = BTreeMap::new();
     let payloads = entries.iter().enumerate();
     for (entry, payload) in
         payloads.flat_map(|(i, entry)| entry.payloads.iter().map(move |p| (i, p)))
@@ -217,8 +225,8 @@ fn rows(
                     if sector.saturating_add(8) > array.geometry().array_size().0 {
                         continue;
                     }
-                    let (row, d) = array.row_place(sector * 512);
-                    let row = pending.entry(row).or_insert_with(|| Pending::since(entry));
+                    let (row, d) = array.stripe_position(sector * 512);
+                    let row = pending.entry(row).or_insert_with(|| PendingStripe::since(entry));
                     row.data.insert(d, *page);
                 }
             }
@@ -234,7 +242,7 @@ fn rows(
                     found.data.keys().copied().zip(data.iter().map(Vec::as_slice)).collect();
                 let parity = payload.pages.iter().map(page).collect::<Io<Vec<_>>>()?;
                 let parity: Vec<&[u8]> = parity.iter().map(Vec::as_slice).collect();
-                array.replay_row(row, &data, &parity)?;
+                array.replay_stripe(row, &data, &parity)?;
             }
             Kind::Flush => drop(pending.remove(&payload.location.saturating_mul(512))),
         }
@@ -242,15 +250,15 @@ fn rows(
     Ok(pending)
 }
 
-/// Data of a row that came to the journal only, and the parity that belongs to them.
-struct Waiting {
+/// Data of a stripe without parity in the journal, and the parity that belongs to them.
+struct WaitingStripe {
     at: u64,
     data: Vec<(usize, Vec<u8>)>,
     parity: Vec<Vec<u8>>,
 }
 
-impl Waiting {
-    fn of(array: &Array, journal: &Journal<'_>, at: u64, row: &Pending) -> Io<Self> {
+impl WaitingStripe {
+    fn of(array: &Array, journal: &JournalReader<'_>, at: u64, row: &PendingStripe) -> Io<Self> {
         let page = |(d, page): (&usize, &u64)| Ok((*d, journal.page(*page)?));
         let data = row.data.iter().map(page).collect::<Io<Vec<_>>>()?;
         let mut this = Self { at, data, parity: Vec::new() };
@@ -262,23 +270,24 @@ impl Waiting {
         self.data.iter().map(|(d, page)| (*d, page.as_slice())).collect()
     }
 
-    /// What makes the row whole, beside the data that the journal has.
-    fn parity_column(&self) -> Column<'_> {
-        Column {
+    /// Returns the parity that completes the stripe, beside the data in the journal.
+    fn parity_column(&self) -> StripePage<'_> {
+        StripePage {
             data: Vec::new(),
-            row: self.at / 512,
+            member_sector: self.at / 512,
             parity: self.parity.iter().map(Vec::as_slice).collect(),
         }
     }
 
     fn write(&self, array: &Array) -> Io<()> {
         let parity: Vec<&[u8]> = self.parity.iter().map(Vec::as_slice).collect();
-        array.replay_row(self.at, &self.pages(), &parity)
+        array.replay_stripe(self.at, &self.pages(), &parity)
     }
 }
 
-/// Replays one member's log. Of an entry whose partial parity is not whole the data were never written.
-fn replay_log(array: &Array, device: &dyn BlockDevice, log: &Ppl) -> Io<()> {
+/// Replays one member's log. If an entry's partial parity is incomplete, its data were never
+/// written.
+fn replay_ppl(array: &Array, device: &dyn BlockDevice, log: &Ppl) -> Io<()> {
     let mut at = log.at.byte_offset().0 + HEADER_BYTES as u64;
     for entry in log.header.entries() {
         let len = u64::from(entry.pp_size.get());
@@ -292,7 +301,7 @@ fn replay_log(array: &Array, device: &dyn BlockDevice, log: &Ppl) -> Io<()> {
         if len > 0 && xfskit_crc::crc32c(&partial) != entry.checksum.get() {
             continue;
         }
-        array.replay_announced(&Announced {
+        array.replay_ppl_write(&PplWrite {
             at: entry.data_sector.get().saturating_mul(512),
             len: u64::from(entry.data_size.get()),
             parity: index(u64::from(entry.parity_disk.get())),

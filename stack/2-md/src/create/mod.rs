@@ -1,22 +1,22 @@
-//! New arrays: superblocks, bitmap and bad-block log as mdadm makes them.
+//! Creating arrays: superblocks, bitmap and bad-block log as mdadm writes them.
 //!
-//! [`Recipe`] says what is wanted; [`Recipe::create`] checks that it can be, decides everything, and
-//! only then writes. What the array is like in the first moment depends on the level:
+//! [`CreateOptions`] describes the array. [`CreateOptions::create`] checks that it is possible,
+//! decides everything, and only then writes. The initial state depends on the level:
 //!
-//! | level | first |
+//! | level | initial state |
 //! | --- | --- |
-//! | linear, 0 | clean: there is nothing that could differ |
+//! | linear, 0 | clean: there is no redundancy |
 //! | 1, 6, 10 | to be resynced: members differ in what they held before |
-//! | 4, 5 | degraded, the last member being rebuilt: reading all others in order and writing one is the fastest way to consistency |
-//! | 6 with one member missing | the same |
-//! | 4, 5 with one missing, 6 with two | clean: what is there is the truth, whatever it is |
-//! | any, `assume_clean` | clean: the caller knows, for example because all members are zero |
+//! | 4, 5 | degraded, with the last member being rebuilt: reading all others in order and writing one is the fastest way to consistency |
+//! | 6 with one member missing | degraded, as 4 and 5 |
+//! | 4, 5 with one missing, 6 with two | clean: no redundancy is left |
+//! | any, `assume_clean` | clean: the caller knows that members agree, for example because they are all zero |
 //!
 //! | module | what |
 //! | --- | --- |
-//! | [`room`] | where things go on a member |
+//! | [`member_layout`] | where superblock, bitmap, bad-block log and data lie on a member |
 
-pub mod room;
+pub mod member_layout;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -30,19 +30,19 @@ use crate::geometry::{Geometry, GeometryError};
 use crate::layout::{Layout, Level};
 use crate::superblock::v1::{IN_SYNC, MAGIC, ROLE_SPARE, SuperblockV1, feature};
 use crate::superblock::{self, Version};
-use room::{ForBitmap, Room};
+use member_layout::{BitmapSpace, MemberLayout};
 
-/// Devices that a new superblock has room for.
+/// Devices that a new superblock can list.
 const MAX_DEV: u32 = 128;
 /// Sectors of the bad-block log.
 const BBLOG_SECTORS: u16 = 8;
 
-/// What an array shall be.
+/// The description of a new array.
 #[derive(Clone, Debug)]
-pub struct Recipe {
+pub struct CreateOptions {
     /// Level and layout.
     pub layout: Layout,
-    /// Sectors per chunk; 0 for levels without.
+    /// Sectors per chunk; 0 for levels without chunks.
     pub chunk: Sectors,
     /// 1.0, 1.1 or 1.2.
     pub version: Version,
@@ -52,31 +52,31 @@ pub struct Recipe {
     pub uuid: [u8; 16],
     /// Sectors to use of each member; `None` for all that the smallest has.
     pub size: Option<Sectors>,
-    /// Where the data shall begin; `None` for where mdadm has them begin.
+    /// Where the data begin; `None` for mdadm's default.
     pub data_offset: Option<Sectors>,
     /// The write-intent bitmap.
-    pub bitmap: WantBitmap,
-    /// Members agree already.
+    pub bitmap: BitmapOption,
+    /// The members already agree.
     pub assume_clean: bool,
-    /// When it is made, in seconds since 1970.
+    /// The creation time, in seconds since 1970.
     pub now: u64,
 }
 
 /// Which write-intent bitmap a new array gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WantBitmap {
+pub enum BitmapOption {
     /// None.
     No,
-    /// What mdadm does: one where members give more than 100 GiB.
+    /// mdadm's default: a bitmap if members have more than 100 GiB.
     Default,
-    /// One; a bit for so many bytes (a power of two), or for 64 MiB.
+    /// A bitmap with this many bytes per bit (a power of two), or with 64 MiB per bit.
     Internal(Option<u32>),
 }
 
 /// A device that becomes a member.
 #[derive(Clone, Debug)]
 pub struct NewMember {
-    /// What messages call it.
+    /// Its name in messages.
     pub name: String,
     /// The device.
     pub device: Arc<dyn BlockDevice>,
@@ -84,13 +84,13 @@ pub struct NewMember {
     pub uuid: [u8; 16],
 }
 
-/// Why there is no new array.
+/// Why an array cannot be created.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The numbers make no array.
     #[error(transparent)]
     Geometry(#[from] GeometryError),
-    /// A member cannot hold what it should.
+    /// A member is too small.
     #[error("{name} is too small with its {size} bytes [md.create.small]")]
     Small {
         /// The member.
@@ -100,30 +100,30 @@ pub enum Error {
     },
     /// The data would begin within the metadata.
     #[error(
-        "data cannot begin at sector {at}: metadata take the first {least} [md.create.data_offset]"
+        "data cannot begin at sector {at}: metadata occupy the first {least} [md.create.data_offset]"
     )]
     DataOffset {
-        /// Where they were to begin.
+        /// The requested offset.
         at: Sectors,
-        /// The first sector that is free.
+        /// The first free sector.
         least: Sectors,
     },
-    /// More of each member was asked for than there is.
-    #[error(
-        "{size} sectors of each member are too many: {name} has room for {room} [md.create.size]"
-    )]
+    /// More sectors of each member were requested than there are.
+    #[error("{size} sectors of each member are too many: {name} has {available} [md.create.size]")]
     Size {
-        /// What was asked for.
+        /// The requested size.
         size: Sectors,
         /// The member.
         name: String,
-        /// What it has.
-        room: Sectors,
+        /// The sectors that it has.
+        available: Sectors,
     },
-    /// The bits do not fit, or cover no power of two.
-    #[error("a bitmap with {0} bytes to a bit does not fit: take more [md.create.bitmap]")]
+    /// The bitmap does not fit, or its chunk is not a power of two.
+    #[error(
+        "a bitmap with {0} bytes per bit does not fit: use more bytes per bit [md.create.bitmap]"
+    )]
     Bitmap(u32),
-    /// The level cannot have what was asked for.
+    /// The level does not support the request.
     #[error("{level} cannot have {what} [md.create.level]")]
     Level {
         /// The level.
@@ -131,28 +131,30 @@ pub enum Error {
         /// What was asked for.
         what: &'static str,
     },
-    /// There are only superblocks of version 1.
+    /// Only superblocks of version 1 can be created.
     #[error("new arrays have superblocks 1.0, 1.1 or 1.2, not {0} [md.create.version]")]
     Version(Version),
-    /// The place of a new member's partial parity log depends on its size.
+    /// The offset of a new member's partial parity log depends on the member's size.
     #[error(
-        "arrays with partial parity logs and superblocks 1.0 get no new members [md.create.ppl]"
+        "arrays with partial parity logs and superblocks 1.0 cannot get new members [md.create.ppl]"
     )]
     PartialParity,
-    /// The name does not fit.
+    /// The name is too long.
     #[error("the name {0:?} has more than 32 bytes [md.create.name]")]
     Name(String),
-    /// More members than a superblock lists.
+    /// There are more devices than a superblock can list.
     #[error("{0} devices are more than 128 [md.create.devices]")]
     Devices(usize),
-    /// Too many roles were left empty.
-    #[error("{level} of {raid_disks} cannot do without {missing} members [md.create.missing]")]
+    /// Too many roles are empty.
+    #[error(
+        "{level} of {raid_disks} cannot run with {missing} members missing [md.create.missing]"
+    )]
     Missing {
         /// The level.
         level: Level,
-        /// Roles.
+        /// The number of roles.
         raid_disks: u32,
-        /// How many of them are empty.
+        /// The number of empty roles.
         missing: usize,
     },
     /// A member cannot be written.
@@ -160,32 +162,32 @@ pub enum Error {
     Device {
         /// The member.
         name: String,
-        /// What it answered.
+        /// The error of the device.
         #[source]
         source: xfskit_block::Error,
     },
 }
 
-/// A device, the sectors of its data area, and everything that its superblock will say.
+/// A device and the superblock that it will get.
 struct Planned<'a> {
     member: &'a NewMember,
     superblock: SuperblockV1,
 }
 
-/// What the first moment of the array is like.
-struct Birth {
+/// The initial state of the array.
+struct InitialState {
     /// Members may differ from each other.
     dirty: bool,
     /// This role is rebuilt from the others.
     rebuilt: Option<usize>,
 }
 
-impl Recipe {
-    /// Makes the array: `roles` are its members in order, `None` where one is missing. What the
-    /// devices hold is gone; whoever calls has asked whether it may be.
+impl CreateOptions {
+    /// Creates the array: `roles` are its members in order, `None` for missing ones. The data on
+    /// the devices are lost; the caller has checked that this is wanted.
     ///
     /// # Errors
-    /// [`Error`]; nothing was written unless it is [`Error::Device`].
+    /// Returns [`Error`]. Nothing was written unless it is [`Error::Device`].
     pub fn create(
         &self,
         roles: &[Option<NewMember>],
@@ -193,8 +195,8 @@ impl Recipe {
     ) -> Result<Geometry, Error> {
         self.check(roles, spares)?;
         let all: Vec<&NewMember> = roles.iter().flatten().chain(spares).collect();
-        let (rooms, size, bitmap) = self.rooms(&all)?;
-        let data_sizes: Vec<Sectors> = rooms.iter().map(|room| room.data_size).collect();
+        let (layouts, size, bitmap) = self.layouts(&all)?;
+        let data_sizes: Vec<Sectors> = layouts.iter().map(|layout| layout.data_size).collect();
         let raid_disks = u32::try_from(roles.len()).unwrap_or(u32::MAX);
         let geometry = Geometry::new(
             self.layout,
@@ -208,9 +210,9 @@ impl Recipe {
             let (level, missing) = (geometry.level(), missing.len());
             return Err(Error::Missing { level, raid_disks, missing });
         }
-        let birth = self.birth(roles, &missing);
-        let bitmap = bitmap.map(|chunk| self.bitmap(&geometry, chunk, &birth)).transpose()?;
-        let planned = self.plan(&all, &rooms, &geometry, bitmap.is_some(), &birth, roles);
+        let initial = self.initial_state(roles, &missing);
+        let bitmap = bitmap.map(|chunk| self.bitmap(&geometry, chunk, &initial)).transpose()?;
+        let planned = self.plan(&all, &layouts, &geometry, bitmap.is_some(), &initial, roles);
         for Planned { member, superblock } in &planned {
             write(&member.device, superblock, bitmap.as_ref())
                 .map_err(|source| Error::Device { name: member.name.clone(), source })?;
@@ -218,7 +220,7 @@ impl Recipe {
         Ok(geometry)
     }
 
-    /// How many of the devices have a data area that counts by itself.
+    /// Returns how many of the devices have data areas that count individually.
     fn own(&self, roles: &[Option<NewMember>]) -> usize {
         if self.is_redundant() { 0 } else { roles.iter().flatten().count() }
     }
@@ -227,7 +229,7 @@ impl Recipe {
         !matches!(self.layout.level(), Level::Linear | Level::Raid0)
     }
 
-    /// What can be said without the devices' sizes.
+    /// Checks what does not depend on the sizes of the devices.
     fn check(&self, roles: &[Option<NewMember>], spares: &[NewMember]) -> Result<(), Error> {
         let level = self.layout.level();
         let cannot = |what| Err(Error::Level { level, what });
@@ -247,7 +249,7 @@ impl Recipe {
         if !spares.is_empty() {
             return cannot("spares");
         }
-        if matches!(self.bitmap, WantBitmap::Internal(_)) {
+        if matches!(self.bitmap, BitmapOption::Internal(_)) {
             return cannot("a bitmap");
         }
         if self.size.is_some() {
@@ -256,59 +258,65 @@ impl Recipe {
         Ok(())
     }
 
-    /// The places on all members, the size of each (0 without redundancy), and how many bytes a bit
-    /// of the bitmap covers.
-    fn rooms(&self, all: &[&NewMember]) -> Result<(Vec<Room>, Sectors, Option<u32>), Error> {
-        let on = |bitmap: ForBitmap| {
+    /// Returns the layout of all members, the size of each (0 without redundancy), and how many
+    /// bytes a bit of the bitmap covers.
+    fn layouts(
+        &self,
+        all: &[&NewMember],
+    ) -> Result<(Vec<MemberLayout>, Sectors, Option<u32>), Error> {
+        let on = |bitmap: BitmapSpace| {
             let one = |member: &&NewMember| {
                 let (version, chunk) = (self.version, self.chunk);
                 let size = member.device.size();
-                Room::on(&member.name, size, version, chunk, bitmap, self.data_offset)
+                MemberLayout::new(&member.name, size, version, chunk, bitmap, self.data_offset)
             };
             all.iter().map(one).collect::<Result<Vec<_>, _>>()
         };
         if !self.is_redundant() {
-            return Ok((on(ForBitmap::Never)?, Sectors(0), None));
+            return Ok((on(BitmapSpace::Never)?, Sectors(0), None));
         }
-        let rooms = on(ForBitmap::Later)?;
-        let size = self.component(all, &rooms)?;
+        let layouts = on(BitmapSpace::Later)?;
+        let size = self.component(all, &layouts)?;
         let chunk = match self.bitmap {
-            WantBitmap::No => return Ok((rooms, size, None)),
-            WantBitmap::Default if size <= room::BITMAP_FROM => return Ok((rooms, size, None)),
-            WantBitmap::Internal(Some(chunk)) => chunk,
-            WantBitmap::Default | WantBitmap::Internal(None) => room::BITMAP_CHUNK,
+            BitmapOption::No => return Ok((layouts, size, None)),
+            BitmapOption::Default if size <= member_layout::BITMAP_FROM => {
+                return Ok((layouts, size, None));
+            }
+            BitmapOption::Internal(Some(chunk)) => chunk,
+            BitmapOption::Default | BitmapOption::Internal(None) => member_layout::BITMAP_CHUNK,
         };
         if !chunk.is_power_of_two() || chunk < 4096 {
             return Err(Error::Bitmap(chunk));
         }
-        // Of RAID10 the bits cover the array; it is never larger than all members together.
+        // On RAID10 the bits cover the array, which is never larger than all members together.
         let members = if self.layout.level() == Level::Raid10 { all.len() as u64 } else { 1 };
         let covered = Sectors(size.0.saturating_mul(members));
-        let sectors = room::bitmap_sectors(covered, chunk);
-        let most = rooms.iter().map(|room| room.data_offset.0.max(2048)).min().unwrap_or(0) / 2;
+        let sectors = member_layout::bitmap_sectors(covered, chunk);
+        let most =
+            layouts.iter().map(|layout| layout.data_offset.0.max(2048)).min().unwrap_or(0) / 2;
         if sectors > most {
             return Err(Error::Bitmap(chunk));
         }
-        let rooms = on(ForBitmap::Now(sectors))?;
-        let size = self.component(all, &rooms)?;
-        Ok((rooms, size, Some(chunk)))
+        let layouts = on(BitmapSpace::Now(sectors))?;
+        let size = self.component(all, &layouts)?;
+        Ok((layouts, size, Some(chunk)))
     }
 
-    /// Sectors used of each member.
-    fn component(&self, all: &[&NewMember], rooms: &[Room]) -> Result<Sectors, Error> {
-        let smallest = (0..all.len()).min_by_key(|i| rooms[*i].data_size);
+    /// Returns the sectors used of each member.
+    fn component(&self, all: &[&NewMember], layouts: &[MemberLayout]) -> Result<Sectors, Error> {
+        let smallest = (0..all.len()).min_by_key(|i| layouts[*i].data_size);
         let Some(smallest) = smallest else { return Ok(Sectors(0)) };
-        let (name, room) = (all[smallest].name.clone(), rooms[smallest].data_size);
+        let (name, available) = (all[smallest].name.clone(), layouts[smallest].data_size);
         match self.size {
-            Some(size) if size > room => Err(Error::Size { size, name, room }),
-            wanted => match room::rounded(wanted.unwrap_or(room), self.chunk) {
+            Some(size) if size > available => Err(Error::Size { size, name, available }),
+            wanted => match member_layout::rounded(wanted.unwrap_or(available), self.chunk) {
                 Sectors(0) => Err(Error::Small { name, size: all[smallest].device.size() }),
                 size => Ok(size),
             },
         }
     }
 
-    fn birth(&self, roles: &[Option<NewMember>], missing: &[usize]) -> Birth {
+    fn initial_state(&self, roles: &[Option<NewMember>], missing: &[usize]) -> InitialState {
         let level = self.layout.level();
         let spare_parity = match level {
             _ if self.assume_clean => 0,
@@ -320,59 +328,71 @@ impl Recipe {
         let rebuilt = last.filter(|_| spare_parity == 1);
         let whole = level == Level::Raid6 && missing.is_empty();
         let copies = matches!(level, Level::Raid1 | Level::Raid10);
-        Birth { dirty: !self.assume_clean && (whole || copies), rebuilt }
+        InitialState { dirty: !self.assume_clean && (whole || copies), rebuilt }
     }
 
-    /// The bitmap of the array: all bits are set where anything may differ.
-    fn bitmap(&self, geometry: &Geometry, chunk: u32, birth: &Birth) -> Result<Bitmap, Error> {
+    /// Returns the bitmap of the array. All bits are set if anything may differ.
+    fn bitmap(
+        &self,
+        geometry: &Geometry,
+        chunk: u32,
+        initial: &InitialState,
+    ) -> Result<Bitmap, Error> {
         let covered = match geometry.level() {
             Level::Raid10 => geometry.array_size(),
             _ => geometry.component_size(),
         };
         let head = BitmapSuper::new(self.uuid, 0, covered, chunk);
         let mut bitmap = Bitmap::new(head).map_err(|_| Error::Bitmap(chunk))?;
-        if birth.dirty || birth.rebuilt.is_some() {
+        if initial.dirty || initial.rebuilt.is_some() {
             bitmap.set_all();
         }
         Ok(bitmap)
     }
 
-    /// Everybody's superblock. Devices are numbered by their roles, then come spares, and last the
-    /// one that is rebuilt: to md it is a spare that has just been taken.
+    /// Returns the superblocks of all devices. Devices are numbered by their roles, then come
+    /// spares, and last the member that is rebuilt: md treats it as a spare that was just
+    /// activated.
     fn plan<'a>(
         &self,
         all: &[&'a NewMember],
-        rooms: &[Room],
+        layouts: &[MemberLayout],
         geometry: &Geometry,
         has_bitmap: bool,
-        birth: &Birth,
+        initial: &InitialState,
         roles: &[Option<NewMember>],
     ) -> Vec<Planned<'a>> {
         let count = roles.len();
         let spares = all.len() - roles.iter().flatten().count();
         let filled = (0..count).filter(|role| roles[*role].is_some());
-        let number = |role: usize| if birth.rebuilt == Some(role) { count + spares } else { role };
+        let number =
+            |role: usize| if initial.rebuilt == Some(role) { count + spares } else { role };
         let numbers: Vec<usize> = filled.clone().map(number).chain(count..count + spares).collect();
-        let mut table = self.superblock(geometry, has_bitmap, birth);
+        let mut table = self.superblock(geometry, has_bitmap, initial);
         for role in filled {
             table.dev_roles[number(role)].set(u16::try_from(role).unwrap_or(ROLE_SPARE));
         }
-        let one = |((member, room), number): ((&&'a NewMember, &Room), &usize)| {
+        let one = |((member, layout), number): ((&&'a NewMember, &MemberLayout), &usize)| {
             let mut superblock = table.clone();
             superblock.dev_number.set(u32::try_from(*number).unwrap_or(u32::MAX));
             superblock.device_uuid = member.uuid;
-            put_room(&mut superblock, room, has_bitmap);
-            if birth.rebuilt.is_some() && *number == count + spares {
+            set_layout(&mut superblock, layout, has_bitmap);
+            if initial.rebuilt.is_some() && *number == count + spares {
                 let features = superblock.feature_map.get();
                 superblock.feature_map.set(features | feature::RECOVERY_OFFSET);
             }
             Planned { member, superblock }
         };
-        all.iter().zip(rooms).zip(&numbers).map(one).collect()
+        all.iter().zip(layouts).zip(&numbers).map(one).collect()
     }
 
-    /// What all superblocks have in common.
-    fn superblock(&self, geometry: &Geometry, has_bitmap: bool, birth: &Birth) -> SuperblockV1 {
+    /// Returns the fields that all superblocks have in common.
+    fn superblock(
+        &self,
+        geometry: &Geometry,
+        has_bitmap: bool,
+        initial: &InitialState,
+    ) -> SuperblockV1 {
         let mut sb = SuperblockV1::new_zeroed();
         sb.magic.set(MAGIC);
         sb.major_version.set(1);
@@ -388,7 +408,7 @@ impl Recipe {
         sb.size.set(geometry.component_size().0);
         sb.chunksize.set(u32::try_from(self.chunk.0).unwrap_or(0));
         sb.raid_disks.set(geometry.raid_disks());
-        sb.resync_offset.set(if birth.dirty { 0 } else { IN_SYNC });
+        sb.resync_offset.set(if initial.dirty { 0 } else { IN_SYNC });
         sb.bblog_size.set(BBLOG_SECTORS);
         sb.max_dev.set(MAX_DEV);
         sb.dev_roles
@@ -399,17 +419,17 @@ impl Recipe {
     }
 }
 
-/// What one member's superblock says about places.
-pub(crate) fn put_room(superblock: &mut SuperblockV1, room: &Room, has_bitmap: bool) {
-    superblock.super_offset.set(room.superblock.0);
-    superblock.data_offset.set(room.data_offset.0);
-    superblock.data_size.set(room.data_size.0);
-    superblock.bblog_offset.set(room.bblog_offset);
+/// Sets the fields of a superblock that describe the layout of the member.
+pub(crate) fn set_layout(superblock: &mut SuperblockV1, layout: &MemberLayout, has_bitmap: bool) {
+    superblock.super_offset.set(layout.superblock.0);
+    superblock.data_offset.set(layout.data_offset.0);
+    superblock.data_size.set(layout.data_size.0);
+    superblock.bblog_offset.set(layout.bblog_offset);
     superblock.bblog_size.set(BBLOG_SECTORS);
-    superblock.bitmap_offset.set(if has_bitmap { room.bitmap_offset } else { 0 });
+    superblock.bitmap_offset.set(if has_bitmap { layout.bitmap_offset } else { 0 });
 }
 
-/// Writes a new member: the remains of other superblocks go first, its own comes last.
+/// Writes a new member: erases other superblocks first, and writes its own last.
 pub(crate) fn write(
     device: &dyn BlockDevice,
     superblock: &SuperblockV1,
@@ -427,13 +447,15 @@ pub(crate) fn write(
     device.flush()
 }
 
-/// Takes every superblock but the one at `but` off a device.
+/// Erases all superblocks on a device except the one at `but`.
 ///
 /// # Errors
-/// Where it cannot be written.
+/// Returns an error if the device cannot be written.
 pub fn erase(device: &dyn BlockDevice, but: Option<Daddr>) -> xfskit_block::Result<()> {
-    let places: BTreeSet<Daddr> =
-        Version::ALL.iter().filter_map(|version| version.place(device.size())).collect();
+    let places: BTreeSet<Daddr> = Version::ALL
+        .iter()
+        .filter_map(|version| version.superblock_sector(device.size()))
+        .collect();
     for at in places.into_iter().filter(|at| Some(*at) != but) {
         let mut head = [0; 512];
         device.read_at(at.byte_offset(), &mut head)?;

@@ -1,9 +1,9 @@
-//! XFS structures that say where they belong.
+//! XFS structures that carry their own address.
 //!
-//! Metadata of XFS carries its own address: allocation group headers their group's number, inodes
-//! their inode number, blocks of trees and directories the sector they were written to. Found on a
-//! member, each is a witness: *this piece of the array lies here*. Blocks of version 5 carry the
-//! volume's UUID too; without it (version 4) only group headers testify.
+//! Allocation group headers carry their group's number, inodes their inode number, blocks of trees
+//! and directories the sector they were written to. Each one that is found on a member is evidence:
+//! *this piece of the array lies here*. Blocks of version 5 carry the volume's UUID, too. On
+//! version 4 only group headers count.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -11,16 +11,16 @@ use std::sync::Arc;
 use xfskit_block::BlockDevice;
 use xfskit_units::{ArraySector, ByteOffset, Daddr, index};
 
-use super::Given;
+use super::MemberDevices;
 
 /// Bytes read from a member at once.
 const PIECE: usize = 1 << 20;
-/// Volumes that are told apart.
+/// Volumes that are counted separately.
 const VOLUMES_MAX: usize = 64;
-/// Witnesses that are kept.
-const WITNESSES_MAX: usize = 8192;
+/// Blocks that are kept.
+const BLOCKS_MAX: usize = 8192;
 
-/// What a superblock says that the others need.
+/// The superblock fields that are needed to interpret other structures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Volume {
     uuid: [u8; 16],
@@ -34,46 +34,47 @@ pub struct Volume {
     rootino: u64,
 }
 
-/// Where a piece belongs.
+/// An address that a block claims.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Home {
-    /// At this sector of the array: a partition table says that.
+pub enum Address {
+    /// A sector of the array, from a partition table.
     Array(ArraySector),
-    /// At this sector of the volume, wherever in the array that lies.
+    /// A sector of the volume, wherever in the array the volume lies.
     Volume(ArraySector),
 }
 
-/// A piece of the array, and where it was found.
+/// A block with a self-address, and where it was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Witness {
-    /// Where it belongs.
-    pub home: Home,
-    /// Which member it lies on.
+pub struct FoundBlock {
+    /// The address that it claims.
+    pub address: Address,
+    /// The member it lies on.
     pub member: usize,
-    /// Where on that member, from its first sector.
+    /// Its sector on that member.
     pub at: Daddr,
 }
 
-/// Where a volume may lie in the array.
+/// A possible location of the volume in the array.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placement {
-    /// The part of the array that the volume fills, as it stands behind the `#` of a target; empty for all of it.
+    /// The part of the array that the volume fills, as written after the `#` of a target; empty for
+    /// the whole array.
     pub part: String,
-    /// Its pieces in the volume's order: sectors, and where they begin in the array.
+    /// The pieces in the volume's order: their sectors, and where they begin in the array.
     pub pieces: Vec<(u64, ArraySector)>,
 }
 
 impl Placement {
-    /// A volume that begins where the array does.
+    /// Returns the placement of a volume that begins where the array does.
     pub fn whole() -> Self {
         Self { part: String::new(), pieces: vec![(u64::MAX, ArraySector(0))] }
     }
 
-    /// The sector of the array at which a piece belongs.
-    pub fn sector(&self, home: Home) -> Option<ArraySector> {
-        let mut rest = match home {
-            Home::Array(at) => return Some(at),
-            Home::Volume(at) => at.0,
+    /// Returns the sector of the array that an address means.
+    pub fn sector(&self, address: Address) -> Option<ArraySector> {
+        let mut rest = match address {
+            Address::Array(at) => return Some(at),
+            Address::Volume(at) => at.0,
         };
         for (len, start) in &self.pieces {
             match rest.checked_sub(*len) {
@@ -85,8 +86,8 @@ impl Placement {
     }
 }
 
-/// Whom a search tells how many bytes of how many it has seen, and who says whether it goes on.
-pub type Told<'a> = dyn Fn(u64, u64) -> ControlFlow<()> + 'a;
+/// Receives the progress of a scan in bytes (done and total), and decides whether it continues.
+pub type ScanProgress<'a> = dyn Fn(u64, u64) -> ControlFlow<()> + 'a;
 
 fn be16(bytes: &[u8], at: usize) -> Option<u16> {
     bytes.get(at..at.checked_add(2)?)?.try_into().ok().map(u16::from_be_bytes)
@@ -101,7 +102,7 @@ fn be64(bytes: &[u8], at: usize) -> Option<u64> {
 }
 
 impl Volume {
-    /// What the superblock at the start of `bytes` says, where there is one.
+    /// Reads the superblock at the start of `bytes`, if there is one.
     fn read(bytes: &[u8]) -> Option<Self> {
         if !bytes.starts_with(b"XFSB") {
             return None;
@@ -132,7 +133,8 @@ impl Volume {
         })
     }
 
-    /// Where headers of at most `groups` groups and the root directory's inode belong.
+    /// Returns the sectors of the headers of at most `groups` groups, and of the root directory's
+    /// inode.
     pub fn landmarks(&self, groups: u64) -> Vec<ArraySector> {
         let starts = (0..self.agcount.min(groups)).filter_map(|agno| self.block(agno, 0));
         let headers =
@@ -140,7 +142,7 @@ impl Volume {
         headers.chain(self.inode_at(self.rootino)).collect()
     }
 
-    /// The sector of block `agbno` of group `agno`.
+    /// Returns the sector of block `agbno` of group `agno`.
     fn block(&self, agno: u64, agbno: u64) -> Option<ArraySector> {
         let inside = agno < self.agcount && agbno < self.agblocks;
         let block = agno.checked_mul(self.agblocks)?.checked_add(agbno)?;
@@ -148,8 +150,8 @@ impl Volume {
         block.checked_mul(1 << (self.blocklog - 9)).map(ArraySector)
     }
 
-    /// Where the structure at the start of `bytes` belongs.
-    pub fn home(&self, bytes: &[u8]) -> Option<ArraySector> {
+    /// Returns the sector that the structure at the start of `bytes` claims.
+    pub fn address(&self, bytes: &[u8]) -> Option<ArraySector> {
         let group = |header: u64| {
             let start = self.block(u64::from(be32(bytes, 8)?), 0)?;
             start.checked_add(header * self.sectors_per_header)
@@ -170,13 +172,13 @@ impl Volume {
         }
     }
 
-    /// Where the inode at the start of `bytes` belongs.
+    /// Returns the sector that the inode at the start of `bytes` claims.
     fn inode(&self, bytes: &[u8]) -> Option<ArraySector> {
         let ours = bytes.get(4) == Some(&3) && bytes.get(160..176)? == self.uuid;
         self.inode_at(be64(bytes, 152).filter(|_| ours)?)
     }
 
-    /// The sector of inode `ino`.
+    /// Returns the sector of inode `ino`.
     fn inode_at(&self, ino: u64) -> Option<ArraySector> {
         let slot = ino & ((1 << self.inopblog) - 1);
         let block = ino >> self.inopblog;
@@ -186,13 +188,13 @@ impl Volume {
     }
 }
 
-/// Superblocks by the volume that they are of.
+/// Volumes, with the number of superblocks found of each.
 #[derive(Debug, Default)]
 pub struct Volumes(Vec<(Volume, usize)>);
 
 impl Volumes {
-    /// Looks whether a superblock begins here.
-    pub fn see(&mut self, bytes: &[u8]) {
+    /// Counts a superblock if one begins here.
+    pub fn visit(&mut self, bytes: &[u8]) {
         let Some(volume) = Volume::read(bytes) else { return };
         let has_room = self.0.len() < VOLUMES_MAX;
         match self.0.iter_mut().find(|(known, _)| known.uuid == volume.uuid) {
@@ -202,29 +204,29 @@ impl Volumes {
         }
     }
 
-    /// The volume with the most superblocks; of equals the one that was seen first.
+    /// Returns the volume with the most superblocks; the first one found if several have as many.
     pub fn best(&self) -> Option<Volume> {
         let most = self.0.iter().map(|(_, count)| *count).max()?;
         self.0.iter().find(|(_, count)| *count == most).map(|(volume, _)| *volume)
     }
 }
 
-/// Witnesses, of which no more than so many are kept, from all over what was seen.
+/// A bounded sample of blocks, spread evenly over everything that was scanned.
 #[derive(Debug, Default)]
-pub struct Witnesses {
-    kept: Vec<Witness>,
+pub struct FoundBlocks {
+    kept: Vec<FoundBlock>,
     step: usize,
     seen: usize,
 }
 
-impl Witnesses {
-    /// Keeps a witness, or not.
-    pub fn push(&mut self, witness: Witness) {
+impl FoundBlocks {
+    /// Adds a block, or drops it to keep the sample bounded.
+    pub fn push(&mut self, block: FoundBlock) {
         if self.seen.is_multiple_of(self.step.max(1)) {
-            self.kept.push(witness);
+            self.kept.push(block);
         }
         self.seen += 1;
-        if self.kept.len() > WITNESSES_MAX {
+        if self.kept.len() > BLOCKS_MAX {
             self.step = self.step.max(1) * 2;
             let mut even = false;
             self.kept.retain(|_| {
@@ -234,19 +236,19 @@ impl Witnesses {
         }
     }
 
-    /// What was kept.
-    pub fn into_kept(self) -> Vec<Witness> {
+    /// Returns the sample.
+    pub fn into_kept(self) -> Vec<FoundBlock> {
         self.kept
     }
 }
 
-/// Shows every sector within `limit` bytes of each member to `see`, those of zeroes left out. What cannot be
-/// read is passed over.
+/// Passes every sector within `limit` bytes of each member to `visit`, except sectors of zeroes.
+/// Skips what cannot be read.
 pub fn scan(
-    members: &Given,
+    members: &MemberDevices,
     limit: u64,
-    told: &Told<'_>,
-    see: &mut dyn FnMut(usize, Daddr, &[u8]),
+    progress: &ScanProgress<'_>,
+    visit: &mut dyn FnMut(usize, Daddr, &[u8]),
 ) -> ControlFlow<()> {
     let end = |device: &Arc<dyn BlockDevice>| device.size().0.min(limit);
     let total = members.iter().flatten().map(end).sum();
@@ -254,7 +256,7 @@ pub fn scan(
     for (member, device) in members.iter().enumerate() {
         let Some(device) = device else { continue };
         for at in (0..end(device)).step_by(PIECE) {
-            told(done, total)?;
+            progress(done, total)?;
             let part = &mut piece[..index((end(device) - at).min(PIECE as u64))];
             done += part.len() as u64;
             if device.read_at(ByteOffset(at), part).is_err() {
@@ -262,7 +264,7 @@ pub fn scan(
             }
             for (i, sector) in (0u64..).zip(part.chunks_exact(512)) {
                 if sector.iter().any(|byte| *byte != 0) {
-                    see(member, Daddr(at / 512 + i), sector);
+                    visit(member, Daddr(at / 512 + i), sector);
                 }
             }
         }

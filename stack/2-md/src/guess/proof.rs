@@ -1,35 +1,35 @@
-//! Proof: which order of the members that nothing testifies for is right.
+//! Proof: finding the order of members without evidence.
 //!
-//! On a RAID6 with a member to spare, members are taken away and computed again: in the right order what
-//! is computed is what stood there. Elsewhere the volume's headers have to come out whole, which on
-//! RAID5 does not depend on the order of members that no header lies on.
+//! On a RAID6 with a spare member, members are left out and computed again: with the right order
+//! the result equals what they hold. On other levels the volume's headers must be readable. On
+//! RAID5 this does not depend on the order of members without headers.
 
 use std::sync::Arc;
 
 use xfskit_block::BlockDevice;
 use xfskit_units::{ArraySector, ByteOffset};
 
-use super::evidence::{Home, Placement, Volume};
-use super::{Given, Guess};
+use super::evidence::{Address, Placement, Volume};
+use super::{Guess, MemberDevices};
 use crate::array::Array;
 use crate::assemble::Member;
-use crate::layout::parity::{Part, Row};
+use crate::layout::parity::{Part, StripeLayout};
 
-/// Members that are tried in every order.
+/// At most this many members are tried in every order.
 const FREE_MAX: usize = 5;
-/// Rows that are computed again, and rows that are looked at to find some that hold something.
+/// Stripes that are computed again, and stripes that are searched for some that are not empty.
 const ROWS: usize = 16;
 const LOOK: u64 = 4096;
-/// Groups of the volume whose headers are looked at.
+/// Groups of the volume whose headers are checked.
 const GROUPS: u64 = 16;
 
 type Order = [Option<usize>];
 
-/// Settles the order of the members that the votes left open, where that can be done. Answers how many
-/// of the volume's landmarks are where they should be in the array that results.
-pub(super) fn settle(
+/// Finds the order of the members that the votes left open, if possible. Returns how many of the
+/// volume's landmarks are in place in the resulting array.
+pub(super) fn resolve_order(
     guess: &mut Guess,
-    members: &Given,
+    members: &MemberDevices,
     volume: &Volume,
     placement: &Placement,
 ) -> usize {
@@ -39,7 +39,7 @@ pub(super) fn settle(
     if guess.open.len() > FREE_MAX {
         return landmarks(guess, &guess.order);
     }
-    let worth = |order: &Order| {
+    let score = |order: &Order| {
         if rows.is_empty() {
             landmarks(guess, order)
         } else {
@@ -48,12 +48,12 @@ pub(super) fn settle(
     };
     let mut best: (usize, Vec<Vec<Option<usize>>>) = (0, Vec::new());
     permute(&mut guess.order.clone(), &guess.open, 0, &mut |order| {
-        let worth = worth(order);
-        if worth > best.0 {
-            best = (worth, Vec::new());
+        let score = score(order);
+        if score > best.0 {
+            best = (score, Vec::new());
         }
-        // Two missing members look the same.
-        if worth == best.0 && worth > 0 && !best.1.iter().any(|known| known == order) {
+        // Two missing members are interchangeable.
+        if score == best.0 && score > 0 && !best.1.iter().any(|known| known == order) {
             best.1.push(order.to_vec());
         }
     });
@@ -62,43 +62,48 @@ pub(super) fn settle(
             guess.order.clone_from(only);
             guess.certain = true;
         }
-        // What was voted for does not compute.
+        // The order by votes contradicts parity.
         [] if !rows.is_empty() => return 0,
         _ => {}
     }
     landmarks(guess, &guess.order)
 }
 
-/// The array by `guess`, with its members in `order`, those in `without` left out.
-fn array(guess: &Guess, order: &Order, members: &Given, without: &[usize]) -> Option<Array> {
+/// Opens the array of `guess` with its members in `order`, without the roles in `without`.
+fn array(
+    guess: &Guess,
+    order: &Order,
+    members: &MemberDevices,
+    without: &[usize],
+) -> Option<Array> {
     let member = |(role, i): (usize, &Option<usize>)| {
         let device = members.get(i.filter(|_| !without.contains(&role))?)?.clone()?;
         Some(Member { name: String::new(), device })
     };
     let slots: Vec<Option<Member>> = order.iter().enumerate().map(member).collect();
-    guess.bare.open(&slots).ok()
+    guess.manual.open(&slots).ok()
 }
 
-/// How many landmarks of the volume are where they should be.
+/// Returns how many landmarks of the volume are in place.
 fn landmarks(
     guess: &Guess,
     order: &Order,
-    members: &Given,
+    members: &MemberDevices,
     volume: &Volume,
     placement: &Placement,
 ) -> usize {
     let Some(array) = array(guess, order, members, &[]) else { return 0 };
     let is_there = |at: &ArraySector| {
         let mut sector = [0; 512];
-        let Some(place) = placement.sector(Home::Volume(*at)) else { return false };
+        let Some(place) = placement.sector(Address::Volume(*at)) else { return false };
         let read = array.read_at(ByteOffset(place.0.saturating_mul(512)), &mut sector);
-        read.is_ok() && volume.home(&sector) == Some(*at)
+        read.is_ok() && volume.address(&sector) == Some(*at)
     };
     volume.landmarks(GROUPS).iter().filter(|at| is_there(at)).count()
 }
 
-/// True where every member that is there is computed from the others as it is.
-fn computes(guess: &Guess, order: &Order, members: &Given, rows: &[u64]) -> bool {
+/// Returns true if every present member, computed from the others, equals what it holds.
+fn computes(guess: &Guess, order: &Order, members: &MemberDevices, rows: &[u64]) -> bool {
     let n = order.len();
     let missing = order.iter().filter(|member| member.is_none()).count();
     (0..n).filter(|role| order[*role].is_some()).all(|role| {
@@ -106,10 +111,12 @@ fn computes(guess: &Guess, order: &Order, members: &Given, rows: &[u64]) -> bool
         without.extend((missing == 0).then_some((role + 1) % n));
         let Some(array) = array(guess, order, members, &without) else { return false };
         rows.iter().all(|stripe| {
-            let Some(row) = Row::new(guess.bare.layout, n, *stripe) else { return false };
-            let Part::Data(d) = row.part(role) else { return true };
-            let chunk = stripe.saturating_mul(row.data_disks() as u64).saturating_add(d as u64);
-            let at = chunk.saturating_mul(guess.bare.chunk.byte_len().0);
+            let Some(map) = StripeLayout::new(guess.manual.layout, n, *stripe) else {
+                return false;
+            };
+            let Part::Data(d) = map.part(role) else { return true };
+            let chunk = stripe.saturating_mul(map.data_disks() as u64).saturating_add(d as u64);
+            let at = chunk.saturating_mul(guess.manual.chunk.byte_len().0);
             let mut computed = [0; 512];
             let read = array.read_at(ByteOffset(at), &mut computed);
             let device = order[role].and_then(|i| members.get(i)?.as_ref());
@@ -118,18 +125,18 @@ fn computes(guess: &Guess, order: &Order, members: &Given, rows: &[u64]) -> bool
     })
 }
 
-/// The first sector of a row on a member.
+/// Returns the first sector of a stripe on a member.
 fn first(guess: &Guess, device: &Arc<dyn BlockDevice>, stripe: u64) -> Option<[u8; 512]> {
-    let at = guess.bare.offset.0.checked_add(stripe.checked_mul(guess.bare.chunk.0)?)?;
+    let at = guess.manual.offset.0.checked_add(stripe.checked_mul(guess.manual.chunk.0)?)?;
     let mut sector = [0; 512];
     device.read_at(ByteOffset(at.checked_mul(512)?), &mut sector).ok()?;
     Some(sector)
 }
 
-/// Rows in which something stands, for a RAID6 with a member to spare.
-fn rows(guess: &Guess, members: &Given) -> Vec<u64> {
+/// Returns stripes that are not empty, for a RAID6 with a spare member.
+fn rows(guess: &Guess, members: &MemberDevices) -> Vec<u64> {
     let n = members.len();
-    let raid6 = Row::new(guess.bare.layout, n, 0).is_some_and(|row| row.q.is_some());
+    let raid6 = StripeLayout::new(guess.manual.layout, n, 0).is_some_and(|map| map.q.is_some());
     if !raid6 || members.iter().flatten().count() + 1 < n {
         return Vec::new();
     }
@@ -140,14 +147,19 @@ fn rows(guess: &Guess, members: &Given) -> Vec<u64> {
     (0..LOOK).filter(holds).take(ROWS).collect()
 }
 
-/// Shows every order of the members in `roles` to `see`.
-fn permute(order: &mut [Option<usize>], roles: &[usize], from: usize, see: &mut dyn FnMut(&Order)) {
+/// Calls `visit` with every order of the members in `roles`.
+fn permute(
+    order: &mut [Option<usize>],
+    roles: &[usize],
+    from: usize,
+    visit: &mut dyn FnMut(&Order),
+) {
     if from == roles.len() {
-        return see(order);
+        return visit(order);
     }
     for i in from..roles.len() {
         order.swap(roles[from], roles[i]);
-        permute(order, roles, from + 1, see);
+        permute(order, roles, from + 1, visit);
         order.swap(roles[from], roles[i]);
     }
 }

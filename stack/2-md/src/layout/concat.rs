@@ -4,7 +4,7 @@ use xfskit_units::Sectors;
 
 use crate::layout::Raid0Layout;
 
-/// A part of the array in which the same members take turns.
+/// A part of the array that is striped over the same members.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Zone {
     /// Where it starts in the array, in bytes.
@@ -15,29 +15,29 @@ struct Zone {
     roles: Vec<usize>,
 }
 
-/// Zones one behind the other.
+/// The zones of an array, in order.
 #[derive(Clone, Debug)]
 pub struct Concat {
     zones: Vec<Zone>,
-    /// Bytes dealt out in one turn; `u64::MAX` where each zone is one member.
+    /// Bytes per chunk; `u64::MAX` if each zone is one member.
     chunk: u64,
-    /// Turns are counted from the start of the array, not of the zone.
+    /// Chunks are counted from the start of the array, not of the zone.
     absolute: bool,
 }
 
 /// A piece of the array on one member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct MemberExtent {
     /// The member.
     pub role: usize,
     /// Where on that member, in bytes from its data offset.
     pub at: u64,
-    /// How many bytes from there on are neighbours in the array too.
+    /// How many bytes from there on are contiguous in the array, too.
     pub len: u64,
 }
 
 impl Concat {
-    /// A linear array of members of these sizes.
+    /// Returns the map of a linear array with members of these sizes.
     pub fn linear(members: &[Sectors]) -> Self {
         let mut start = 0;
         let mut zones = Vec::with_capacity(members.len());
@@ -48,7 +48,8 @@ impl Concat {
         Self { zones, chunk: u64::MAX, absolute: false }
     }
 
-    /// A RAID0 of members of these sizes, each a multiple of `chunk`, which is not 0.
+    /// Returns the map of a RAID0 with members of these sizes, each a multiple of `chunk`, which is
+    /// not 0.
     pub fn raid0(layout: Raid0Layout, members: &[Sectors], chunk: Sectors) -> Self {
         let mut ends: Vec<u64> = members.iter().map(|size| size.byte_len().0).collect();
         ends.sort_unstable();
@@ -67,8 +68,8 @@ impl Concat {
         Self { zones, chunk: chunk.byte_len().0, absolute: layout == Raid0Layout::Original }
     }
 
-    /// Where byte `at` of the array lies. It must be within the array.
-    pub fn place(&self, at: u64) -> Place {
+    /// Returns where byte `at` of the array lies, which must be within the array.
+    pub fn locate(&self, at: u64) -> MemberExtent {
         let next = self.zones.partition_point(|zone| zone.start <= at);
         let zone = &self.zones[next - 1];
         let zone_end = self.zones.get(next).map_or(u64::MAX, |zone| zone.start);
@@ -79,28 +80,29 @@ impl Concat {
         #[allow(clippy::cast_possible_truncation)] // a role: less than 2^11
         let role = zone.roles[(counted % members) as usize];
         let row = (turn / members).saturating_mul(self.chunk);
-        Place {
+        MemberExtent {
             role,
             at: zone.member_start + row + within,
             len: (self.chunk - within).min(zone_end - at),
         }
     }
 
-    /// The byte of the array that member `role` has at `at`, in bytes from its data offset, and how many from there
-    /// on are neighbours in the array too; `None` where it has none.
-    pub fn content(&self, role: usize, at: u64) -> Option<(u64, u64)> {
+    /// Returns the byte of the array at `at` of member `role`, in bytes from its data offset, and
+    /// how many bytes from there on are contiguous in the array, too. Returns `None` if the member
+    /// has no data there.
+    pub fn array_offset(&self, role: usize, at: u64) -> Option<(u64, u64)> {
         let reaches = |zone: &&Zone| zone.member_start <= at && zone.roles.contains(&role);
         let zone = self.zones.iter().rev().find(reaches)?;
         let position = zone.roles.iter().position(|other| *other == role)? as u64;
         let members = zone.roles.len() as u64;
         let x = at - zone.member_start;
         let (row, within) = (x / self.chunk, x % self.chunk);
-        // Turns that are counted from the start of the array need not begin with the zone's first member.
+        // Chunks counted from the start of the array need not begin with the zone's first member.
         let first = if self.absolute { zone.start / self.chunk % members } else { 0 };
         let turn = row * members + (position + members - first) % members;
         let content = zone.start + turn.saturating_mul(self.chunk).saturating_add(within);
-        let place = self.place(content);
-        (place.role == role && place.at == at).then_some((content, place.len))
+        let extent = self.locate(content);
+        (extent.role == role && extent.at == at).then_some((content, extent.len))
     }
 }
 
@@ -111,21 +113,21 @@ mod tests {
     #[test]
     fn a_linear_array_goes_from_member_to_member() {
         let map = Concat::linear(&[Sectors(10), Sectors(7), Sectors(5)]);
-        assert_eq!(map.place(5119), Place { role: 0, at: 5119, len: 1 });
-        assert_eq!(map.place(5120), Place { role: 1, at: 0, len: 7 * 512 });
-        assert_eq!(map.place(17 * 512 + 8).role, 2);
-        assert_eq!(map.content(1, 512), Some((11 * 512, 6 * 512)));
+        assert_eq!(map.locate(5119), MemberExtent { role: 0, at: 5119, len: 1 });
+        assert_eq!(map.locate(5120), MemberExtent { role: 1, at: 0, len: 7 * 512 });
+        assert_eq!(map.locate(17 * 512 + 8).role, 2);
+        assert_eq!(map.array_offset(1, 512), Some((11 * 512, 6 * 512)));
     }
 
     #[test]
-    fn what_a_member_has_is_found_where_it_was_placed() {
+    fn array_offset_is_the_inverse_of_locate() {
         let sizes = [Sectors(8), Sectors(24), Sectors(40)];
         for layout in [Raid0Layout::Original, Raid0Layout::Alternate] {
             let map = Concat::raid0(layout, &sizes, Sectors(8));
             for byte in (0..9 * 4096).step_by(512) {
-                let Place { role, at, len } = map.place(byte);
+                let MemberExtent { role, at, len } = map.locate(byte);
                 let len = len.min(9 * 4096 - byte);
-                let found = map.content(role, at).map(|(at, n)| (at, n.min(9 * 4096 - byte)));
+                let found = map.array_offset(role, at).map(|(at, n)| (at, n.min(9 * 4096 - byte)));
                 assert_eq!(found, Some((byte, len)), "{layout:?}");
             }
         }
@@ -136,7 +138,7 @@ mod tests {
         let sizes = [Sectors(8), Sectors(24), Sectors(24)];
         let map = |layout| {
             let zones = Concat::raid0(layout, &sizes, Sectors(8));
-            (0..7u64).map(|c| zones.place(c * 4096)).map(|p| (p.role, p.at / 4096)).collect()
+            (0..7u64).map(|c| zones.locate(c * 4096)).map(|p| (p.role, p.at / 4096)).collect()
         };
         let original: Vec<_> = map(Raid0Layout::Original);
         let alternate: Vec<_> = map(Raid0Layout::Alternate);

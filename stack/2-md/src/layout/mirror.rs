@@ -11,7 +11,7 @@ pub struct Copy {
     pub chunk: u64,
 }
 
-/// RAID10's dealing out of chunks.
+/// The arrangement of chunks on a RAID10.
 #[derive(Clone, Copy, Debug)]
 pub struct Raid10 {
     layout: Raid10Layout,
@@ -23,7 +23,7 @@ pub struct Raid10 {
 }
 
 impl Raid10 {
-    /// The copies of an array of `array_chunks` chunks on `disks` members.
+    /// Returns the map of an array of `array_chunks` chunks on `disks` members.
     pub fn new(layout: Raid10Layout, disks: u32, array_chunks: u64) -> Self {
         let disks = u64::from(disks);
         let copies = u64::from(layout.copies());
@@ -32,15 +32,15 @@ impl Raid10 {
         Self { layout, disks, chunks: array_chunks, stride }
     }
 
-    /// The copies of array chunk `chunk`, the first first.
+    /// Returns the copies of array chunk `chunk`, in order.
     pub fn copies(&self, chunk: u64) -> impl Iterator<Item = Copy> + use<> {
         let this = *self;
         let (near, far) = (u64::from(this.layout.near()), u64::from(this.layout.far()));
         let first = chunk * near;
-        let row_step = if this.layout.offset() { far } else { 1 };
+        let stripe_step = if this.layout.offset() { far } else { 1 };
         (0..near).flat_map(move |j| {
             let dev = first % this.disks + j;
-            let row = (first / this.disks + dev / this.disks) * row_step;
+            let row = (first / this.disks + dev / this.disks) * stripe_step;
             let dev = dev % this.disks;
             (0..far).map(move |f| Copy {
                 #[allow(clippy::cast_possible_truncation)] // a role: less than 2^11
@@ -50,7 +50,8 @@ impl Raid10 {
         })
     }
 
-    /// The array chunk of which `role` has a copy at member chunk `chunk`; `None` where it has none.
+    /// Returns the array chunk of which `role` has a copy at member chunk `chunk`; `None` if it has
+    /// none.
     pub fn chunk_at(&self, role: usize, chunk: u64) -> Option<u64> {
         let (near, far) = (u64::from(self.layout.near()), u64::from(self.layout.far()));
         let (row, copy) = if self.layout.offset() {
@@ -58,14 +59,14 @@ impl Raid10 {
         } else {
             (chunk.checked_rem(self.stride)?, chunk.checked_div(self.stride)?)
         };
-        // Whoever has this far copy is `copy` steps behind the member with the first.
+        // The role with this far copy is `copy` steps behind the role with the first one.
         let dev = (0..self.disks).find(|dev| self.far_role(*dev, copy * near) == role as u64)?;
         let found = (row * self.disks + dev) / near;
         let has = |place: Copy| place.role == role && place.chunk == chunk;
         (found < self.chunks && self.copies(found).any(has)).then_some(found)
     }
 
-    /// The role `step` members behind `dev`, going around within its far set.
+    /// Returns the role `step` members behind `dev`, wrapping within its far set.
     fn far_role(&self, dev: u64, step: u64) -> u64 {
         let size = match self.layout.far_sets() {
             0 => self.disks,
@@ -75,7 +76,7 @@ impl Raid10 {
         let sets = (self.disks / size.max(1)).max(1);
         let set = (dev / size.max(1)).min(sets - 1);
         let start = set * size;
-        // What is left over at the end belongs to the last set.
+        // The members left over at the end belong to the last set.
         let size = if set == sets - 1 { self.disks - start } else { size };
         start + (dev - start + step) % size
     }
@@ -90,13 +91,13 @@ mod tests {
         map.copies(chunk).map(|copy| (copy.role, copy.chunk)).collect()
     }
 
-    /// Chunks of an array whose members have twelve each.
+    /// Returns the chunks of an array whose members have twelve chunks each.
     fn chunks_of(layout: Raid10Layout, disks: u32) -> u64 {
         12 / u64::from(layout.far()) * u64::from(disks) / u64::from(layout.near())
     }
 
     #[test]
-    fn near_copies_stand_side_by_side_and_wrap_into_the_next_row() {
+    fn near_copies_are_side_by_side_and_wrap_into_the_next_stripe() {
         assert_eq!(copies("n2", 4, 64, 3), [(2, 1), (3, 1)]);
         assert_eq!(copies("n2", 3, 48, 1), [(2, 0), (0, 1)]);
         assert_eq!(copies("n3", 4, 85, 1), [(3, 0), (0, 1), (1, 1)]);
@@ -109,12 +110,12 @@ mod tests {
     }
 
     #[test]
-    fn offset_copies_are_one_member_further_in_the_next_row() {
+    fn offset_copies_are_one_member_further_in_the_next_stripe() {
         assert_eq!(copies("o2", 3, 48, 4), [(1, 2), (2, 3)]);
     }
 
     #[test]
-    fn no_two_chunks_share_a_place() {
+    fn no_two_copies_share_a_member_chunk() {
         for (name, disks) in
             [("n2", 5), ("n3", 4), ("f2", 5), ("f3", 4), ("o2", 3), ("n2,f2", 5), ("n2,o2", 5)]
         {

@@ -23,9 +23,9 @@ pub use named::{Raid0Layout, Raid5Layout, Raid6Layout, Raid10Layout};
 pub enum Level {
     /// Members one behind the other.
     Linear,
-    /// Chunks dealt out in turn, no redundancy.
+    /// Chunks striped over the members, no redundancy.
     Raid0,
-    /// Every member holds everything.
+    /// Every member holds all data.
     Raid1,
     /// One parity chunk per stripe, always on the last member.
     Raid4,
@@ -33,12 +33,12 @@ pub enum Level {
     Raid5,
     /// Two parity chunks per stripe, P and Q.
     Raid6,
-    /// Every chunk on several members, dealt out in turn.
+    /// Every chunk on several members, striped.
     Raid10,
 }
 
 impl Level {
-    /// Every level there is.
+    /// All levels.
     pub const ALL: [Self; 7] = [
         Self::Linear,
         Self::Raid0,
@@ -49,7 +49,7 @@ impl Level {
         Self::Raid10,
     ];
 
-    /// The number in a superblock's `level`.
+    /// Returns the number in a superblock's `level`.
     pub const fn number(self) -> i32 {
         match self {
             Self::Linear => -1,
@@ -62,12 +62,13 @@ impl Level {
         }
     }
 
-    /// The level of a superblock's `level`; `None` for multipath, faulty, container and others.
+    /// Returns the level of a superblock's `level`; `None` for multipath, faulty, container and
+    /// others.
     pub fn from_number(number: i32) -> Option<Self> {
         Self::ALL.into_iter().find(|level| level.number() == number)
     }
 
-    /// mdadm's name: `raid5`, `linear`.
+    /// Returns mdadm's name: `raid5`, `linear`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Linear => "linear",
@@ -80,7 +81,7 @@ impl Level {
         }
     }
 
-    /// The level of a name as mdadm takes it: `raid5`, `5`, `stripe`, `mirror`.
+    /// Returns the level of a name that mdadm accepts: `raid5`, `5`, `stripe`, `mirror`.
     pub fn from_name(name: &str) -> Option<Self> {
         match name {
             "stripe" => Some(Self::Raid0),
@@ -99,7 +100,7 @@ impl fmt::Display for Level {
     }
 }
 
-/// A level with all that decides where its chunks lie.
+/// A level with its layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Layout {
     /// Members one behind the other, in role order.
@@ -119,10 +120,11 @@ pub enum Layout {
 }
 
 impl Layout {
-    /// The layout that a superblock's `level` and `layout` name.
+    /// Returns the layout that a superblock's `level` and `layout` name.
     ///
     /// # Errors
-    /// [`GeometryError::Level`] and [`GeometryError::Layout`] where md has no such thing.
+    /// Returns [`GeometryError::Level`] or [`GeometryError::Layout`] if md has no such level or
+    /// layout.
     pub fn from_numbers(level: i32, layout: u32) -> Result<Self, GeometryError> {
         let known = Level::from_number(level).ok_or(GeometryError::Level { level })?;
         let unknown = GeometryError::Layout { level: known, layout };
@@ -137,7 +139,7 @@ impl Layout {
         }
     }
 
-    /// The layout of a level that mdadm gives a new array unless told otherwise.
+    /// Returns the layout that mdadm gives a new array by default.
     pub const fn default_of(level: Level) -> Self {
         match level {
             Level::Linear => Self::Linear,
@@ -150,8 +152,9 @@ impl Layout {
         }
     }
 
-    /// The layout of `level` with mdadm's name `name`: `left-symmetric`, `ls`, `ddf-N-restart`, `n2`,
-    /// `far=2`, `alternate`. Linear, RAID1 and RAID4 have no layouts: every name is unknown.
+    /// Returns the layout of `level` with mdadm's name `name`: `left-symmetric`, `ls`,
+    /// `ddf-N-restart`, `n2`, `far=2`, `alternate`. Linear, RAID1 and RAID4 have no layouts, so
+    /// every name is unknown.
     pub fn from_name(level: Level, name: &str) -> Option<Self> {
         match level {
             Level::Linear | Level::Raid1 | Level::Raid4 => None,
@@ -162,7 +165,7 @@ impl Layout {
         }
     }
 
-    /// The level.
+    /// Returns the level.
     pub const fn level(self) -> Level {
         match self {
             Self::Linear => Level::Linear,
@@ -175,7 +178,7 @@ impl Layout {
         }
     }
 
-    /// The number in a superblock's `layout`; 0 for the levels that have none.
+    /// Returns the number in a superblock's `layout`; 0 for levels without layouts.
     pub const fn number(self) -> u32 {
         match self {
             Self::Linear | Self::Raid1 | Self::Raid4 => 0,
@@ -186,8 +189,8 @@ impl Layout {
         }
     }
 
-    /// The name as `mdadm --examine` prints it (`left-symmetric`, `near=2`); `None` for the levels
-    /// that have no layouts.
+    /// Returns the name as `mdadm --examine` prints it (`left-symmetric`, `near=2`); `None` for
+    /// levels without layouts.
     pub fn name(self) -> Option<String> {
         match self {
             Self::Linear | Self::Raid1 | Self::Raid4 => None,
@@ -198,7 +201,7 @@ impl Layout {
         }
     }
 
-    /// How many members may be missing whichever they are, of `raid_disks`.
+    /// Returns how many of `raid_disks` members may be missing, whichever they are.
     pub fn tolerates(self, raid_disks: u32) -> u32 {
         match self {
             Self::Linear | Self::Raid0(_) => 0,

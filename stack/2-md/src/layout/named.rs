@@ -1,8 +1,8 @@
-//! The layouts within a level. Numbers are md's (`layout` of a superblock), names are mdadm's.
+//! The layouts of a level. Numbers are md's (`layout` of a superblock), names are mdadm's.
 
 use std::fmt;
 
-/// An enum of layouts with md's number, mdadm's name and mdadm's short name of each.
+/// Defines an enum of layouts with md's number, mdadm's name and mdadm's short name of each.
 macro_rules! layouts {
     ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $number:literal, $long:literal, $short:literal;)* }) => {
         $(#[$doc])*
@@ -10,25 +10,25 @@ macro_rules! layouts {
         pub enum $name { $($(#[$vdoc])* $variant,)* }
 
         impl $name {
-            /// Every layout there is, in the order of md's numbers.
+            /// All layouts, in the order of md's numbers.
             pub const ALL: &[Self] = &[$(Self::$variant),*];
 
-            /// md's number.
+            /// Returns md's number.
             pub const fn number(self) -> u32 {
                 match self { $(Self::$variant => $number,)* }
             }
 
-            /// The layout of md's number; `None` for numbers that are not in use.
+            /// Returns the layout of md's number; `None` for unused numbers.
             pub const fn from_number(number: u32) -> Option<Self> {
                 match number { $($number => Some(Self::$variant),)* _ => None }
             }
 
-            /// mdadm's name.
+            /// Returns mdadm's name.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $long,)* }
             }
 
-            /// The layout of mdadm's name or short name.
+            /// Returns the layout of mdadm's name or short name.
             pub fn from_name(name: &str) -> Option<Self> {
                 Self::ALL.iter().copied().find(|layout| {
                     layout.name() == name || match layout { $(Self::$variant => $short == name,)* }
@@ -39,9 +39,9 @@ macro_rules! layouts {
 }
 
 layouts! {
-    /// In which order the zones of a RAID0 of unequal members are dealt out.
+    /// How the zones of a RAID0 of unequal members are striped.
     Raid0Layout {
-        /// Nobody said. Good enough where all members have one size.
+        /// Unspecified. Sufficient if all members have one size.
         Unspecified = 0, "dangerous", "unspecified";
         /// By the absolute number of the chunk (kernels before 3.14).
         Original = 1, "original", "original";
@@ -116,8 +116,8 @@ impl Raid10Layout {
     /// Two copies side by side: mdadm's default, `near=2`.
     pub const NEAR_2: Self = Self { near: 2, far: 1, offset: false, far_sets: 0 };
 
-    /// `near` copies side by side times `far` copies far apart (or, with `offset`, in the next row);
-    /// `None` where either is 0, or `offset` lacks far copies.
+    /// Returns the layout with `near` copies side by side times `far` copies far apart (or, with
+    /// `offset`, in the next stripe). Returns `None` if either is 0, or `offset` lacks far copies.
     pub const fn new(near: u8, far: u8, offset: bool) -> Option<Self> {
         Self::with_far_sets(near, far, offset, 0)
     }
@@ -129,21 +129,22 @@ impl Raid10Layout {
         Some(Self { near, far, offset, far_sets })
     }
 
-    /// The layout of md's number: near in bits 0 to 7, far in 8 to 15, offset in 16, far sets from 17.
+    /// Returns the layout of md's number: near in bits 0 to 7, far in 8 to 15, offset in 16, far
+    /// sets from 17.
     pub fn from_number(number: u32) -> Option<Self> {
         let [near, far, ..] = number.to_le_bytes();
         let far_sets = u8::try_from(number >> 17).ok()?;
         Self::with_far_sets(near, far, number & 0x1_0000 != 0, far_sets)
     }
 
-    /// md's number.
+    /// Returns md's number.
     pub const fn number(self) -> u32 {
         u32::from_le_bytes([self.near, self.far, 0, 0])
             | if self.offset { 0x1_0000 } else { 0 }
             | (self.far_sets as u32) << 17
     }
 
-    /// The layout of mdadm's name: `n2`, `f2`, `o2`, `near=2`, or several with commas.
+    /// Returns the layout of mdadm's name: `n2`, `f2`, `o2`, `near=2`, or several with commas.
     pub fn from_name(name: &str) -> Option<Self> {
         let (mut near, mut far, mut offset) = (1, 1, false);
         for part in name.split(',').map(str::trim) {
@@ -159,35 +160,35 @@ impl Raid10Layout {
         Self::new(near, far, offset)
     }
 
-    /// Copies on neighbouring members.
+    /// Returns the number of copies on neighbouring members.
     pub const fn near(self) -> u32 {
         self.near as u32
     }
 
-    /// Copies of that arrangement elsewhere on the members.
+    /// Returns the number of far copies of that arrangement.
     pub const fn far(self) -> u32 {
         self.far as u32
     }
 
-    /// True where the far copies lie in the rows right behind.
+    /// Returns true if the far copies lie in the stripes right behind.
     pub const fn offset(self) -> bool {
         self.offset
     }
 
-    /// 0: far copies rotate over all members (all that mdadm makes). 1: within sets of
+    /// Returns how far copies rotate. 0: over all members (mdadm's default). 1: within sets of
     /// `raid_disks / far` members. 2: within sets of `near * far` members.
     pub const fn far_sets(self) -> u32 {
         self.far_sets as u32
     }
 
-    /// How many copies of each chunk there are.
+    /// Returns the number of copies of each chunk.
     pub const fn copies(self) -> u32 {
         self.near() * self.far()
     }
 }
 
 impl fmt::Display for Raid10Layout {
-    /// As `mdadm --examine` prints it: `near=2`, `far=2`, `offset=2`.
+    /// Formats the layout as `mdadm --examine` does: `near=2`, `far=2`, `offset=2`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let word = if self.offset { "offset" } else { "far" };
         match (self.near, self.far) {

@@ -1,15 +1,15 @@
-//! RAID4, 5 and 6: which member holds what in one row.
+//! RAID4, 5 and 6: what each member holds in one stripe.
 //!
-//! A row (md: stripe) is one chunk at the same place of every member. It holds `data_disks` chunks of
-//! data, P, and on RAID6 Q. The layouts differ in where P and Q stand, how data goes around them, and
-//! with which power of the generator each data chunk takes part in Q.
+//! A stripe is one chunk at the same offset of every member. It holds `data_disks` chunks of data,
+//! P, and on RAID6 Q. The layouts differ in the roles of P and Q, the order of data around them,
+//! and the power of the generator with which each data chunk contributes to Q.
 
 use crate::layout::{Layout, Raid5Layout, Raid6Layout};
 
-/// What one member holds in one row.
+/// What one member holds in one stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// The row's data chunk of this number, counted in array order from 0.
+    /// The stripe's data chunk of this number, counted in array order from 0.
     Data(usize),
     /// The sum of the data.
     P,
@@ -17,18 +17,18 @@ pub enum Part {
     Q,
 }
 
-/// How data goes around the parity.
+/// The order of data around the parity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Order {
     /// Data `d` on role `(start + d) % modulus`.
     Wrap { start: usize, modulus: usize },
-    /// Data in role order, `width` roles skipped at `at`.
+    /// Data in role order, skipping `width` roles at `at`.
     Skip { at: usize, width: usize },
 }
 
-/// Who holds what in one row.
+/// The roles of one stripe: P, Q, and the data chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Row {
+pub struct StripeLayout {
     disks: usize,
     /// The role that holds P.
     pub p: usize,
@@ -38,9 +38,9 @@ pub struct Row {
     exponent_is_role: bool,
 }
 
-impl Row {
-    /// Row `stripe` (counted from 0) of an array of `disks` members; `None` where the layout has
-    /// no parity.
+impl StripeLayout {
+    /// Returns the layout of stripe `stripe` (counted from 0) on `disks` members; `None` if the
+    /// layout has no parity.
     pub fn new(layout: Layout, disks: usize, stripe: u64) -> Option<Self> {
         match layout {
             Layout::Raid4 => Some(Self::raid5(Raid5Layout::ParityLast, disks, stripe)),
@@ -75,8 +75,8 @@ impl Row {
         };
         // A RAID5 over all but the last member, which holds Q.
         let beside = |layout| {
-            let row = Self::raid5(layout, disks - 1, stripe);
-            (row.p, disks - 1, row.order)
+            let raid5 = Self::raid5(layout, disks - 1, stripe);
+            (raid5.p, disks - 1, raid5.order)
         };
         let (p, q, order) = match layout {
             L::LeftAsymmetric => around(down),
@@ -98,12 +98,12 @@ impl Row {
         Self { disks, p, q: Some(q), order, exponent_is_role }
     }
 
-    /// How many data chunks the row has.
+    /// Returns the number of data chunks in the stripe.
     pub fn data_disks(&self) -> usize {
         self.disks - 1 - usize::from(self.q.is_some())
     }
 
-    /// The role that holds data chunk `d`, which is less than [`data_disks`](Self::data_disks).
+    /// Returns the role of data chunk `d`, which is less than [`data_disks`](Self::data_disks).
     pub fn data_role(&self, d: usize) -> usize {
         match self.order {
             Order::Wrap { start, modulus } => (start + d) % modulus,
@@ -111,7 +111,7 @@ impl Row {
         }
     }
 
-    /// What `role`, less than the number of members, holds.
+    /// Returns what `role`, less than the number of members, holds.
     pub fn part(&self, role: usize) -> Part {
         if role == self.p {
             return Part::P;
@@ -127,8 +127,8 @@ impl Row {
         }
     }
 
-    /// With which power of the generator data chunk `d` takes part in Q. md counts data chunks from
-    /// behind Q upwards; DDF takes the role itself.
+    /// Returns the power of the generator with which data chunk `d` contributes to Q. md counts
+    /// data chunks upwards from behind Q; DDF uses the role itself.
     pub fn exponent(&self, d: usize) -> usize {
         let role = self.data_role(d);
         let Some(q) = self.q else { return d };
@@ -140,13 +140,13 @@ impl Row {
         position - usize::from(behind_q(self.p) < position)
     }
 
-    /// One more than the largest exponent there can be in a row.
+    /// Returns one more than the largest exponent in a stripe.
     pub fn exponents(&self) -> usize {
         if self.exponent_is_role { self.disks } else { self.data_disks() }
     }
 }
 
-/// The member at which a row's turn stands, counting up from the first and down from the last.
+/// Returns the role of a stripe's rotation, counted up from the first role and down from the last.
 #[allow(clippy::cast_possible_truncation)] // a remainder of a usize
 fn turns(stripe: u64, disks: usize) -> (usize, usize) {
     let up = (stripe % disks as u64) as usize;
@@ -158,8 +158,8 @@ mod tests {
     use super::*;
 
     fn picture(layout: Layout, disks: usize, stripe: u64) -> String {
-        let row = Row::new(layout, disks, stripe).unwrap();
-        let part = |role| match row.part(role) {
+        let map = StripeLayout::new(layout, disks, stripe).unwrap();
+        let part = |role| match map.part(role) {
             Part::Data(d) => format!("D{d}"),
             part => format!("{part:?}"),
         };
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_look_as_the_kernel_writes_them() {
+    fn stripes_are_laid_out_as_in_the_kernel() {
         let raid5 = Layout::Raid5(Raid5Layout::LeftSymmetric);
         assert_eq!(picture(raid5, 4, 1), "D1 D2 P D0");
         assert_eq!(picture(raid5, 4, 3), "P D0 D1 D2");
@@ -177,8 +177,12 @@ mod tests {
             (Raid6Layout::RightSymmetric, ["P Q D0 D1 D2", "D2 P Q D0 D1", "D1 D2 P Q D0"]),
             (Raid6Layout::DdfNContinue, ["D0 D1 D2 Q P", "D1 D2 Q P D0", "D2 Q P D0 D1"]),
         ] {
-            for (stripe, row) in (0..).zip(rows) {
-                assert_eq!(picture(Layout::Raid6(layout), 5, stripe), row, "{layout:?} {stripe}");
+            for (stripe, expected) in (0..).zip(rows) {
+                assert_eq!(
+                    picture(Layout::Raid6(layout), 5, stripe),
+                    expected,
+                    "{layout:?} {stripe}"
+                );
             }
         }
     }
@@ -189,23 +193,23 @@ mod tests {
         let raid6 = Raid6Layout::ALL.iter().map(|layout| Layout::Raid6(*layout));
         for layout in raid5.chain(raid6).chain([Layout::Raid4]) {
             for (disks, stripe) in (4..9).flat_map(|n| (0..40).map(move |s| (n, s))) {
-                let row = Row::new(layout, disks, stripe).unwrap();
-                let mut exponents = vec![false; row.exponents()];
-                for d in 0..row.data_disks() {
-                    assert_eq!(row.part(row.data_role(d)), Part::Data(d), "{layout:?} {row:?}");
-                    assert!(!std::mem::replace(&mut exponents[row.exponent(d)], true));
+                let map = StripeLayout::new(layout, disks, stripe).unwrap();
+                let mut exponents = vec![false; map.exponents()];
+                for d in 0..map.data_disks() {
+                    assert_eq!(map.part(map.data_role(d)), Part::Data(d), "{layout:?} {map:?}");
+                    assert!(!std::mem::replace(&mut exponents[map.exponent(d)], true));
                 }
-                let parities = (0..disks).filter(|r| !matches!(row.part(*r), Part::Data(_)));
-                assert_eq!(parities.count(), disks - row.data_disks());
+                let parities = (0..disks).filter(|r| !matches!(map.part(*r), Part::Data(_)));
+                assert_eq!(parities.count(), disks - map.data_disks());
             }
         }
     }
 
     #[test]
     fn exponents_follow_the_role_behind_q_and_not_the_order_of_data() {
-        let row = Row::new(Layout::Raid6(Raid6Layout::LeftAsymmetric), 5, 2).unwrap();
-        assert_eq!((row.q, row.exponent(2), row.exponent(0), row.exponent(1)), (Some(3), 0, 1, 2));
-        let ddf = Row::new(Layout::Raid6(Raid6Layout::DdfNContinue), 5, 1).unwrap();
+        let map = StripeLayout::new(Layout::Raid6(Raid6Layout::LeftAsymmetric), 5, 2).unwrap();
+        assert_eq!((map.q, map.exponent(2), map.exponent(0), map.exponent(1)), (Some(3), 0, 1, 2));
+        let ddf = StripeLayout::new(Layout::Raid6(Raid6Layout::DdfNContinue), 5, 1).unwrap();
         assert_eq!((0..3).map(|d| ddf.exponent(d)).collect::<Vec<_>>(), [4, 0, 1]);
     }
 }

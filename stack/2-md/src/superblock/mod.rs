@@ -1,13 +1,12 @@
-//! Superblocks: what a member says about itself and its array.
+//! Superblocks: what a member records about itself and its array.
 //!
-//! There are two layouts in four places: 0.90 near the end of the member, and version 1 near the end
-//! (1.0), at its start (1.1) or 4 KiB behind it (1.2). [`read`] looks into all four and takes the one
-//! with the newest creation time, as mdadm does; the methods of [`Superblock`] answer what assembly
-//! asks, the same for both layouts. All bytes are somebody else's: nothing read here is used before
-//! `verify` has passed, and what only the device's size or the other members can tell is judged by
-//! [`assemble`](mod@crate::assemble).
+//! There are two formats in four places: 0.90 near the end of the member; version 1 near the end
+//! (1.0), at the start (1.1) or 4 KiB behind it (1.2). [`read`] checks all four places and takes
+//! the superblock with the newest creation time, as mdadm does. The methods of [`Superblock`] hide
+//! the format. All bytes are untrusted: nothing is used before `verify` has passed.
+//! [`assemble`](mod@crate::assemble) checks what depends on the device's size or on other members.
 
-mod keep;
+mod update;
 pub mod v090;
 pub mod v1;
 
@@ -25,10 +24,10 @@ use v1::{IN_SYNC, devflag, feature};
 /// Bytes of a superblock of any version.
 pub const SUPERBLOCK_BYTES: usize = 4096;
 
-/// Sectors a member can have at most: bytes and chunks can still be counted in 64 bits.
-pub const MOST: Daddr = Daddr(1 << 54);
+/// The largest member in sectors: bytes and chunks can still be counted in 64 bits.
+pub const MAX_SECTORS: Daddr = Daddr(1 << 54);
 
-/// The four versions; the place tells 1.0, 1.1 and 1.2 apart.
+/// The versions of a superblock; 1.0, 1.1 and 1.2 differ only in their place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub enum Version {
     /// The last whole 64 KiB of the member.
@@ -46,11 +45,11 @@ pub enum Version {
 }
 
 impl Version {
-    /// All of them, in the order in which they are looked for.
+    /// All versions, in the order in which they are searched.
     pub const ALL: [Self; 4] = [Self::V1_2, Self::V1_1, Self::V1_0, Self::V0_90];
 
-    /// Where the superblock lies on a member of `size`; `None` where the member is too small.
-    pub fn place(self, size: ByteLen) -> Option<Daddr> {
+    /// Returns the superblock's sector on a member of `size`; `None` if the member is too small.
+    pub fn superblock_sector(self, size: ByteLen) -> Option<Daddr> {
         let sectors = size.0 / 512;
         let at = match self {
             Self::V0_90 => (sectors & !127).checked_sub(128)?,
@@ -74,7 +73,7 @@ impl fmt::Display for Version {
     }
 }
 
-/// An identity as md prints it: four words in hexadecimal.
+/// Formats a UUID as md does: four words in hexadecimal.
 pub fn hex(uuid: [u8; 16]) -> String {
     let words = uuid.as_chunks::<4>().0.iter();
     words.map(|word| format!("{:08x}", u32::from_be_bytes(*word))).collect::<Vec<_>>().join(":")
@@ -96,14 +95,14 @@ pub enum Role {
 
 /// A range of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Place {
+pub struct MemberRange {
     /// Its first sector.
     pub at: Daddr,
     /// How many sectors.
     pub len: Sectors,
 }
 
-/// A moment as superblocks have it.
+/// A time as superblocks store it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Time {
     /// Seconds since 1970.
@@ -113,20 +112,20 @@ pub struct Time {
 }
 
 impl Time {
-    /// Version 1: seconds in the low 40 bits, microseconds above.
+    /// Decodes a time of version 1: seconds in the low 40 bits, microseconds above.
     fn packed(time: u64) -> Self {
         Self { seconds: time & ((1 << 40) - 1), micros: u32::try_from(time >> 40).unwrap_or(0) }
     }
 }
 
-/// A reshape that is under way.
+/// A reshape that is in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Reshape {
-    /// How far it has come, in sectors of the array.
+    /// Its position, in sectors of the array.
     pub position: u64,
     /// It runs from the end to the start.
     pub backwards: bool,
-    /// Roles after less roles before.
+    /// Roles after minus roles before.
     pub delta_disks: i32,
     /// Level after.
     pub new_level: i32,
@@ -138,30 +137,31 @@ pub struct Reshape {
     pub new_offset: i32,
 }
 
-/// A field that cannot be true.
+/// An impossible field, as found by a verifier.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize)]
 #[error("{field} is {found}, expected {expected} [{check}]", field = .check.split_once('.').map_or(*.check, |(_, field)| field))]
-pub struct Fault {
-    /// Its stable name: `md1.sb_csum`.
+pub struct Corruption {
+    /// The check's stable id: `md1.sb_csum`.
     pub check: &'static str,
-    /// What stands there.
+    /// The value found.
     pub found: String,
-    /// What could.
+    /// The possible values.
     pub expected: String,
 }
 
-/// Passes where `ok`.
+/// Returns a [`Corruption`] unless `ok`.
 pub(crate) fn check(
     check: &'static str,
     ok: bool,
     found: impl fmt::Display,
     expected: impl fmt::Display,
-) -> Result<(), Fault> {
-    let fault = || Fault { check, found: found.to_string(), expected: expected.to_string() };
-    if ok { Ok(()) } else { Err(fault()) }
+) -> Result<(), Corruption> {
+    let corruption =
+        || Corruption { check, found: found.to_string(), expected: expected.to_string() };
+    if ok { Ok(()) } else { Err(corruption()) }
 }
 
-/// A sum of 32-bit words as md stores it: the carry added once.
+/// Folds a sum of 32-bit words as md stores it: the carry is added once.
 pub(crate) fn fold(sum: u64) -> u32 {
     let [a, b, c, d, e, f, g, h] = sum.to_le_bytes();
     u32::from_le_bytes([a, b, c, d]).wrapping_add(u32::from_le_bytes([e, f, g, h]))
@@ -176,39 +176,39 @@ pub enum Superblock {
     V090(Box<SuperblockV090>),
 }
 
-/// The superblock of a device, and what is wrong with it.
+/// The superblock of a device, and whether it is valid.
 #[derive(Clone, Debug)]
 pub struct Found {
     /// Which version it is.
     pub version: Version,
     /// The superblock, as it is.
     pub superblock: Superblock,
-    /// The first field that cannot be true.
-    pub fault: Option<Fault>,
+    /// The first impossible field.
+    pub corruption: Option<Corruption>,
 }
 
-/// The superblock that says the most about `device`: of those that are whole the one of the array
-/// made last, else of the others. `None` where there is none.
+/// Reads the superblock of `device`. Of several, prefers valid ones, then the one of the array
+/// created last. Returns `None` if there is none.
 ///
 /// # Errors
-/// Where the device cannot be read.
+/// Returns an error if the device cannot be read.
 pub fn read(device: &dyn BlockDevice) -> xfskit_block::Result<Option<Found>> {
     let mut found: Vec<Found> = Vec::new();
     for version in Version::ALL {
-        let Some(at) = version.place(device.size()) else { continue };
+        let Some(at) = version.superblock_sector(device.size()) else { continue };
         let mut bytes = vec![0; SUPERBLOCK_BYTES];
         device.read_at(at.byte_offset(), &mut bytes)?;
         let Some(superblock) = Superblock::decode(version, &bytes, at) else { continue };
-        let fault = superblock.verify().err();
-        found.push(Found { version, superblock, fault });
+        let corruption = superblock.verify().err();
+        found.push(Found { version, superblock, corruption });
     }
     // The first of equals: the order of `Version::ALL` decides.
     found.reverse();
-    Ok(found.into_iter().max_by_key(|found| (found.fault.is_none(), found.superblock.ctime())))
+    Ok(found.into_iter().max_by_key(|found| (found.corruption.is_none(), found.superblock.ctime())))
 }
 
 impl Superblock {
-    /// The bytes read at `at` as a superblock of this version, where they are one.
+    /// Decodes the bytes read at `at` as a superblock of this version, if they are one.
     pub fn decode(version: Version, bytes: &[u8], at: Daddr) -> Option<Self> {
         match version {
             Version::V0_90 => {
@@ -218,7 +218,7 @@ impl Superblock {
         }
     }
 
-    /// The bytes as they go to the disk, at [`at`](Self::at), with the checksum made anew.
+    /// Encodes the superblock as it is on disk, at [`at`](Self::at), with a new checksum.
     pub fn encode(&self) -> Vec<u8> {
         match self {
             Self::V1(sb) => sb.encode(),
@@ -226,18 +226,18 @@ impl Superblock {
         }
     }
 
-    /// Everything that can be said without the device and the other members.
+    /// Verifies everything that does not depend on the device and the other members.
     ///
     /// # Errors
-    /// The first field that cannot be true.
-    pub fn verify(&self) -> Result<(), Fault> {
+    /// Returns the first impossible field.
+    pub fn verify(&self) -> Result<(), Corruption> {
         match self {
             Self::V1(sb) => sb.verify(),
             Self::V090(sb) => sb.verify(),
         }
     }
 
-    /// Where it lies on the member.
+    /// Returns the superblock's sector on the member.
     pub fn at(&self) -> Daddr {
         match self {
             Self::V1(sb) => Daddr(sb.super_offset.get()),
@@ -245,7 +245,7 @@ impl Superblock {
         }
     }
 
-    /// The array's identity.
+    /// Returns the array's UUID.
     pub fn set_uuid(&self) -> [u8; 16] {
         match self {
             Self::V1(sb) => sb.set_uuid,
@@ -253,16 +253,17 @@ impl Superblock {
         }
     }
 
-    /// The array's identity as its bitmap has it: 0.90 writes its words in the machine's order.
+    /// Returns the array's UUID as its bitmap stores it: 0.90 writes its words in the machine's
+    /// byte order.
     pub fn bitmap_uuid(&self) -> [u8; 16] {
         let mut uuid = self.set_uuid();
         if matches!(self, Self::V090(sb) if !sb.big_endian) {
-            v090::turn(&mut uuid);
+            v090::swap_words(&mut uuid);
         }
         uuid
     }
 
-    /// The member's own identity; 0.90 has none.
+    /// Returns the member's own UUID; 0.90 has none.
     pub fn device_uuid(&self) -> Option<[u8; 16]> {
         match self {
             Self::V1(sb) => Some(sb.device_uuid),
@@ -270,7 +271,7 @@ impl Superblock {
         }
     }
 
-    /// The array's name; 0.90 has none.
+    /// Returns the array's name; 0.90 has none.
     pub fn name(&self) -> Option<String> {
         match self {
             Self::V1(sb) => Some(sb.name()),
@@ -278,7 +279,7 @@ impl Superblock {
         }
     }
 
-    /// When the array was made.
+    /// Returns the creation time of the array.
     pub fn ctime(&self) -> Time {
         match self {
             Self::V1(sb) => Time::packed(sb.ctime.get()),
@@ -286,7 +287,7 @@ impl Superblock {
         }
     }
 
-    /// When the superblock was last written.
+    /// Returns when the superblock was last written.
     pub fn utime(&self) -> Time {
         match self {
             Self::V1(sb) => Time::packed(sb.utime.get()),
@@ -294,7 +295,8 @@ impl Superblock {
         }
     }
 
-    /// Counts the changes of the array: the largest is the truth.
+    /// Returns the number of changes of the array. The superblock with the largest number is the
+    /// newest.
     pub fn events(&self) -> u64 {
         match self {
             Self::V1(sb) => sb.events.get(),
@@ -302,7 +304,7 @@ impl Superblock {
         }
     }
 
-    /// The level's number: -1 linear, 0, 1, 4, 5, 6, 10.
+    /// Returns the level's number: -1 linear, 0, 1, 4, 5, 6, 10.
     pub fn level(&self) -> i32 {
         match self {
             Self::V1(sb) => sb.level.get(),
@@ -310,7 +312,7 @@ impl Superblock {
         }
     }
 
-    /// How chunks lie, as the level counts it.
+    /// Returns the layout's number; its meaning depends on the level.
     pub fn layout(&self) -> u32 {
         match self {
             Self::V1(sb) => sb.layout.get(),
@@ -318,7 +320,7 @@ impl Superblock {
         }
     }
 
-    /// Sectors per chunk; 0 where there are no chunks.
+    /// Returns the sectors per chunk; 0 if there are no chunks.
     pub fn chunk(&self) -> Sectors {
         Sectors(match self {
             Self::V1(sb) => u64::from(sb.chunksize.get()),
@@ -326,7 +328,7 @@ impl Superblock {
         })
     }
 
-    /// Roles of the array.
+    /// Returns the number of roles.
     pub fn raid_disks(&self) -> u32 {
         match self {
             Self::V1(sb) => sb.raid_disks.get(),
@@ -334,7 +336,7 @@ impl Superblock {
         }
     }
 
-    /// Sectors used of each member; 0 for RAID0 and linear, which use all of each.
+    /// Returns the sectors used of each member; 0 for RAID0 and linear, which use all of each.
     pub fn size(&self) -> Sectors {
         match self {
             Self::V1(sb) => Sectors(sb.size.get()),
@@ -342,7 +344,7 @@ impl Superblock {
         }
     }
 
-    /// First sector of data on this member.
+    /// Returns the first sector of data on this member.
     pub fn data_offset(&self) -> Sectors {
         match self {
             Self::V1(sb) => Sectors(sb.data_offset.get()),
@@ -350,7 +352,7 @@ impl Superblock {
         }
     }
 
-    /// Sectors that can hold data on this member.
+    /// Returns the sectors of this member that can hold data.
     pub fn data_size(&self) -> Sectors {
         match self {
             Self::V1(sb) => Sectors(sb.data_size.get()),
@@ -358,7 +360,7 @@ impl Superblock {
         }
     }
 
-    /// This device's number in the table of devices.
+    /// Returns this device's number in the role table.
     pub fn dev_number(&self) -> u32 {
         match self {
             Self::V1(sb) => sb.dev_number.get(),
@@ -366,12 +368,12 @@ impl Superblock {
         }
     }
 
-    /// What this device is, by its own table.
+    /// Returns what this device is, by its own role table.
     pub fn role(&self) -> Role {
         self.role_of(self.dev_number())
     }
 
-    /// What device `dev_number` is, by this member's table.
+    /// Returns what device `dev_number` is, by this member's role table.
     pub fn role_of(&self, dev_number: u32) -> Role {
         match self {
             Self::V1(sb) => sb.role_of(dev_number),
@@ -379,7 +381,7 @@ impl Superblock {
         }
     }
 
-    /// Entries in the table of devices.
+    /// Returns the number of entries in the role table.
     pub fn max_dev(&self) -> u32 {
         match self {
             Self::V1(sb) => u32::try_from(sb.roles().len()).unwrap_or(u32::MAX),
@@ -387,11 +389,11 @@ impl Superblock {
         }
     }
 
-    /// Where a resync has to begin, in sectors of each member (of RAID10, of the array); `None` where the
-    /// array is clean.
+    /// Returns where a resync has to begin, in sectors of each member (on RAID10, of the array);
+    /// `None` if the array is clean.
     pub fn resync_offset(&self) -> Option<Sectors> {
         match self {
-            // Of RAID10 it counts sectors of the array, which is larger than a member.
+            // On RAID10 this counts sectors of the array, which is larger than a member.
             Self::V1(sb) if sb.level.get() == 10 => {
                 Some(sb.resync_offset.get()).filter(|at| *at != IN_SYNC)
             }
@@ -401,7 +403,7 @@ impl Superblock {
         .map(Sectors)
     }
 
-    /// How many sectors of this member are rebuilt; `None` for all.
+    /// Returns how many sectors of this member are rebuilt; `None` for all.
     pub fn recovery_offset(&self) -> Option<Sectors> {
         match self {
             Self::V1(sb) if sb.has(feature::RECOVERY_BITMAP) => Some(Sectors(0)),
@@ -412,17 +414,17 @@ impl Superblock {
         }
     }
 
-    /// True where the device was away, and lacks what the write-intent bitmap names.
+    /// Returns true if the device was away and lacks only what the write-intent bitmap names.
     pub fn recovers_by_bitmap(&self) -> bool {
         matches!(self, Self::V1(sb) if sb.has(feature::RECOVERY_BITMAP))
     }
 
-    /// True where the device is to replace the active one of its role.
+    /// Returns true if the device is to replace the active one of its role.
     pub fn is_replacement(&self) -> bool {
         matches!(self, Self::V1(sb) if sb.has(feature::REPLACEMENT))
     }
 
-    /// True where reads should go to other members.
+    /// Returns true if reads should go to other members.
     pub fn write_mostly(&self) -> bool {
         match self {
             Self::V1(sb) => sb.devflags & devflag::WRITE_MOSTLY != 0,
@@ -430,12 +432,12 @@ impl Superblock {
         }
     }
 
-    /// True where the array has a journal device.
+    /// Returns true if the array has a journal device.
     pub fn has_journal(&self) -> bool {
         matches!(self, Self::V1(sb) if sb.has(feature::JOURNAL))
     }
 
-    /// Where the write-intent bitmap begins on this member.
+    /// Returns where the write-intent bitmap begins on this member.
     pub fn bitmap(&self) -> Option<Daddr> {
         match self {
             Self::V1(sb) => sb.bitmap(),
@@ -443,23 +445,23 @@ impl Superblock {
         }
     }
 
-    /// Where this member's bad-block log lies, if it has entries.
-    pub fn bad_blocks(&self) -> Option<Place> {
+    /// Returns where this member's bad-block log lies, if it has entries.
+    pub fn bad_blocks(&self) -> Option<MemberRange> {
         match self {
             Self::V1(sb) if sb.has(feature::BAD_BLOCKS) => sb.bad_blocks(),
             _ => None,
         }
     }
 
-    /// Where this member's partial parity log lies.
-    pub fn ppl(&self) -> Option<Place> {
+    /// Returns where this member's partial parity log lies.
+    pub fn ppl(&self) -> Option<MemberRange> {
         match self {
             Self::V1(sb) => sb.ppl(),
             Self::V090(_) => None,
         }
     }
 
-    /// The reshape that is under way.
+    /// Returns the reshape that is in progress.
     pub fn reshape(&self) -> Option<Reshape> {
         match self {
             Self::V1(sb) => sb.has(feature::RESHAPE_ACTIVE).then(|| Reshape {

@@ -1,9 +1,9 @@
 //! Superblock 0.90: 1024 words of 32 bits in the byte order of the machine that wrote them.
 //!
-//! It stands in the last whole 64 KiB of the member, says nothing about where it stands, and holds
-//! a descriptor for each of at most 27 devices. Data begin at the member's first sector. A big-endian
-//! one is turned word by word when it is read, so that the fields are the same for both; only the
-//! halves of 64-bit numbers still stand in the order of their machine.
+//! It lies in the last whole 64 KiB of the member, does not record its own place, and has a
+//! descriptor for each of at most 27 devices. Data begin at the member's first sector. A big-endian
+//! superblock is byte-swapped word by word when it is read, so that the fields are the same for
+//! both byte orders. Only the halves of 64-bit numbers remain in the order of their machine.
 
 use std::mem::{offset_of, size_of};
 
@@ -12,7 +12,7 @@ use zerocopy::little_endian::{I32, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::v1::MAGIC;
-use super::{Fault, Role, SUPERBLOCK_BYTES, check, fold};
+use super::{Corruption, Role, SUPERBLOCK_BYTES, check, fold};
 
 /// Devices an array can have.
 pub const MAX_DEVICES: usize = 27;
@@ -43,7 +43,7 @@ pub mod disk {
     pub const FAILFAST: u32 = 1 << 10;
 }
 
-/// What the superblock says about one device, 128 bytes.
+/// The superblock's record of one device, 128 bytes.
 #[derive(Clone, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct Descriptor {
@@ -73,7 +73,7 @@ pub struct Fields {
     pub minor_version: U32,
     /// 0.
     pub patch_version: U32,
-    /// Words of the first section that hold something.
+    /// Words of the first section in use.
     pub gvalid_words: U32,
     /// First word of the array's identity.
     pub set_uuid0: U32,
@@ -87,9 +87,9 @@ pub struct Fields {
     pub nr_disks: U32,
     /// Roles of the array.
     pub raid_disks: U32,
-    /// The N of the /dev/mdN that it would like to be.
+    /// The preferred N of /dev/mdN.
     pub md_minor: U32,
-    /// 1 where the kernel keeps no superblock.
+    /// 1 if the kernel keeps no superblock.
     pub not_persistent: U32,
     /// The other words of the array's identity.
     pub set_uuid: [U32; 3],
@@ -111,11 +111,11 @@ pub struct Fields {
     pub sb_csum: U32,
     /// Counts the changes of the array, as two halves.
     pub events: [U32; 2],
-    /// `events` when `recovery_cp` was noted, as two halves.
+    /// `events` when `recovery_cp` was recorded, as two halves.
     pub cp_events: [U32; 2],
     /// Sectors of the members that are in sync, where `cp_events` equals `events`.
     pub recovery_cp: U32,
-    /// Minor 91: how far the reshape has come, in sectors of the array, as two halves.
+    /// Minor 91: the position of the reshape, in sectors of the array, as two halves.
     pub reshape_position: [U32; 2],
     /// Level after the reshape.
     pub new_level: I32,
@@ -151,16 +151,16 @@ const _: () = assert!(offset_of!(Fields, this_disk) == 3968);
 /// A superblock of version 0.90.
 #[derive(Clone, Debug)]
 pub struct SuperblockV090 {
-    /// Its fields, in little-endian order whatever the disk has.
+    /// Its fields, converted to little-endian order.
     pub fields: Fields,
-    /// Where it was read; it does not say so itself.
+    /// Where it was read; it does not record that itself.
     pub at: Daddr,
-    /// The disk has the words in big-endian order.
+    /// The words on disk are in big-endian order.
     pub big_endian: bool,
 }
 
-/// Turns every word of 32 bits around.
-pub(super) fn turn(bytes: &mut [u8]) {
+/// Reverses the bytes of every 32-bit word.
+pub(super) fn swap_words(bytes: &mut [u8]) {
     let (words, _) = bytes.as_chunks_mut::<4>();
     for word in words {
         word.reverse();
@@ -168,44 +168,43 @@ pub(super) fn turn(bytes: &mut [u8]) {
 }
 
 impl SuperblockV090 {
-    /// The bytes read at `at` as a superblock, where magic and version say that it is one, in
-    /// either byte order.
+    /// Decodes the bytes read at `at`, if magic and version match in either byte order.
     pub fn decode(bytes: &[u8], at: Daddr) -> Option<Self> {
         let (mut fields, _) = Fields::read_from_prefix(bytes).ok()?;
         let big_endian = fields.md_magic.get() == MAGIC.swap_bytes();
         if big_endian {
-            turn(fields.as_mut_bytes());
+            swap_words(fields.as_mut_bytes());
         }
         let known = matches!(fields.minor_version.get(), 90 | 91);
         let ours = fields.md_magic.get() == MAGIC && fields.major_version.get() == 0 && known;
         ours.then_some(Self { fields, at, big_endian })
     }
 
-    /// The bytes as they go to the disk, with the checksum made anew.
+    /// Encodes the superblock as it is on disk, with a new checksum.
     pub fn encode(&self) -> Vec<u8> {
         let mut copy = self.fields.clone();
         copy.sb_csum.set(self.expected_csum());
         let mut bytes = copy.as_bytes().to_vec();
         if self.big_endian {
-            turn(&mut bytes);
+            swap_words(&mut bytes);
         }
         bytes
     }
 
-    /// The checksum that belongs here: the sum of all words, its own counted as zero, the carry
-    /// folded in once.
+    /// Returns the right checksum: the sum of all words with its own as zero, the carry folded in
+    /// once.
     pub fn expected_csum(&self) -> u32 {
         let (words, _) = self.fields.as_bytes().as_chunks::<4>();
         let sum: u64 = words.iter().map(|word| u64::from(u32::from_le_bytes(*word))).sum();
         fold(sum.saturating_sub(u64::from(self.fields.sb_csum.get())))
     }
 
-    /// Everything that can be said without the device and the other members. Level, layout and
-    /// chunk are judged by [`Geometry`](crate::Geometry).
+    /// Verifies everything that does not depend on the device and the other members.
+    /// [`Geometry`](crate::Geometry) checks level, layout and chunk.
     ///
     /// # Errors
-    /// The first field that cannot be true.
-    pub fn verify(&self) -> Result<(), Fault> {
+    /// Returns the first impossible field.
+    pub fn verify(&self) -> Result<(), Corruption> {
         let sb = &self.fields;
         let (csum, expected) = (sb.sb_csum.get(), self.expected_csum());
         check(
@@ -232,13 +231,13 @@ impl SuperblockV090 {
         check("md0.size", fits, sb.size.get(), "an end before the superblock")
     }
 
-    /// The two halves of a number of 64 bits.
+    /// Combines the two halves of a 64-bit number.
     fn wide(&self, halves: [U32; 2]) -> u64 {
         let [first, second] = halves.map(|half| u64::from(half.get()));
         if self.big_endian { first << 32 | second } else { second << 32 | first }
     }
 
-    /// A number of 64 bits as two halves.
+    /// Splits a 64-bit number into two halves.
     pub(super) fn halves(&self, n: u64) -> [U32; 2] {
         let low = u32::try_from(n & u64::from(u32::MAX)).unwrap_or(0);
         let high = u32::try_from(n >> 32).unwrap_or(0);
@@ -246,27 +245,27 @@ impl SuperblockV090 {
         [U32::new(first), U32::new(second)]
     }
 
-    /// Counts the changes of the array.
+    /// Returns the number of changes of the array.
     pub fn events(&self) -> u64 {
         self.wide(self.fields.events)
     }
 
-    /// How far the reshape has come, in sectors of the array.
+    /// Returns the position of the reshape, in sectors of the array.
     pub fn reshape_position(&self) -> u64 {
         self.wide(self.fields.reshape_position)
     }
 
-    /// True while the array is reshaped.
+    /// Returns true while the array is reshaped.
     pub fn reshaping(&self) -> bool {
         self.fields.minor_version.get() == 91
     }
 
-    /// Sectors used of each member.
+    /// Returns the sectors used of each member.
     pub fn size(&self) -> Sectors {
         Sectors(u64::from(self.fields.size.get()) * 2)
     }
 
-    /// The array's identity, written as md writes it: its four words, high byte first.
+    /// Returns the array's UUID as md writes it: its four words, high byte first.
     pub fn set_uuid(&self) -> [u8; 16] {
         let [a, b, c] = self.fields.set_uuid;
         let mut uuid = [0; 16];
@@ -277,7 +276,7 @@ impl SuperblockV090 {
         uuid
     }
 
-    /// The first sector that does not need a resync: `None` where the array is clean.
+    /// Returns where a resync begins: `None` if the array is clean.
     pub fn resync_offset(&self) -> Option<u64> {
         let sb = &self.fields;
         let clean = sb.state.get() & state::CLEAN != 0;
@@ -285,8 +284,8 @@ impl SuperblockV090 {
         (!clean).then(|| if noted { u64::from(sb.recovery_cp.get()) } else { 0 })
     }
 
-    /// What device `number` is. A device with a role that is not in sync counts as a spare: its
-    /// rebuild begins anew.
+    /// Returns what device `number` is. A device with a role that is not in sync counts as a spare:
+    /// its rebuild starts over.
     pub fn role_of(&self, number: u32) -> Role {
         let disk = usize::try_from(number).ok().and_then(|n| self.fields.disks.get(n));
         let Some(descriptor) = disk else { return Role::Spare };
@@ -300,7 +299,7 @@ impl SuperblockV090 {
         }
     }
 
-    /// Where the bitmap begins on the member.
+    /// Returns where the bitmap begins on the member.
     pub fn bitmap(&self) -> Option<Daddr> {
         let present = self.fields.state.get() & state::BITMAP_PRESENT != 0;
         present.then(|| self.at.saturating_add(8))
@@ -331,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn both_byte_orders_say_the_same() {
+    fn both_byte_orders_decode_to_the_same_fields() {
         let (little, big) = (superblock(false), superblock(true));
         assert_eq!(little.encode()[..4], [0xfc, 0x4e, 0x2b, 0xa9]);
         assert_eq!(big.encode()[..4], [0xa9, 0x2b, 0x4e, 0xfc]);
@@ -345,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn each_field_that_cannot_be_true_is_named() {
+    fn each_impossible_field_is_named() {
         let broken = |change: fn(&mut Fields)| {
             let mut sb = superblock(true);
             change(&mut sb.fields);
@@ -369,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn dirty_arrays_resync_from_where_it_was_noted() {
+    fn dirty_arrays_resync_from_the_recorded_offset() {
         let mut sb = superblock(true);
         assert_eq!(sb.resync_offset(), Some(0));
         sb.fields.recovery_cp.set(77);

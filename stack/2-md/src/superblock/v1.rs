@@ -1,9 +1,9 @@
-//! Superblocks 1.0, 1.1 and 1.2: one layout in three places. Little-endian throughout.
+//! Superblocks 1.0, 1.1 and 1.2: one format in three places. Little-endian throughout.
 //!
-//! 256 bytes of fields, then a table of roles with an entry per device that ever belonged to the
-//! array, indexed by `dev_number`. All of the 4 KiB are kept, so that what is encoded again differs
-//! only in the fields that were set. Where the superblock lies (`super_offset`) is part of it: a
-//! candidate read elsewhere is another device's, such as the whole disk's seen through a partition.
+//! 256 bytes of fields are followed by the role table, with an entry per device that ever belonged
+//! to the array, indexed by `dev_number`. All 4 KiB are kept, so that encoding changes only the
+//! fields that were set. The superblock records its own sector (`super_offset`). A candidate read
+//! elsewhere belongs to another device, such as the whole disk seen through a partition.
 
 use std::mem::{offset_of, size_of};
 
@@ -11,7 +11,7 @@ use xfskit_units::{Daddr, Sectors};
 use zerocopy::little_endian::{I32, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::{Fault, Place, Role, SUPERBLOCK_BYTES, check};
+use super::{Corruption, MemberRange, Role, SUPERBLOCK_BYTES, check};
 
 /// `magic` of every md superblock.
 pub const MAGIC: u32 = 0xa92b_4efc;
@@ -31,11 +31,11 @@ pub const ROLE_END: u16 = 0xff00;
 
 /// Bits of `feature_map`.
 pub mod feature {
-    /// `bitmap_offset` holds: there is an internal write-intent bitmap.
+    /// `bitmap_offset` is valid: there is an internal write-intent bitmap.
     pub const BITMAP_OFFSET: u32 = 0x1;
-    /// `recovery_offset` holds: only that much of the member is rebuilt.
+    /// `recovery_offset` is valid: only that much of the member is rebuilt.
     pub const RECOVERY_OFFSET: u32 = 0x2;
-    /// The fields of a reshape hold.
+    /// The fields of a reshape are valid.
     pub const RESHAPE_ACTIVE: u32 = 0x4;
     /// The bad-block log has entries.
     pub const BAD_BLOCKS: u32 = 0x8;
@@ -43,7 +43,7 @@ pub mod feature {
     pub const REPLACEMENT: u32 = 0x10;
     /// The reshape runs from the end to the start.
     pub const RESHAPE_BACKWARDS: u32 = 0x20;
-    /// `new_offset` holds.
+    /// `new_offset` is valid.
     pub const NEW_OFFSET: u32 = 0x40;
     /// The device is being recovered by the bitmap.
     pub const RECOVERY_BITMAP: u32 = 0x80;
@@ -51,13 +51,13 @@ pub mod feature {
     pub const CLUSTERED: u32 = 0x100;
     /// The array has a journal device.
     pub const JOURNAL: u32 = 0x200;
-    /// A partial parity log stands where else the bitmap would.
+    /// A partial parity log is in the place of the bitmap.
     pub const PPL: u32 = 0x400;
-    /// The same with several logs in rotation.
+    /// Several partial parity logs are in rotation.
     pub const MULTIPLE_PPLS: u32 = 0x800;
-    /// `layout` means something for RAID0.
+    /// `layout` is valid for RAID0.
     pub const RAID0_LAYOUT: u32 = 0x1000;
-    /// All that are known here.
+    /// All known bits.
     pub const ALL: u32 = 0x1fff;
 }
 
@@ -75,7 +75,7 @@ pub mod devflag {
 pub struct SuperblockV1 {
     /// [`MAGIC`].
     pub magic: U32,
-    /// 1. Which of 1.0, 1.1, 1.2 is told by the place alone.
+    /// 1. The place alone distinguishes 1.0, 1.1 and 1.2.
     pub major_version: U32,
     /// [`feature`] bits.
     pub feature_map: U32,
@@ -97,11 +97,11 @@ pub struct SuperblockV1 {
     pub chunksize: U32,
     /// Roles of the array. The larger of old and new while it is reshaped.
     pub raid_disks: U32,
-    /// Sectors from the superblock to the bitmap; with a PPL feature [`SuperblockV1::ppl`] instead.
+    /// Sectors from the superblock to the bitmap; with a PPL feature see [`SuperblockV1::ppl`].
     pub bitmap_offset: I32,
     /// Level after the reshape.
     pub new_level: I32,
-    /// How far the reshape has come, in sectors of the array.
+    /// The position of the reshape, in sectors of the array.
     pub reshape_position: U64,
     /// Roles after the reshape less those before.
     pub delta_disks: I32,
@@ -121,7 +121,7 @@ pub struct SuperblockV1 {
     pub recovery_offset: U64,
     /// This device's index in `dev_roles`.
     pub dev_number: U32,
-    /// Read errors that were mended by rewriting.
+    /// Read errors that were corrected by rewriting.
     pub cnt_corrected_read: U32,
     /// The member's own identity.
     pub device_uuid: [u8; 16],
@@ -135,7 +135,7 @@ pub struct SuperblockV1 {
     pub bblog_offset: I32,
     /// When this superblock was written, in the form of `ctime`.
     pub utime: U64,
-    /// Counts the changes of the array: the largest is the truth.
+    /// The number of changes of the array. The largest is the newest.
     pub events: U64,
     /// Sectors of the members that are in sync; [`IN_SYNC`] for all.
     pub resync_offset: U64,
@@ -159,8 +159,8 @@ const _: () = assert!(offset_of!(SuperblockV1, devflags) == 0xb8);
 const _: () = assert!(offset_of!(SuperblockV1, utime) == 0xc0);
 
 impl SuperblockV1 {
-    /// The bytes read at `at` as a superblock, where magic, version and own address say that it is
-    /// one. Nothing else is judged: see [`verify`](Self::verify).
+    /// Decodes the bytes read at `at`, if magic, version and own address match. Checks nothing
+    /// else: see [`verify`](Self::verify).
     pub fn decode(bytes: &[u8], at: Daddr) -> Option<Self> {
         let (found, _) = Self::read_from_prefix(bytes).ok()?;
         let ours = found.magic.get() == MAGIC
@@ -169,7 +169,7 @@ impl SuperblockV1 {
         ours.then_some(found)
     }
 
-    /// The bytes as they go to the disk, with the checksum made anew.
+    /// Encodes the superblock as it is on disk, with a new checksum.
     pub fn encode(&self) -> Vec<u8> {
         let mut copy = self.clone();
         if let Some(sum) = self.expected_csum() {
@@ -178,8 +178,8 @@ impl SuperblockV1 {
         copy.as_bytes().to_vec()
     }
 
-    /// The checksum that belongs here: the sum of all 32-bit words of header and roles, its own
-    /// counted as zero, the carry folded in once. `None` where `max_dev` is more than can be.
+    /// Returns the right checksum: the sum of all 32-bit words of header and role table with its
+    /// own as zero, the carry folded in once. Returns `None` if `max_dev` is impossible.
     pub fn expected_csum(&self) -> Option<u32> {
         let roles = usize::try_from(self.max_dev.get()).ok().filter(|n| *n <= MAX_DEVICES)?;
         let bytes = self.as_bytes().get(..HEADER + 2 * roles)?;
@@ -190,12 +190,12 @@ impl SuperblockV1 {
         Some(super::fold(sum))
     }
 
-    /// Everything that can be said without the device and the other members. Level, layout and
-    /// chunk are judged by [`Geometry`](crate::Geometry).
+    /// Verifies everything that does not depend on the device and the other members.
+    /// [`Geometry`](crate::Geometry) checks level, layout and chunk.
     ///
     /// # Errors
-    /// The first field that cannot be true.
-    pub fn verify(&self) -> Result<(), Fault> {
+    /// Returns the first impossible field.
+    pub fn verify(&self) -> Result<(), Corruption> {
         let roles = usize::try_from(self.max_dev.get()).unwrap_or(usize::MAX);
         check("md1.max_dev", roles <= MAX_DEVICES, self.max_dev.get(), "at most 1920")?;
         let expected = self.expected_csum().unwrap_or_default();
@@ -223,23 +223,23 @@ impl SuperblockV1 {
             check("md1.delta_disks", before > 0, self.delta_disks.get(), "less than raid_disks")?;
         }
         let end = self.data_offset.get().checked_add(self.data_size.get());
-        let end = end.filter(|end| *end <= super::MOST.0);
+        let end = end.filter(|end| *end <= super::MAX_SECTORS.0);
         check("md1.data_size", end.is_some(), self.data_size.get(), "an end below 2^54 sectors")?;
         let fits = self.size.get() <= self.data_size.get() || self.role() == Role::Journal;
         check("md1.size", fits, self.size.get(), "at most data_size")
     }
 
-    /// True where the feature bit is set.
+    /// Returns true if the feature bit is set.
     pub fn has(&self, feature: u32) -> bool {
         self.feature_map.get() & feature != 0
     }
 
-    /// What this device is, by its own table.
+    /// Returns what this device is, by its own role table.
     pub fn role(&self) -> Role {
         self.role_of(self.dev_number.get())
     }
 
-    /// What device `dev_number` is, by this member's table.
+    /// Returns what device `dev_number` is, by this member's role table.
     pub fn role_of(&self, dev_number: u32) -> Role {
         let entry = usize::try_from(dev_number).ok().and_then(|n| self.roles().get(n));
         match entry.map_or(ROLE_SPARE, |role| role.get()) {
@@ -250,44 +250,44 @@ impl SuperblockV1 {
         }
     }
 
-    /// The entries of `dev_roles` that count.
+    /// Returns the entries of `dev_roles` in use.
     pub fn roles(&self) -> &[U16] {
         let count = usize::try_from(self.max_dev.get()).unwrap_or(MAX_DEVICES);
         &self.dev_roles[..count.min(MAX_DEVICES)]
     }
 
-    /// Where the bitmap begins on the member.
+    /// Returns where the bitmap begins on the member.
     pub fn bitmap(&self) -> Option<Daddr> {
         let has = self.has(feature::BITMAP_OFFSET) && self.ppl().is_none();
-        has.then(|| self.beside(i64::from(self.bitmap_offset.get())))?
+        has.then(|| self.relative(i64::from(self.bitmap_offset.get())))?
     }
 
-    /// Where the bad-block log lies on the member, empty or not.
-    pub fn bad_blocks(&self) -> Option<Place> {
+    /// Returns where the bad-block log lies on the member, whether it has entries or not.
+    pub fn bad_blocks(&self) -> Option<MemberRange> {
         let len = Sectors(u64::from(self.bblog_size.get()));
-        let at = self.beside(i64::from(self.bblog_offset.get()))?;
-        (len.0 != 0 && self.bblog_offset.get() != 0).then_some(Place { at, len })
+        let at = self.relative(i64::from(self.bblog_offset.get()))?;
+        (len.0 != 0 && self.bblog_offset.get() != 0).then_some(MemberRange { at, len })
     }
 
-    /// Where the partial parity log lies on the member: the two halves of `bitmap_offset` are then
-    /// its offset from the superblock and its length, in sectors.
-    pub fn ppl(&self) -> Option<Place> {
+    /// Returns where the partial parity log lies on the member. The two halves of `bitmap_offset`
+    /// are then its offset from the superblock and its length, in sectors.
+    pub fn ppl(&self) -> Option<MemberRange> {
         if !self.has(feature::PPL | feature::MULTIPLE_PPLS) {
             return None;
         }
         let [a, b, c, d] = self.bitmap_offset.to_bytes();
-        let at = self.beside(i64::from(i16::from_le_bytes([a, b])))?;
-        Some(Place { at, len: Sectors(u64::from(u16::from_le_bytes([c, d]))) })
+        let at = self.relative(i64::from(i16::from_le_bytes([a, b])))?;
+        Some(MemberRange { at, len: Sectors(u64::from(u16::from_le_bytes([c, d]))) })
     }
 
-    /// The name without its padding.
+    /// Returns the name without its padding.
     pub fn name(&self) -> String {
         let end = self.set_name.iter().position(|byte| *byte == 0).unwrap_or(self.set_name.len());
         String::from_utf8_lossy(&self.set_name[..end]).into_owned()
     }
 
-    /// `offset` sectors from the superblock.
-    fn beside(&self, offset: i64) -> Option<Daddr> {
+    /// Returns the sector `offset` sectors from the superblock.
+    fn relative(&self, offset: i64) -> Option<Daddr> {
         self.super_offset.get().checked_add_signed(offset).map(Daddr)
     }
 }
@@ -297,7 +297,7 @@ mod tests {
     use super::*;
     use zerocopy::FromZeros;
 
-    /// A superblock 1.2 of a RAID5 of three, its checksum right.
+    /// Returns a superblock 1.2 of a RAID5 of three members, with the right checksum.
     fn superblock() -> SuperblockV1 {
         let mut sb = SuperblockV1::new_zeroed();
         sb.magic.set(MAGIC);
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_superblock_is_only_one_where_it_says_it_is() {
+    fn a_superblock_is_valid_only_at_its_own_sector() {
         let bytes = superblock().encode();
         assert!(SuperblockV1::decode(&bytes, Daddr(8)).is_some());
         assert!(SuperblockV1::decode(&bytes, Daddr(0)).is_none());
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn each_field_that_cannot_be_true_is_named() {
+    fn each_impossible_field_is_named() {
         superblock().verify().unwrap();
         let broken = |change: fn(&mut SuperblockV1)| {
             let mut sb = superblock();
@@ -346,9 +346,9 @@ mod tests {
         assert_eq!(broken(reshape), "md1.delta_disks");
         let mut sb = superblock();
         sb.events.set(7);
-        let fault = sb.verify().unwrap_err();
-        assert_eq!(fault.check, "md1.sb_csum");
-        assert!(fault.to_string().starts_with("sb_csum is "), "{fault}");
+        let corruption = sb.verify().unwrap_err();
+        assert_eq!(corruption.check, "md1.sb_csum");
+        assert!(corruption.to_string().starts_with("sb_csum is "), "{corruption}");
     }
 
     #[test]

@@ -17,9 +17,9 @@ const SECTOR: u64 = 512;
 pub struct Group {
     /// Its name.
     pub name: String,
-    /// Number of the change that made this text.
+    /// Sequence number of the text.
     pub seqno: u64,
-    /// Its logical volumes, those for LVM's own use left out, in the order of the text.
+    /// Its logical volumes in the order of the text, without those for LVM's own use.
     pub volumes: Vec<Volume>,
 }
 
@@ -28,14 +28,14 @@ pub struct Group {
 pub struct Volume {
     /// Its name.
     pub name: String,
-    /// Its length in bytes, as its segments say.
+    /// Its length in bytes, by its segments.
     pub len: ByteLen,
-    /// Where its bytes lie on the disk, piece by piece; or why that cannot be said: a segment type
-    /// that is not read, a physical volume that is not there.
+    /// The pieces of the disk that hold its bytes, or why they are unknown: an unsupported segment
+    /// type, or a missing physical volume.
     pub pieces: Result<Vec<(ByteOffset, ByteLen)>, String>,
 }
 
-/// The volume groups whose physical volumes are among `found`, by name.
+/// Returns the volume groups whose physical volumes are among `found`, by name.
 pub fn groups(found: &[PhysicalVolume]) -> Vec<Group> {
     let mut newest: BTreeMap<String, (u64, Section)> = BTreeMap::new();
     for text in found.iter().flat_map(|pv| &pv.texts).filter_map(|text| parse(text)) {
@@ -74,7 +74,8 @@ fn volumes(group: &Section, found: &[PhysicalVolume]) -> Option<Vec<Volume>> {
     Some(visible.map(|(name, lv)| volume(name, lv, extent, &starts)).collect())
 }
 
-/// Where the first extent of a physical volume lies on the disk; `None` where it was not found.
+/// Returns where the first extent of a physical volume lies on the disk; `None` if the physical
+/// volume was not found.
 fn extents_start(pv: &Section, found: &[PhysicalVolume]) -> Option<ByteOffset> {
     let id = pv.text("id")?.replace('-', "");
     let here = found.iter().find(|pv| pv.id == id)?;
@@ -97,7 +98,7 @@ fn volume(name: &str, lv: &Section, extent: u64, starts: &ExtentStarts) -> Volum
     Volume { name: name.to_owned(), len: ByteLen(extents.saturating_mul(extent)), pieces }
 }
 
-/// One segment's place on the disk. `next` is the extent at which it must begin.
+/// Returns where one segment lies on the disk. `next` is the extent at which it must begin.
 fn piece(
     segment: &Section,
     next: &mut u64,

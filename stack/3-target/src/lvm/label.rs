@@ -11,14 +11,14 @@ use xfskit_units::ByteOffset;
 
 use crate::bytes::{le32, le64, read};
 
-/// Most bytes of metadata text that are read. LVM's own areas are 1 MiB unless asked otherwise.
+/// Most bytes of metadata text that are read. LVM's own areas are 1 MiB by default.
 const TEXT_MAX: u64 = 64 << 20;
-/// Most areas in one of a header's lists: they end with the sector anyway.
+/// Most areas in one of a header's lists. They end with the sector anyway.
 const AREAS_MAX: usize = 32;
-/// Bytes of a metadata area's header; the text's ring buffer begins behind it.
+/// Bytes of a metadata area's header. The text's ring buffer begins behind it.
 const AREA_HEADER: u64 = 512;
 const AREA_MAGIC: &[u8; 16] = b" LVM2 x[5A%r0N*>";
-/// Flag of a metadata text: not to be used.
+/// Flag of a metadata text that must not be used.
 const IGNORED: u32 = 1;
 
 /// A physical volume that was found.
@@ -28,18 +28,19 @@ pub struct PhysicalVolume {
     pub offset: ByteOffset,
     /// Its id, 32 characters, without the hyphens of the text.
     pub id: String,
-    /// The metadata texts it carries whose checksum is right; often one, possibly none.
+    /// The metadata texts with a valid checksum; often one, possibly none.
     pub texts: Vec<String>,
 }
 
-/// LVM's CRC: that of Ethernet, but begun with a number of its own and not complemented.
+/// Computes LVM's CRC: that of Ethernet with another initial value and without the final
+/// complement.
 fn crc(bytes: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new_with_initial(!0xf597_a6cf);
     hasher.update(bytes);
     !hasher.finalize()
 }
 
-/// The physical volume that begins at byte `offset` of `disk`, if one does.
+/// Reads the physical volume that begins at byte `offset` of `disk`, if there is one.
 pub fn physical_volume(disk: &dyn BlockDevice, offset: ByteOffset) -> Option<PhysicalVolume> {
     (0..4u64).find_map(|sector| {
         let block = read(disk, offset.checked_add(sector * 512)?, 512)?;
@@ -54,7 +55,7 @@ pub fn physical_volume(disk: &dyn BlockDevice, offset: ByteOffset) -> Option<Phy
     })
 }
 
-/// The header of the physical volume at `offset`, which is what `bytes` begin with.
+/// Decodes the header of the physical volume at `offset`, at the start of `bytes`.
 fn header(disk: &dyn BlockDevice, offset: ByteOffset, bytes: &[u8]) -> Option<PhysicalVolume> {
     let id = str::from_utf8(bytes.get(..32)?).ok()?.to_owned();
     let (data, metadata_at) = areas(bytes, 40)?;
@@ -72,7 +73,7 @@ fn header(disk: &dyn BlockDevice, offset: ByteOffset, bytes: &[u8]) -> Option<Ph
     Some(PhysicalVolume { offset, id, texts })
 }
 
-/// The offsets in the list of areas at byte `at`, and where the list ends.
+/// Returns the offsets in the list of areas at byte `at`, and where the list ends.
 fn areas(bytes: &[u8], mut at: usize) -> Option<(Vec<u64>, usize)> {
     let mut offsets = Vec::new();
     while offsets.len() < AREAS_MAX {
@@ -86,7 +87,7 @@ fn areas(bytes: &[u8], mut at: usize) -> Option<(Vec<u64>, usize)> {
     None
 }
 
-/// The text of the metadata area that begins at byte `start` of the disk.
+/// Reads the text of the metadata area that begins at byte `start` of the disk.
 fn metadata_text(disk: &dyn BlockDevice, start: ByteOffset) -> Option<String> {
     let header = read(disk, start, 512)?;
     let (area_size, text_at) = (le64(&header, 32)?, le64(&header, 40)?);
@@ -100,7 +101,8 @@ fn metadata_text(disk: &dyn BlockDevice, start: ByteOffset) -> Option<String> {
     if !good {
         return None;
     }
-    // The text lies in a ring: what does not fit before the area's end goes on behind its header.
+    // The text lies in a ring: it continues behind the area's header when it reaches the area's
+    // end.
     let before = text_size.min(area_size - text_at);
     let piece = |at: u64, len: u64| read(disk, start.checked_add(at)?, usize::try_from(len).ok()?);
     let mut text = piece(text_at, before)?;

@@ -1,17 +1,17 @@
-//! The syntax of LVM's metadata text: `name = value` and `name { … }`, nested; values are numbers,
+//! The syntax of LVM's metadata text: `name = value` and `name { … }`, nested. Values are numbers,
 //! strings, and lists of them; `#` begins a comment.
 
 use std::collections::HashMap;
 
-/// Deepest nesting of sections that is read; LVM's own text has four.
+/// Deepest nesting of sections that is parsed; LVM's own text has four.
 const DEPTH_MAX: usize = 16;
 
-/// What stands behind a name.
+/// A value in the text.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// A whole number. LVM writes no others where we look; fractions are dropped.
+    /// A whole number. Fractions are dropped; LVM writes none in the fields that are used.
     Number(u64),
-    /// A string, its escapes undone.
+    /// A string, unescaped.
     Text(String),
     /// A list.
     List(Vec<Value>),
@@ -19,7 +19,7 @@ pub enum Value {
     Section(Section),
 }
 
-/// A section: its values by name. Sections keep the order in which they stand.
+/// A section: its values by name. Sections keep their order.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Section {
     values: HashMap<String, Value>,
@@ -27,27 +27,27 @@ pub struct Section {
 }
 
 impl Section {
-    /// The number of that name.
+    /// Returns the number of that name.
     pub fn number(&self, name: &str) -> Option<u64> {
         if let Value::Number(n) = self.values.get(name)? { Some(*n) } else { None }
     }
 
-    /// The string of that name.
+    /// Returns the string of that name.
     pub fn text(&self, name: &str) -> Option<&str> {
         if let Value::Text(text) = self.values.get(name)? { Some(text) } else { None }
     }
 
-    /// The list of that name.
+    /// Returns the list of that name.
     pub fn list(&self, name: &str) -> Option<&[Value]> {
         if let Value::List(list) = self.values.get(name)? { Some(list) } else { None }
     }
 
-    /// The section of that name.
+    /// Returns the section of that name.
     pub fn section(&self, name: &str) -> Option<&Section> {
         if let Value::Section(section) = self.values.get(name)? { Some(section) } else { None }
     }
 
-    /// All sections in this one, in their order.
+    /// Returns all nested sections, in order.
     pub fn sections(&self) -> impl Iterator<Item = (&str, &Section)> {
         self.order.iter().filter_map(|name| Some((name.as_str(), self.section(name)?)))
     }
@@ -59,14 +59,14 @@ impl Section {
     }
 }
 
-/// Reads a whole text; `None` where it breaks the syntax.
+/// Parses a whole text. Returns `None` if its syntax is invalid.
 pub fn parse(text: &str) -> Option<Section> {
     let mut parser = Parser { rest: text };
     let section = parser.section(0)?;
     parser.rest.is_empty().then_some(section)
 }
 
-/// What has not been read yet. Every step takes at least one byte of it, so reading ends.
+/// The text not parsed yet. Every step consumes at least one byte, so parsing terminates.
 struct Parser<'a> {
     rest: &'a str,
 }
@@ -80,7 +80,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Takes `token` where it comes next.
+    /// Consumes `token` if it comes next.
     fn eat(&mut self, token: char) -> bool {
         self.skip_blank();
         match self.rest.strip_prefix(token) {
@@ -92,7 +92,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Takes the characters of a name or a number.
+    /// Consumes the characters of a name or a number.
     fn word(&mut self) -> Option<&'a str> {
         self.skip_blank();
         let is_word = |c: char| c.is_ascii_alphanumeric() || "+_.-".contains(c);
@@ -102,7 +102,8 @@ impl<'a> Parser<'a> {
         (!word.is_empty()).then_some(word)
     }
 
-    /// The values up to the section's closing brace, or the text's end for the outermost.
+    /// Parses the values up to the section's closing brace, or to the end of the text for the
+    /// outermost section.
     fn section(&mut self, depth: usize) -> Option<Section> {
         let mut section = Section::default();
         loop {
@@ -148,7 +149,7 @@ impl<'a> Parser<'a> {
         whole.parse().ok().map(Value::Number)
     }
 
-    /// The string whose opening quote was taken.
+    /// Parses a string after its opening quote.
     fn string(&mut self) -> Option<Value> {
         let mut text = String::new();
         let mut chars = self.rest.chars();

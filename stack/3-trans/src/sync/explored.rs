@@ -141,14 +141,14 @@ impl TimedOut {
 #[derive(Debug, Default)]
 pub(crate) struct Condvar {
     /// Held from before a waiting thread gives up its own lock until it waits, and by whoever wakes it: no call is lost.
-    door: shuttle::sync::Mutex<()>,
+    ctx_entry: shuttle::sync::Mutex<()>,
     call: shuttle::sync::Condvar,
 }
 
 impl Condvar {
     pub(crate) fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
-        let door = self.door.lock().expect("no panic");
-        MutexGuard::unlocked(guard, || drop(self.call.wait(door).expect("no panic")));
+        let ctx_entry = self.ctx_entry.lock().expect("no panic");
+        MutexGuard::unlocked(guard, || drop(self.call.wait(ctx_entry).expect("no panic")));
     }
 
     /// How long something takes says nothing here: time is up at once, or somebody else is on time.
@@ -159,12 +159,12 @@ impl Condvar {
     }
 
     pub(crate) fn notify_one(&self) {
-        let _door = self.door.lock().expect("no panic");
+        let _door = self.ctx_entry.lock().expect("no panic");
         self.call.notify_one();
     }
 
     pub(crate) fn notify_all(&self) {
-        let _door = self.door.lock().expect("no panic");
+        let _door = self.ctx_entry.lock().expect("no panic");
         self.call.notify_all();
     }
 }

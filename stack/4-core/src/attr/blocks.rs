@@ -93,7 +93,7 @@ impl Tx<'_> {
         let at = Location::of(what).ino(inode.ino).fork(Fork::Attr).fileoff(fileoff);
         let Some(map) = self.bmap_buf(inode, Fork::Attr, fileoff, 1)? else {
             let want = Expected::Described("a mapped block".into());
-            return Err(self.volume().ctx(at).fault("da.map", want, Value::Missing).into());
+            return Err(self.volume().ctx(at).corruption("da.map", want, Value::Missing).into());
         };
         let (daddr, len) = map.first();
         let at = at.daddr(daddr, Sectors(len.0));

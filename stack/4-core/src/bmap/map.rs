@@ -24,7 +24,7 @@ fn joined(left: &Extent, right: &Extent) -> Option<Extent> {
 
 fn overlap(ctx: &Ctx<'_>, found: FileOff) -> Error {
     let hole = Expected::Described("a hole where blocks are mapped".into());
-    Error::Corrupt(ctx.fault("bmbt.rec.order", hole, found))
+    Error::Corrupt(ctx.corruption("bmbt.rec.order", hole, found))
 }
 
 /// Maps `extent`, where there is a hole.

@@ -20,7 +20,7 @@ use std::ops::Range;
 
 use xfskit_format::bmbt::{self, BmbtBlock, BmdrRoot, Extent, ExtentRules, Rec};
 use xfskit_format::inode::{Dinode, Format};
-use xfskit_format::{Ctx, Fork, Verdict, inode};
+use xfskit_format::{Ctx, Fork, VerifyResult, inode};
 use xfskit_trans::BufMap;
 use xfskit_units::{Daddr, FilBlks, FileOff, FsBlock, Geometry, Ino, Sectors};
 
@@ -261,7 +261,7 @@ impl Volume {
         level: u16,
         ino: Ino,
         fork: Fork,
-        use_block: &mut dyn FnMut(&BmbtBlock<'_>) -> Verdict,
+        use_block: &mut dyn FnMut(&BmbtBlock<'_>) -> VerifyResult,
     ) -> Result<()> {
         let at = bmbt::location(self.geo(), child.block).ino(ino).fork(fork).fileoff(child.key);
         let verify = |bytes: &[u8], ctx: &Ctx<'_>| node::verify_block(bytes, ctx, fork);
@@ -307,7 +307,7 @@ struct Seen<'a> {
 }
 
 impl Seen<'_> {
-    fn add(&mut self, recs: &[Rec]) -> Verdict {
+    fn add(&mut self, recs: &[Rec]) -> VerifyResult {
         for extent in recs.iter().map(Rec::decode) {
             let ctx = self.ctx.entry(xfskit_units::index(self.count));
             extent.verify(&ctx, self.rules)?;

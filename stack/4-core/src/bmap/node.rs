@@ -8,7 +8,7 @@ use std::mem::offset_of;
 use xfskit_format::bmbt::edit::{self, Node, Slot};
 use xfskit_format::bmbt::{self, BmbtBlock, BmdrRoot};
 use xfskit_format::inode::{Core, Format, flags2};
-use xfskit_format::{Ctx, Fork, Image, Layout, Location, Verdict, inode};
+use xfskit_format::{Ctx, Fork, Image, Layout, Location, VerifyResult, inode};
 use xfskit_trans::{BufMap, Handle, Held};
 use xfskit_units::{FileOff, FsBlock, Geometry};
 use zerocopy::big_endian::{U16, U32, U64};
@@ -26,7 +26,7 @@ const LARGE_DATA: u64 = (1 << 48) - 1;
 const LARGE_ATTR: u64 = u32::MAX as u64;
 
 /// Judges a block of the tree of `fork`, the order of its entries too.
-pub(super) fn verify_block(bytes: &[u8], ctx: &Ctx<'_>, fork: Fork) -> Verdict {
+pub(super) fn verify_block(bytes: &[u8], ctx: &Ctx<'_>, fork: Fork) -> VerifyResult {
     BmbtBlock::verify(bytes, ctx, fork)?.verify_order(ctx)
 }
 
@@ -59,7 +59,7 @@ impl Due {
     }
 
     /// Fails where `node` is another than its parent says.
-    pub(super) fn verify(&self, ctx: &Ctx<'_>, bytes: &[u8], node: &Node) -> Verdict {
+    pub(super) fn verify(&self, ctx: &Ctx<'_>, bytes: &[u8], node: &Node) -> VerifyResult {
         ctx.eq("bmbt.level", self.level, node.level)?;
         ctx.eq("bmbt.keys", self.first, node.key(bytes, 0).unwrap_or(FileOff::ZERO))?;
         let order = if node.level == 0 { "bmbt.rec.order" } else { "bmbt.keys" };

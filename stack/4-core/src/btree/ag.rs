@@ -14,13 +14,13 @@ use xfskit_trans::{BufMap, Handle};
 use xfskit_units::{AgBlock, AgNumber, ExtLen};
 use zerocopy::big_endian::U32;
 
-use crate::btree::home::{BlockRef, Flaw, Home, Kind, Root};
+use crate::btree::ops::{BlockRef, BtreeOps, Flaw, RecordOps, Root};
 use crate::error::{Error, Result};
 use crate::space::{AllocRequest, Owner, agfl};
 use crate::tx::Tx;
 
 /// A kind of tree that groups have.
-pub trait AgKind: Kind {
+pub trait AgKind: RecordOps {
     /// Which one.
     const TREE: Tree;
 }
@@ -29,7 +29,7 @@ pub trait AgKind: Kind {
 #[derive(Clone, Copy, Debug)]
 pub struct ByBlock;
 
-impl Kind for ByBlock {
+impl RecordOps for ByBlock {
     type Rec = alloc::Rec;
     type Key = alloc::Rec;
     type Pos = u32;
@@ -53,7 +53,7 @@ impl AgKind for ByBlock {
 #[derive(Clone, Copy, Debug)]
 pub struct BySize;
 
-impl Kind for BySize {
+impl RecordOps for BySize {
     type Rec = alloc::Rec;
     type Key = alloc::Rec;
     type Pos = (u32, u32);
@@ -77,7 +77,7 @@ impl AgKind for BySize {
 #[derive(Clone, Copy, Debug)]
 pub struct Chunks<const FREE: bool>;
 
-impl<const FREE: bool> Kind for Chunks<FREE> {
+impl<const FREE: bool> RecordOps for Chunks<FREE> {
     type Rec = inobt::Rec;
     type Key = U32;
     type Pos = u32;
@@ -101,7 +101,7 @@ impl<const FREE: bool> AgKind for Chunks<FREE> {
 #[derive(Clone, Copy, Debug)]
 pub struct Mappings;
 
-impl Kind for Mappings {
+impl RecordOps for Mappings {
     type Rec = rmap::Rec;
     type Key = rmap::KeyPair;
     type Pos = (u32, u64, u64);
@@ -136,7 +136,7 @@ impl AgKind for Mappings {
 #[derive(Clone, Copy, Debug)]
 pub struct Refcounts;
 
-impl Kind for Refcounts {
+impl RecordOps for Refcounts {
     type Rec = refcount::Rec;
     type Key = U32;
     type Pos = u32;
@@ -276,8 +276,8 @@ fn agbno(block: BlockRef) -> AgBlock {
     AgBlock(u32::try_from(block).unwrap_or(u32::MAX))
 }
 
-impl<K: AgKind> Home for AgTree<K> {
-    type Kind = K;
+impl<K: AgKind> BtreeOps for AgTree<K> {
+    type RecordOps = K;
 
     fn shape(&self, tx: &Tx<'_>, level: u16) -> Shape {
         Shape::short(K::TREE, tx.volume().geo(), level)
@@ -349,6 +349,6 @@ impl<K: AgKind> Home for AgTree<K> {
             Flaw::Order => (ids.order, "ascending records"),
             Flaw::Key => (ids.key, "between its parent's key and the next"),
         };
-        ctx.fault(id, Expected::Described(wanted.into()), "something else").into()
+        ctx.corruption(id, Expected::Described(wanted.into()), "something else").into()
     }
 }

@@ -6,11 +6,11 @@
 use std::ops::Range;
 
 use crate::btree::cursor::{Cursor, Step, key_of, set_key};
-use crate::btree::home::{BlockRef, Flaw, Home, Kind};
+use crate::btree::ops::{BlockRef, BtreeOps, Flaw, RecordOps};
 use crate::error::Result;
 use crate::tx::Tx;
 
-impl<H: Home> Cursor<H> {
+impl<H: BtreeOps> Cursor<H> {
     // ---- before an insertion -----------------------------------------------------------------
 
     /// Takes one step towards room in the leaf. True where the tree has changed: go down anew, and ask
@@ -254,7 +254,7 @@ impl<H: Home> Cursor<H> {
         for (index, child) in children {
             set_key::<H>(tx, &parent, *index, child);
         }
-        if children.iter().any(|(index, _)| *index == 0) || H::Kind::OVERLAPS {
+        if children.iter().any(|(index, _)| *index == 0) || H::RecordOps::OVERLAPS {
             self.fix_keys(tx, depth - 1);
         }
         true

@@ -6,7 +6,7 @@ use xfskit_format::btree_edit::Shape;
 use xfskit_trans::Handle;
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
-use crate::btree::home::{BlockRef, Flaw, Home, Kind, Root};
+use crate::btree::ops::{BlockRef, BtreeOps, Flaw, RecordOps, Root};
 use crate::error::{Error, Result};
 use crate::tx::Tx;
 
@@ -21,9 +21,9 @@ pub enum Seek {
     Ge,
 }
 
-pub(super) type Rec<H> = <<H as Home>::Kind as Kind>::Rec;
-pub(super) type Key<H> = <<H as Home>::Kind as Kind>::Key;
-pub(super) type Pos<H> = <<H as Home>::Kind as Kind>::Pos;
+pub(super) type Rec<H> = <<H as BtreeOps>::RecordOps as RecordOps>::Rec;
+pub(super) type Key<H> = <<H as BtreeOps>::RecordOps as RecordOps>::Key;
+pub(super) type Pos<H> = <<H as BtreeOps>::RecordOps as RecordOps>::Pos;
 
 /// One block on the way from the root to a record.
 #[derive(Clone, Copy, Debug)]
@@ -39,7 +39,7 @@ pub(super) struct Step {
 
 /// A place in a tree.
 #[derive(Debug)]
-pub struct Cursor<H: Home> {
+pub struct Cursor<H: BtreeOps> {
     pub(super) home: H,
     /// From the root to the leaf; empty where the cursor is nowhere.
     pub(super) path: Vec<Step>,
@@ -47,7 +47,7 @@ pub struct Cursor<H: Home> {
     before: Vec<Step>,
 }
 
-impl<H: Home> Cursor<H> {
+impl<H: BtreeOps> Cursor<H> {
     /// A cursor at no place yet.
     pub fn new(home: H) -> Self {
         Self { home, path: Vec::new(), before: Vec::new() }
@@ -66,7 +66,7 @@ impl<H: Home> Cursor<H> {
     pub fn seek(&mut self, tx: &mut Tx<'_>, pos: Pos<H>, how: Seek) -> Result<Option<Rec<H>>> {
         self.descend_to(tx, pos)?;
         let here = self.get(tx);
-        let found = here.as_ref().map(|rec| H::Kind::rec_pos(rec).cmp(&pos));
+        let found = here.as_ref().map(|rec| H::RecordOps::rec_pos(rec).cmp(&pos));
         match (how, found) {
             (_, Some(Ordering::Equal)) | (Seek::Ge, Some(_)) => Ok(here),
             (Seek::Eq, _) => Ok(None),
@@ -158,7 +158,9 @@ impl<H: Home> Cursor<H> {
 
     fn judge_order(&self, tx: &Tx<'_>, pair: Option<(Rec<H>, Rec<H>)>) -> Result<()> {
         match pair {
-            Some((left, right)) if H::Kind::rec_pos(&left) >= H::Kind::rec_pos(&right) => {
+            Some((left, right))
+                if H::RecordOps::rec_pos(&left) >= H::RecordOps::rec_pos(&right) =>
+            {
                 Err(self.flaw(tx, self.path.len() - 1, Flaw::Order))
             }
             _ => Ok(()),
@@ -176,10 +178,10 @@ impl<H: Home> Cursor<H> {
         self.descend(tx, |bytes, step| {
             if step.level == 0 {
                 let recs = step.shape.entries::<Rec<H>>(bytes);
-                recs.partition_point(|rec| H::Kind::rec_pos(rec) < pos)
+                recs.partition_point(|rec| H::RecordOps::rec_pos(rec) < pos)
             } else {
                 let keys = step.shape.entries::<Key<H>>(bytes);
-                keys.partition_point(|key| H::Kind::key_pos(key) <= pos).saturating_sub(1)
+                keys.partition_point(|key| H::RecordOps::key_pos(key) <= pos).saturating_sub(1)
             }
         })
     }
@@ -297,9 +299,10 @@ impl<H: Home> Cursor<H> {
         index: usize,
         child: &Step,
     ) -> Result<()> {
-        let key = |step: &Step, index| entry_pos::<H, Key<H>>(tx, step, index, H::Kind::key_pos);
+        let key =
+            |step: &Step, index| entry_pos::<H, Key<H>>(tx, step, index, H::RecordOps::key_pos);
         let place = |index| match child.level {
-            0 => entry_pos::<H, Rec<H>>(tx, child, index, H::Kind::rec_pos),
+            0 => entry_pos::<H, Rec<H>>(tx, child, index, H::RecordOps::rec_pos),
             _ => key(child, index),
         };
         let last = child.shape.count(tx.bytes(child.handle)).checked_sub(1);
@@ -337,7 +340,7 @@ impl<H: Home> Cursor<H> {
         let before = self.get(tx).expect("a cursor at a record");
         let leaf = self.path[self.path.len() - 1];
         leaf.shape.set_entry(&mut tx.image(leaf.handle), leaf.index, rec);
-        if H::Kind::key(&before) != H::Kind::key(rec) {
+        if H::RecordOps::key(&before) != H::RecordOps::key(rec) {
             self.entry_changed(tx);
         }
         Ok(())
@@ -348,9 +351,10 @@ impl<H: Home> Cursor<H> {
     pub fn stays_in_order(&self, tx: &Tx<'_>, rec: &Rec<H>) -> bool {
         let Some(leaf) = self.path.last() else { return false };
         let recs = leaf.shape.entries::<Rec<H>>(tx.bytes(leaf.handle));
-        let pos = H::Kind::rec_pos(rec);
-        let above = |left: usize| recs.get(left).is_some_and(|left| H::Kind::rec_pos(left) < pos);
-        let below = |right: &Rec<H>| pos < H::Kind::rec_pos(right);
+        let pos = H::RecordOps::rec_pos(rec);
+        let above =
+            |left: usize| recs.get(left).is_some_and(|left| H::RecordOps::rec_pos(left) < pos);
+        let below = |right: &Rec<H>| pos < H::RecordOps::rec_pos(right);
         // The last record of all has nothing behind it.
         let right = match recs.get(leaf.index + 1) {
             Some(right) => below(right),
@@ -369,10 +373,10 @@ impl<H: Home> Cursor<H> {
     /// # Errors
     /// As [`seek`](Self::seek), and [`Error::NoSpace`] where the tree must grow and cannot.
     pub fn insert(&mut self, tx: &mut Tx<'_>, rec: &Rec<H>) -> Result<()> {
-        let pos = H::Kind::rec_pos(rec);
+        let pos = H::RecordOps::rec_pos(rec);
         loop {
             self.descend_to(tx, pos)?;
-            if self.get(tx).is_some_and(|here| H::Kind::rec_pos(&here) == pos) {
+            if self.get(tx).is_some_and(|here| H::RecordOps::rec_pos(&here) == pos) {
                 return Err(self.flaw(tx, self.path.len() - 1, Flaw::Order));
             }
             if !self.make_room(tx)? {
@@ -407,7 +411,7 @@ impl<H: Home> Cursor<H> {
     /// The record at the cursor's place came, changed or went: the keys above follow.
     fn entry_changed(&mut self, tx: &mut Tx<'_>) {
         let leaf = self.path.len() - 1;
-        if self.path[leaf].index == 0 || H::Kind::OVERLAPS {
+        if self.path[leaf].index == 0 || H::RecordOps::OVERLAPS {
             self.fix_keys(tx, leaf);
         }
     }
@@ -417,7 +421,7 @@ impl<H: Home> Cursor<H> {
         for child in (1..=depth).rev() {
             let (parent, step) = (self.path[child - 1], self.path[child]);
             let changed = set_key::<H>(tx, &parent, parent.index, &step);
-            if !changed || (parent.index > 0 && !H::Kind::OVERLAPS) {
+            if !changed || (parent.index > 0 && !H::RecordOps::OVERLAPS) {
                 break;
             }
         }
@@ -425,7 +429,7 @@ impl<H: Home> Cursor<H> {
 }
 
 /// Where entry `index` of a block stands in the order, where there is one.
-fn entry_pos<H: Home, T: FromBytes + KnownLayout + Immutable + Unaligned + Copy>(
+fn entry_pos<H: BtreeOps, T: FromBytes + KnownLayout + Immutable + Unaligned + Copy>(
     tx: &Tx<'_>,
     step: &Step,
     index: usize,
@@ -437,25 +441,30 @@ fn entry_pos<H: Home, T: FromBytes + KnownLayout + Immutable + Unaligned + Copy>
 }
 
 /// The key of all that is in a block; `None` where it is empty.
-pub(super) fn key_of<H: Home>(tx: &Tx<'_>, step: &Step) -> Option<Key<H>> {
+pub(super) fn key_of<H: BtreeOps>(tx: &Tx<'_>, step: &Step) -> Option<Key<H>> {
     let bytes = tx.bytes(step.handle);
     if step.level == 0 {
-        fold::<H>(step.shape.entries::<Rec<H>>(bytes).iter().map(H::Kind::key))
+        fold::<H>(step.shape.entries::<Rec<H>>(bytes).iter().map(H::RecordOps::key))
     } else {
         fold::<H>(step.shape.entries::<Key<H>>(bytes).iter().copied())
     }
 }
 
-fn fold<H: Home>(mut keys: impl Iterator<Item = Key<H>>) -> Option<Key<H>> {
+fn fold<H: BtreeOps>(mut keys: impl Iterator<Item = Key<H>>) -> Option<Key<H>> {
     let first = keys.next()?;
-    if !H::Kind::OVERLAPS {
+    if !H::RecordOps::OVERLAPS {
         return Some(first);
     }
-    Some(keys.fold(first, |span, key| H::Kind::span(span, &key)))
+    Some(keys.fold(first, |span, key| H::RecordOps::span(span, &key)))
 }
 
 /// Makes key `index` of `parent` that of `child`; answers whether it was another.
-pub(super) fn set_key<H: Home>(tx: &mut Tx<'_>, parent: &Step, index: usize, child: &Step) -> bool {
+pub(super) fn set_key<H: BtreeOps>(
+    tx: &mut Tx<'_>,
+    parent: &Step,
+    index: usize,
+    child: &Step,
+) -> bool {
     let Some(key) = key_of::<H>(tx, child) else { return false };
     if parent.shape.entry::<Key<H>>(tx.bytes(parent.handle), index) == Some(key) {
         return false;

@@ -1,11 +1,11 @@
 //! Look-up in a tree whose records may overlap: all that touch a range, by the high keys of nodes.
 
 use crate::btree::cursor::{Cursor, Key, Pos, Rec};
-use crate::btree::home::{Flaw, Home, Kind};
+use crate::btree::ops::{BtreeOps, Flaw, RecordOps};
 use crate::error::Result;
 use crate::tx::Tx;
 
-impl<H: Home> Cursor<H> {
+impl<H: BtreeOps> Cursor<H> {
     /// The records that begin at `to` or before and end at `from` or behind, in order; at most `most`. The
     /// cursor is nowhere afterwards.
     ///
@@ -26,10 +26,10 @@ impl<H: Home> Cursor<H> {
             let bytes = tx.bytes(step.handle);
             if step.level > 0 && step.index < step.shape.count(bytes) {
                 let Some(key) = step.shape.entry::<Key<H>>(bytes, step.index) else { break };
-                if H::Kind::key_pos(&key) > to {
+                if H::RecordOps::key_pos(&key) > to {
                     break;
                 }
-                if H::Kind::key_end(&key) >= from {
+                if H::RecordOps::key_end(&key) >= from {
                     self.enter_child(tx, depth, step.index, &|_, _| 0)?;
                 } else {
                     self.path[depth].index += 1;
@@ -38,12 +38,12 @@ impl<H: Home> Cursor<H> {
             }
             if step.level == 0 {
                 let recs = step.shape.entries::<Rec<H>>(bytes).iter();
-                let recs = recs.take_while(|rec| H::Kind::rec_pos(rec) <= to);
+                let recs = recs.take_while(|rec| H::RecordOps::rec_pos(rec) <= to);
                 let room = most.saturating_sub(found.len());
-                let touching = recs.filter(|rec| H::Kind::rec_end(rec) >= from).take(room);
-                let last = found.last().map(H::Kind::rec_pos);
+                let touching = recs.filter(|rec| H::RecordOps::rec_end(rec) >= from).take(room);
+                let last = found.last().map(H::RecordOps::rec_pos);
                 if let (Some(last), Some(next)) = (last, touching.clone().next())
-                    && last >= H::Kind::rec_pos(next)
+                    && last >= H::RecordOps::rec_pos(next)
                 {
                     return Err(self.flaw(tx, depth, Flaw::Order));
                 }

@@ -19,7 +19,7 @@ use xfskit_units::{DaBlock, Daddr, Geometry, Ino};
 use zerocopy::IntoBytes;
 
 use crate::attr::forkoff::{self, DataNeed};
-use crate::da::share::{self, Cut};
+use crate::da::cuts::{self, Cut};
 
 /// An attribute to be stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -314,14 +314,14 @@ impl<'a> AttrBlocks<'a> {
 /// The tree over attributes of these hashes and lengths, in hash order.
 fn levels(geo: &Geometry, items: impl Iterator<Item = (u32, usize)> + Clone) -> Vec<Level> {
     let room = leaf_edit::room(geo);
-    let cuts = share::between_runs(items.clone(), Cut::default(), room);
+    let cuts = cuts::between_runs(items.clone(), Cut::default(), room);
     let hashes: Vec<u32> = items.map(|(hash, _)| hash).collect();
     let mut levels = vec![level(1, &share_all(&cuts, room), &hashes)];
     // The root stands at block 0, everything else behind it.
     while let Some(below) = levels.last().filter(|level| level.ends.len() > 1) {
         let (first, hashes) = (below.first, below.hashes.clone());
         let room = da::node_max(geo, Fork::Attr);
-        let cuts = share::between_runs(hashes.iter().map(|hash| (*hash, 1)), Cut::default(), room);
+        let cuts = cuts::between_runs(hashes.iter().map(|hash| (*hash, 1)), Cut::default(), room);
         let next = first.saturating_add(u32::try_from(hashes.len()).unwrap_or(u32::MAX));
         let ends = share_all(&cuts, room);
         levels.push(level(next, &ends, &hashes));
@@ -337,14 +337,14 @@ fn level(first: u32, ends: &[Cut], hashes: &[u32]) -> Level {
     Level { first, ends: ends.iter().map(|end| end.entries).collect(), hashes }
 }
 
-/// Shares `cuts` out among few blocks: as few as hold them, or a little more where entries are so
+/// Rebalance `cuts` out among few blocks: as few as hold them, or a little more where entries are so
 /// large that an even share of these does not work out.
 fn share_all(cuts: &[Cut], room: usize) -> Vec<Cut> {
     let total = cuts.last().map_or(0, |cut| cut.bytes);
     let more = |blocks: &usize| Some(blocks + blocks / 32 + 1);
     std::iter::successors(Some(total.div_ceil(room)), more)
         .take_while(|blocks| *blocks < cuts.len())
-        .find_map(|blocks| share::evenly(Cut::default(), cuts, blocks, room))
+        .find_map(|blocks| cuts::evenly(Cut::default(), cuts, blocks, room))
         .unwrap_or_else(|| cuts.to_vec())
 }
 

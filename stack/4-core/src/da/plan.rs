@@ -15,7 +15,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use crate::da::share::{self, Cut};
+use crate::da::cuts::{self, Cut};
 
 /// Most neighbours that share.
 pub(crate) const WINDOW: usize = 4;
@@ -43,7 +43,7 @@ pub(crate) fn may_stay(used: usize, room: usize, kids: usize) -> bool {
 }
 
 /// The entries of a window, and what may become of them.
-struct Shares<'s> {
+struct Rebalance<'s> {
     /// Hash and length of each.
     entries: &'s [(u32, usize)],
     /// Entries up to the end of each block.
@@ -63,7 +63,7 @@ struct Limits {
     most: usize,
 }
 
-impl<'s> Shares<'s> {
+impl<'s> Rebalance<'s> {
     fn new(
         entries: &'s [(u32, usize)],
         ends: &'s [usize],
@@ -71,7 +71,7 @@ impl<'s> Shares<'s> {
         room: usize,
         whole_runs: bool,
     ) -> Self {
-        let anywhere = if whole_runs { Vec::new() } else { share::anywhere(entries) };
+        let anywhere = if whole_runs { Vec::new() } else { cuts::anywhere(entries) };
         Self { entries, ends, own, room, whole_runs, anywhere }
     }
 
@@ -97,7 +97,7 @@ impl<'s> Shares<'s> {
         let before = self.entries[..first].iter().map(|(_, len)| len).sum();
         let start = Cut { entries: first, bytes: before };
         let entries = self.entries[first..end].iter().copied();
-        (start, Cow::Owned(share::between_runs(entries, start, self.room)))
+        (start, Cow::Owned(cuts::between_runs(entries, start, self.room)))
     }
 
     fn plan(&self, blocks: Range<usize>, cuts: &[Cut]) -> Plan {
@@ -109,7 +109,7 @@ impl<'s> Shares<'s> {
     fn share(&self, from: usize, to: usize, limits: Limits) -> Option<Plan> {
         self.ranges(from).find_map(|blocks| {
             let (start, cuts) = self.cuts(&blocks);
-            let cuts = share::evenly(start, &cuts, to, limits.most)?;
+            let cuts = cuts::evenly(start, &cuts, to, limits.most)?;
             let starts = std::iter::once(start.bytes).chain(cuts.iter().map(|cut| cut.bytes));
             let kept =
                 cuts.iter().zip(starts).all(|(cut, start)| cut.bytes - start >= limits.least);
@@ -120,7 +120,7 @@ impl<'s> Shares<'s> {
     /// All blocks of the window become as few as hold the entries one after the other.
     fn fill(&self, blocks: Range<usize>) -> Plan {
         let (start, cuts) = self.cuts(&blocks);
-        let cuts = share::greedily(start, &cuts, self.room);
+        let cuts = cuts::greedily(start, &cuts, self.room);
         self.plan(blocks, &cuts)
     }
 
@@ -144,30 +144,30 @@ pub(crate) fn to_grow(
     room: usize,
     whole_runs: bool,
 ) -> Plan {
-    let shares = Shares::new(entries, ends, own, room, whole_runs);
+    let rebalance = Rebalance::new(entries, ends, own, room, whole_runs);
     let all = ends.len();
-    let lowest = (0..all).map(|block| shares.used(block)).min().unwrap_or(0);
-    let least = shares.two_thirds().min(lowest);
+    let lowest = (0..all).map(|block| rebalance.used(block)).min().unwrap_or(0);
+    let least = rebalance.two_thirds().min(lowest);
     // Directories come in a rush: what is shared out anew soon overflows again.
     let spare = if whole_runs { room / 16 } else { room / 8 };
     let relaxed = Limits { least, most: room - spare };
     let tight = Limits { least, most: room };
-    let full = Limits { least: if all < 3 { 1 } else { shares.two_thirds() }, most: room };
+    let full = Limits { least: if all < 3 { 1 } else { rebalance.two_thirds() }, most: room };
     let any = Limits { least: 1, most: room };
-    let shift = |limits| (2..=all).find_map(|len| shares.share(len, len, limits));
-    let split = |limits| (all.min(3)..=all).find_map(|len| shares.share(len, len + 1, limits));
+    let shift = |limits| (2..=all).find_map(|len| rebalance.share(len, len, limits));
+    let split = |limits| (all.min(3)..=all).find_map(|len| rebalance.share(len, len + 1, limits));
     let plan = shift(relaxed)
         .or_else(|| split(full))
         .or_else(|| shift(tight))
         .or_else(|| split(any))
-        .or_else(|| shares.share(1, 2, any));
+        .or_else(|| rebalance.share(1, 2, any));
     if let Some(plan) = plan {
         return plan;
     }
     if whole_runs {
         return to_grow(entries, ends, own, room, false);
     }
-    shares.fill(own..own + 1)
+    rebalance.fill(own..own + 1)
 }
 
 /// A share for a window whose block `own` is not [full enough](is_full_enough); `None` where it stays
@@ -179,22 +179,22 @@ pub(crate) fn to_shrink(
     room: usize,
     whole_runs: bool,
 ) -> Option<Plan> {
-    let shares = Shares::new(entries, ends, own, room, whole_runs);
+    let rebalance = Rebalance::new(entries, ends, own, room, whole_runs);
     let all = ends.len();
-    let used = shares.used(own);
+    let used = rebalance.used(own);
     let any = Limits { least: 1, most: room };
     let plan = if all == WINDOW {
-        let full = Limits { least: shares.two_thirds(), most: room };
+        let full = Limits { least: rebalance.two_thirds(), most: room };
         // Names are removed in a rush, too: all neighbours come near two thirds at once.
         let lasting = Limits { least: full.least + room / 24, most: room };
-        let shift = |limits| (2..=all).find_map(|len| shares.share(len, len, limits));
+        let shift = |limits| (2..=all).find_map(|len| rebalance.share(len, len, limits));
         shift(lasting)
-            .or_else(|| (1..all).find_map(|to| shares.share(all, to, full)))
+            .or_else(|| (1..all).find_map(|to| rebalance.share(all, to, full)))
             .or_else(|| shift(full))
-            .or_else(|| shares.share(all, all - 1, any))
+            .or_else(|| rebalance.share(all, all - 1, any))
     } else if !may_stay(used, room, all) {
         let relaxed = Limits { least: 1, most: room - room / 8 };
-        shares.share(all, all - 1, relaxed).or_else(|| shares.share(all, all, any))
+        rebalance.share(all, all - 1, relaxed).or_else(|| rebalance.share(all, all, any))
     } else {
         None
     };
@@ -202,5 +202,5 @@ pub(crate) fn to_shrink(
         return plan;
     }
     // The block is empty, and what it leaves fits where it was before.
-    Some(Shares::new(entries, ends, own, room, false).fill(0..all))
+    Some(Rebalance::new(entries, ends, own, room, false).fill(0..all))
 }

@@ -16,7 +16,7 @@ use std::ops::Range;
 
 use xfskit_format::da::{self, BlkInfo, Node, NodeEntry};
 use xfskit_format::da_edit::{self, Identity};
-use xfskit_format::{Ctx, Fork, Image, Layout, Location, Verdict};
+use xfskit_format::{Ctx, Fork, Image, Layout, Location, VerifyResult};
 use xfskit_units::{DaBlock, Daddr, FileOff, Geometry, Ino};
 use zerocopy::FromBytes;
 
@@ -217,7 +217,7 @@ impl<'t, B: DaBlocks> Tree<'t, B> {
 
     /// Fails where block `dablk`, which must stand on level `wanted` where that is known, stands elsewhere, or on
     /// a level that there is not.
-    fn judge_level(&self, dablk: DaBlock, wanted: Option<u16>, found: u16) -> Verdict {
+    fn judge_level(&self, dablk: DaBlock, wanted: Option<u16>, found: u16) -> VerifyResult {
         let wanted = wanted.unwrap_or(found);
         if wanted == found && found <= da::MAX_LEVEL {
             return Ok(());

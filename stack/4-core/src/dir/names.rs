@@ -21,11 +21,11 @@ use xfskit_format::dir::leaf::{Kind, Leaf, LeafEntry};
 use xfskit_format::dir::sf::Sf;
 use xfskit_format::dir::{self, DataPtr, Entry, NULLDATAOFF, block_edit, data_edit, leaf_edit};
 use xfskit_format::inode::FileType;
-use xfskit_format::{Ctx, Fork, Image, Layout, Location, Verdict, da, hash};
+use xfskit_format::{Ctx, Fork, Image, Layout, Location, VerifyResult, da, hash};
 use xfskit_units::{FileOff, Geometry, Ino};
 
+use crate::dir::cache::FreeSpaceIndex;
 use crate::dir::fork::{DirFork, data_at, dataptr};
-use crate::dir::room::Room;
 use crate::error::{Error, Result};
 
 /// What a name is: inode and type.
@@ -55,7 +55,7 @@ pub(crate) struct Names<'d, F> {
     pub(crate) geo: &'d Geometry,
     pub(crate) ino: Ino,
     pub(crate) fork: &'d mut F,
-    pub(crate) room: &'d mut Room,
+    pub(crate) room: &'d mut FreeSpaceIndex,
 }
 
 fn what_of(entry: &Entry<'_>) -> What {
@@ -81,7 +81,7 @@ impl<F: DirFork> Names<'_, F> {
 
     /// Makes an empty directory below `parent`.
     pub(crate) fn init(&mut self, parent: Ino) {
-        *self.room = Room::default();
+        *self.room = FreeSpaceIndex::default();
         self.fork.set_short(&dir::sf::empty(parent));
     }
 
@@ -218,7 +218,7 @@ impl<F: DirFork> Names<'_, F> {
     }
 
     /// Fails unless `ok`: the directory's tables do not agree.
-    pub(crate) fn agree(&self, check: &'static str, at: FileOff, ok: bool) -> Verdict {
+    pub(crate) fn agree(&self, check: &'static str, at: FileOff, ok: bool) -> VerifyResult {
         if ok {
             return Ok(());
         }

@@ -6,16 +6,16 @@ use xfskit_format::inode::FileType;
 use xfskit_units::{DaBlock, FileOff, Geometry, Ino};
 
 use crate::bulk::dir::{DirPlan, NewEntry};
-use crate::dir::memory::MemoryFork;
+use crate::dir::cache::FreeSpaceIndex;
+use crate::dir::memory_fork::MemoryFork;
 use crate::dir::names::{Form, Names, What};
-use crate::dir::room::Room;
 use crate::dir::testing::{self, Found, INO, Names as Model, PARENT, home};
 use crate::error::{Error, Result};
 
 pub(super) struct Fixture {
     pub(super) geo: Geometry,
     pub(super) fork: MemoryFork,
-    pub(super) room: Room,
+    pub(super) room: FreeSpaceIndex,
     pub(super) model: Model,
     seed: u64,
     forms: BTreeSet<u8>,
@@ -28,7 +28,8 @@ impl Fixture {
         let geo = testing::geo(blocklog, dirblklog);
         let fork = MemoryFork::new(&geo, 336);
         let (model, forms) = (Model::new(), BTreeSet::new());
-        let mut f = Self { geo, fork, room: Room::default(), model, seed, forms, most: 0 };
+        let mut f =
+            Self { geo, fork, room: FreeSpaceIndex::default(), model, seed, forms, most: 0 };
         f.names().init(PARENT);
         f
     }
@@ -376,7 +377,7 @@ fn damage_that_no_verifier_sees_is_an_error_at_worst() {
                     block[byte] = old;
                 }
             }
-            let mut room = Room::default();
+            let mut room = FreeSpaceIndex::default();
             for n in 0..200 {
                 let name = &names[sound.random(names.len())];
                 let what = (Ino(5001), FileType::Regular);

@@ -9,14 +9,14 @@ use std::sync::Arc;
 use xfskit_format::dir::data::Data;
 use xfskit_format::dir::free::Free;
 use xfskit_format::inode::{FileType, Format};
-use xfskit_format::{Ctx, Expected, Fork, Image, Layout, Location, Value, Verdict};
-use xfskit_trans::{BufMap, Handle, Home};
+use xfskit_format::{Ctx, Expected, Fork, Image, Layout, Location, Value, VerifyResult};
+use xfskit_trans::{BufMap, DiskLocation, Handle};
 use xfskit_units::{ByteLen, Daddr, FileOff, Geometry, Ino};
 
 use crate::da;
+use crate::dir::cache::{BlockMapCache, DirCacheEntry};
 use crate::dir::fork::DirFork;
 use crate::dir::names::Names;
-use crate::dir::room::{Known, Places};
 use crate::error::{Error, Result};
 use crate::tx::{Tx, TxInode};
 
@@ -33,7 +33,7 @@ impl<'v> Tx<'v> {
         let volume = self.volume();
         let (geo, ino) = (volume.geo(), dir.ino);
         let mut known = volume.rooms.take(ino);
-        let Known { room, places, held } = &mut *known;
+        let DirCacheEntry { room, places, held } = &mut *known;
         let mut fork = TxFork { tx: self, dir, held, places };
         let answer = work(&mut Names { geo, ino, fork: &mut fork, room });
         known.held.clear();
@@ -123,11 +123,11 @@ struct TxFork<'t, 'v> {
     dir: TxInode,
     /// Blocks that this operation has met.
     held: &'t mut Vec<(FileOff, Handle)>,
-    places: &'t mut Places,
+    places: &'t mut BlockMapCache,
 }
 
 /// Judges the directory block at `ctx.at.fileoff`.
-fn verify(bytes: &[u8], ctx: &Ctx<'_>) -> Verdict {
+fn verify(bytes: &[u8], ctx: &Ctx<'_>) -> VerifyResult {
     let at = ctx.at.fileoff.map_or(0, |at| at.0);
     if at < ctx.geo.dir_leafblk().0.into() {
         Data::verify(bytes, ctx, None).map(drop)
@@ -178,7 +178,7 @@ impl<'v> TxFork<'_, 'v> {
     #[cold]
     fn missing(&self, at: FileOff) -> Error {
         let want = Expected::Described("a mapped block".into());
-        self.tx.volume().ctx(self.at(at)).fault("da.map", want, Value::Missing).into()
+        self.tx.volume().ctx(self.at(at)).corruption("da.map", want, Value::Missing).into()
     }
 
     /// The map of the fork changes, and may be changed back.
@@ -228,7 +228,7 @@ impl<'v> TxFork<'_, 'v> {
         let place = self.at(at).daddr(map.first().0, map.sectors());
         let ctx = self.tx.volume().ctx(place);
         let handle = self.tx.read(&map, None, &ctx, &verify)?;
-        let object = Arc::downgrade(self.tx.object(handle));
+        let object = Arc::downgrade(self.tx.item(handle));
         self.places.set_object(self.geo(), at, object);
         Ok(Some(handle))
     }
@@ -298,9 +298,9 @@ impl DirFork for TxFork<'_, '_> {
 
     fn daddr(&mut self, at: FileOff) -> Result<Daddr> {
         let handle = self.hold(at)?;
-        match self.tx.object(handle).home() {
-            Home::Block(map) => Ok(map.first().0),
-            Home::Inode { cluster: (daddr, _), .. } => Ok(*daddr),
+        match self.tx.item(handle).location() {
+            DiskLocation::Block(map) => Ok(map.first().0),
+            DiskLocation::Inode { cluster: (daddr, _), .. } => Ok(*daddr),
         }
     }
 

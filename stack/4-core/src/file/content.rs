@@ -10,8 +10,8 @@
 //!
 //! 1. No checkpoint that holds (1) becomes durable before (2) is written: nobody ever reads what stood in
 //!    a block before. Where (2) fails, the volume is shut down.
-//! 2. Every block in memory that has none on the device yet has one promised (`promise.rs`). A write that cannot
-//!    have the promise fails, and changes nothing; promises are generous, and where they run out everything is
+//! 2. Every block in memory that has none on the device yet has one promised (`reservation.rs`). A write that cannot
+//!    have the promise fails, and changes nothing; delalloc are generous, and where they run out everything is
 //!    flushed and counted exactly.
 //! 3. Behind the end of the file, the last block is zeroes in memory and on the device, or is made so before
 //!    the file grows.
@@ -29,7 +29,7 @@ use xfskit_format::timestamp::Timestamp;
 use xfskit_units::{ByteLen, ByteOffset, FileOff, Ino, index};
 
 use super::dirty::Dirty;
-use super::promise::Promises;
+use super::reservation::DelallocReservation;
 use super::staging::Staged;
 use crate::bmap::{BUNMAP_MAX, Backing, Segment};
 use crate::error::{Error, Result};
@@ -50,7 +50,7 @@ pub(crate) struct Contents {
     /// How many have been closed: grows under the lock of `open`.
     pub(super) closed: AtomicU64,
     dirty_bytes: AtomicU64,
-    pub(super) promises: Promises,
+    pub(super) delalloc: DelallocReservation,
     /// See [`Volume::set_aside`].
     pub(super) set_aside: OnceLock<i64>,
     /// Staged extents of all files.
@@ -77,9 +77,9 @@ pub(super) struct State {
     /// Blocks that wait to replace shared ones.
     pub(super) staged: Staged,
     /// Blocks promised to `dirty`.
-    pub(super) promised: u64,
-    /// Blocks promised to what is being done, see [`with_room`](Content::with_room).
-    pub(super) room: Option<u64>,
+    pub(super) reserved: u64,
+    /// Blocks promised to what is being done, see [`with_reservation`](Content::with_reservation).
+    pub(super) reservation: Option<u64>,
     /// When it was written last, where the inode does not say so yet.
     pub(super) written: Option<Timestamp>,
     /// The inode's size is another one.
@@ -111,8 +111,8 @@ impl Volume {
             size: core.size().0,
             dirty: Dirty::new(self.geo().blocklog.into()),
             staged: Staged::default(),
-            promised: 0,
-            room: None,
+            reserved: 0,
+            reservation: None,
             written: None,
             resized: false,
         };
@@ -248,9 +248,9 @@ impl Volume {
         state.dirty.remove(range);
         let gone = before - state.dirty.blocks();
         self.contents.dirty_bytes.fetch_sub(gone << self.geo().blocklog, Ordering::Relaxed);
-        let keep = self.promise_for(state.dirty.blocks()).min(state.promised);
-        let back = std::mem::replace(&mut state.promised, keep) - keep;
-        self.contents.promises.give_back(back);
+        let keep = self.reservation_for(state.dirty.blocks()).min(state.reserved);
+        let back = std::mem::replace(&mut state.reserved, keep) - keep;
+        self.contents.delalloc.give_back(back);
     }
 }
 
@@ -410,7 +410,7 @@ impl Content {
         }
         let blocklog = vol.geo().blocklog;
         let blocks = offset >> blocklog..end.div_ceil(1 << blocklog);
-        self.promise(vol, &mut state, blocks.clone())?;
+        self.reserve(vol, &mut state, blocks.clone())?;
         let known = state.dirty.blocks();
         self.load_edges(vol, &mut state, offset..end)?;
         state.dirty.write(offset, bytes);
@@ -466,7 +466,7 @@ impl Content {
         if state.dirty.has(block) {
             return Ok(());
         }
-        self.promise(vol, state, block..block + 1)?;
+        self.reserve(vol, state, block..block + 1)?;
         let start = block << blocklog;
         let mut bytes = vec![0; 1 << blocklog];
         let inside = index(state.size.saturating_sub(start).min(1 << blocklog));
@@ -537,7 +537,7 @@ impl Content {
         let mut at = blocks.start;
         while at < blocks.end {
             at = vol.transact(|tx| {
-                tx.entitled = state.room.is_some();
+                tx.uses_reservation = state.reservation.is_some();
                 let inode = tx.iget(self.ino)?;
                 let mut at = at;
                 for _ in 0..BUNMAP_MAX {

@@ -2,7 +2,7 @@
 //! or both exchanged.
 //!
 //! What is small is done in one transaction. What is larger takes several, and both files stay locked meanwhile. Each
-//! promises in the journal what is left for the next, so that recovery goes on where a crash came between; and
+//! delalloc in the journal what is left for the next, so that recovery goes on where a crash came between; and
 //! the blocks that both maps may need are promised before, so that it does not end halfway for want of space.
 
 use std::ops::Range;
@@ -102,7 +102,7 @@ impl Content {
             tx.plan_exchange([ours, theirs], swap)
         })?;
         let room = self.room_to_exchange(vol, other, &work)?;
-        self.with_room(vol, &mut state, room, |_| self.exchange_all(vol, other, work, now))?;
+        self.with_reservation(vol, &mut state, room, |_| self.exchange_all(vol, other, work, now))?;
         if swap.sizes {
             std::mem::swap(&mut state.size, &mut theirs.size);
         }
@@ -134,7 +134,7 @@ impl Content {
             let done = promise.as_ref().map(Intent::done);
             let step = self.exchange_step(vol, other, work, |tx, _| {
                 if let Some(done) = &done {
-                    tx.keep(done.clone());
+                    tx.log_done(done.clone());
                 }
             });
             promise = step.inspect_err(|error| {
@@ -154,12 +154,12 @@ impl Content {
         work: &Exchange,
         first: impl Fn(&mut Tx<'_>, [TxInode; 2]),
     ) -> Result<Option<Intent>> {
-        vol.transact_promised(|tx| {
+        vol.transact_reserved(|tx| {
             let (ours, theirs) = self.take_both(tx, other.ino())?;
             first(tx, [ours, theirs]);
             let left = tx.exchange_some([ours, theirs], work)?;
-            let promised = |left| tx.promise(Family::Exchange, Work::Exchange(Box::new(left)));
-            Ok(left.map(promised))
+            let reserved = |left| tx.log_intent(Family::Exchange, Work::Exchange(Box::new(left)));
+            Ok(left.map(reserved))
         })
     }
 }

@@ -76,7 +76,7 @@ impl Content {
     /// Gives the first of `blocks` a place on the device, as many as are good for one transaction.
     fn place(&self, vol: &Volume, state: &mut State, blocks: Range<u64>) -> Result<Placed> {
         let (size, written) = (state.size, state.written);
-        let (placed, staging) = vol.transact_promised(|tx| {
+        let (placed, staging) = vol.transact_reserved(|tx| {
             let inode = tx.iget(self.ino())?;
             let mut placing = Placing::new(vol, self, &state.staged);
             let (mut extents, mut at) = (Vec::new(), blocks.start);

@@ -11,7 +11,7 @@ use xfskit_format::bmbt::Extent;
 use xfskit_units::FileOff;
 
 use super::content::SIZE_MAX;
-use super::promise::Room;
+use super::reservation::BlockReservation;
 use crate::error::Result;
 use crate::tx::{Tx, TxInode};
 use crate::volume::Volume;
@@ -25,7 +25,7 @@ pub(super) fn alloc<'v>(
     inode: TxInode,
     want: Range<u64>,
     unit: u64,
-) -> Result<Option<(Extent, Room<'v>)>> {
+) -> Result<Option<(Extent, BlockReservation<'v>)>> {
     if unit == 0 {
         return Ok(None);
     }
@@ -40,7 +40,7 @@ pub(super) fn alloc<'v>(
         return Ok(None);
     }
     // The rest at both ends takes an extent each.
-    let Some(room) = vol.spare_room(more + vol.nodes_for(2))? else { return Ok(None) };
+    let Some(room) = vol.reserve_blocks(more + vol.nodes_for(2))? else { return Ok(None) };
     let (start, len) = (FileOff(whole.start), whole.end - whole.start);
     let got = tx.bmap_alloc_as(inode, Fork::Data, start, len, None, true)?;
     Ok(Some((got, room)))

@@ -6,19 +6,19 @@
 mod content;
 mod dirty;
 mod exchange;
+mod fallocate;
 mod flush;
 mod hint;
 mod live;
-mod promise;
-mod reshape;
+mod reservation;
 mod share;
 mod staging;
-mod target;
+mod write_symlink;
 
 pub(crate) use content::Contents;
 pub use content::{Content, SIZE_MAX};
-pub(crate) use promise::Room;
-pub use reshape::Seek;
+pub(crate) use reservation::BlockReservation;
+pub use fallocate::Seek;
 
 use std::ops::Range;
 
@@ -74,7 +74,7 @@ impl Volume {
         self.geo().fsb_to_byte(block).ok_or_else(|| {
             let ctx = self.ctx(xfskit_format::Location::of("extent"));
             let wanted = Expected::Described("a block of the volume".into());
-            Error::Corrupt(ctx.fault("bmbt.rec.startblock", wanted, block))
+            Error::Corrupt(ctx.corruption("bmbt.rec.startblock", wanted, block))
         })
     }
 

@@ -132,14 +132,14 @@ impl Content {
         vol.verify_map(from, Fork::Data, &blocks(job.from))?;
         let extents = count_extents(vol, from, job.from..job.from + job.blocks)?;
         let room = self.nodes(vol, extents + 2)?;
-        self.with_room(vol, state, room, |state| {
+        self.with_reservation(vol, state, room, |state| {
             if offset > state.size {
                 self.seal_end(vol, state, offset)?;
                 self.flush_state(vol, state)?;
             }
             let mut done = 0;
             while done < job.blocks {
-                done = vol.transact_promised(|tx| self.share_some(tx, from, &job, done))?;
+                done = vol.transact_reserved(|tx| self.share_some(tx, from, &job, done))?;
             }
             state.size = job.size;
             vol.transact(|tx| {
@@ -187,7 +187,7 @@ impl Content {
         let mut at = range.start.0 >> blocklog;
         let new = self.shared_blocks(vol, at..end)?;
         let room = new.saturating_add(self.nodes(vol, new)?);
-        self.with_room(vol, &mut state, room, |state| {
+        self.with_reservation(vol, &mut state, room, |state| {
             while let Some(shared) = self.next_shared(vol, at..end)? {
                 at = shared.end.min(shared.start + BATCH);
                 for block in shared.start..at {

@@ -17,7 +17,7 @@ use xfskit_units::{ExtLen, FilBlks, FileOff};
 
 use super::content::{SIZE_MAX, State};
 use super::hint::window;
-use super::promise::Room;
+use super::reservation::BlockReservation;
 use crate::error::Result;
 use crate::space::{AllocRequest, Deferred, Owner};
 use crate::tx::{Tx, TxInode};
@@ -41,7 +41,7 @@ pub(super) struct Staging<'v> {
     added: Vec<Extent>,
     taken: Vec<Range<u64>>,
     /// Blocks that stay promised until then.
-    rooms: Vec<Room<'v>>,
+    reservations: Vec<BlockReservation<'v>>,
 }
 
 impl Staged {
@@ -119,12 +119,12 @@ impl State {
 
 impl<'v> Staging<'v> {
     pub(super) fn new(vol: &'v Volume) -> Self {
-        Self { vol, added: Vec::new(), taken: Vec::new(), rooms: Vec::new() }
+        Self { vol, added: Vec::new(), taken: Vec::new(), reservations: Vec::new() }
     }
 
     /// What was promised to the transaction stays so until it has happened.
-    pub(super) fn keep(&mut self, room: Room<'v>) {
-        self.rooms.push(room);
+    pub(super) fn keep(&mut self, reservation: BlockReservation<'v>) {
+        self.reservations.push(reservation);
     }
 
     /// Writes to the first blocks of `range` go to what is staged there, if anything is: that is mapped instead of what
@@ -175,7 +175,7 @@ impl<'v> Staging<'v> {
         if more == 0 {
             return Ok(None);
         }
-        let room = self.vol.spare_room(more + self.vol.nodes_for(2))?;
+        let room = self.vol.reserve_blocks(more + self.vol.nodes_for(2))?;
         let Some(room) = room else { return Ok(None) };
         let most = u32::try_from((whole.end - whole.start).min(MAX_BLOCKCOUNT)).unwrap_or(u32::MAX);
         let near = tx.bmap_near(inode, Fork::Data, FileOff(whole.start))?;

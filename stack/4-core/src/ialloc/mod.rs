@@ -117,7 +117,7 @@ impl Tx<'_> {
     fn bear_inode(&mut self, ino: Ino, new: &NewInode) -> Result<TxInode> {
         let volume = self.volume();
         let home = volume.inode_home(ino)?;
-        let (handle, bytes) = self.newborn(ino, &home)?;
+        let (handle, bytes) = self.new_inode(ino, &home)?;
         let generation = match (bytes, self.untaken(&home)) {
             (None, Some(cluster)) => cluster.generation,
             (bytes, _) => {
@@ -130,7 +130,7 @@ impl Tx<'_> {
             }
         };
         let geo = volume.geo();
-        self.bear(handle, new.core(geo, ino, generation), geo.inodesize());
+        self.init_inode(handle, new.core(geo, ino, generation), geo.inodesize());
         if let Some(device) = new.device() {
             self.image(handle).put(Layout::V5.inode_core, &device);
         }

@@ -8,21 +8,21 @@ use xfskit_trans::Handle;
 use xfskit_units::AgIno;
 
 use super::Group;
-use super::remembered::{Known, Spot};
+use super::remembered::{CachedRecord, Spot};
 use crate::btree::{AgTree, Chunks, Cursor, Seek};
 use crate::error::Result;
 use crate::tx::Tx;
 
 /// A place in the inobt, or (`FREE`) the finobt.
-type Place<const FREE: bool> = Cursor<AgTree<Chunks<FREE>>>;
+type LockPosition<const FREE: bool> = Cursor<AgTree<Chunks<FREE>>>;
 
-fn place<const FREE: bool>(group: Group) -> Place<FREE> {
+fn place<const FREE: bool>(group: Group) -> LockPosition<FREE> {
     Cursor::new(AgTree::with(group.agno, group.agi))
 }
 
 /// The record of the 64 numbers from `startino` on.
 pub(super) fn exactly(tx: &mut Tx<'_>, group: Group, startino: AgIno) -> Result<Option<Chunk>> {
-    let mut cursor: Place<false> = place(group);
+    let mut cursor: LockPosition<false> = place(group);
     let found = cursor.seek(tx, startino.0, Seek::Eq)?;
     cursor.close(tx);
     Ok(found.map(|rec| rec.decode(tx.volume().geo())))
@@ -33,8 +33,8 @@ pub(super) fn covering(
     tx: &mut Tx<'_>,
     group: Group,
     agino: AgIno,
-) -> Result<(Chunk, Place<false>)> {
-    let mut cursor: Place<false> = place(group);
+) -> Result<(Chunk, LockPosition<false>)> {
+    let mut cursor: LockPosition<false> = place(group);
     let found = cursor.seek(tx, agino.0, Seek::Le)?;
     let chunk = found.map(|rec| rec.decode(tx.volume().geo()));
     let is_used = |chunk: &Chunk| {
@@ -54,7 +54,7 @@ pub(super) fn take(
     tx: &mut Tx<'_>,
     group: Group,
     near: Option<AgIno>,
-) -> Result<Option<(AgIno, Option<Arc<Known>>)>> {
+) -> Result<Option<(AgIno, Option<Arc<CachedRecord>>)>> {
     let newino = group.header(tx)?.newino.get();
     let near = near.map_or(newino, |agino| agino.0);
     if !tx.volume().geo().features.finobt() {
@@ -64,7 +64,7 @@ pub(super) fn take(
     let at = nearest(tx, group, near)?;
     let finobt = at.spot();
     let Some((chunk, agino)) = take_in(tx, at)? else { return Ok(None) };
-    let mut cursor: Place<false> = place(group);
+    let mut cursor: LockPosition<false> = place(group);
     seek_known(tx, group, &mut cursor, &chunk)?;
     let spots = cursor.spot().zip(finobt).filter(|_| chunk.freecount > 1);
     let known = spots.map(|spots| known(tx, group, &chunk, spots));
@@ -78,10 +78,10 @@ fn known(
     group: Group,
     chunk: &Chunk,
     (inobt, finobt): ((Handle, usize), (Handle, usize)),
-) -> Arc<Known> {
-    Arc::new(Known {
+) -> Arc<CachedRecord> {
+    Arc::new(CachedRecord {
         agno: group.agno,
-        agi: Arc::clone(tx.object(group.agi)),
+        agi: Arc::clone(tx.item(group.agi)),
         startino: chunk.startino,
         inobt: Spot::new(tx, inobt),
         finobt: Spot::new(tx, finobt),
@@ -92,7 +92,7 @@ fn known(
 /// record that has no other.
 fn take_in<const FREE: bool>(
     tx: &mut Tx<'_>,
-    mut cursor: Place<FREE>,
+    mut cursor: LockPosition<FREE>,
 ) -> Result<Option<(Chunk, AgIno)>> {
     let Some(rec) = cursor.get(tx) else {
         cursor.close(tx);
@@ -114,8 +114,8 @@ fn take_in<const FREE: bool>(
 }
 
 /// In the finobt, all of whose records have free inodes: at the one nearest to `near`.
-fn nearest(tx: &mut Tx<'_>, group: Group, near: u32) -> Result<Place<true>> {
-    let mut cursor: Place<true> = place(group);
+fn nearest(tx: &mut Tx<'_>, group: Group, near: u32) -> Result<LockPosition<true>> {
+    let mut cursor: LockPosition<true> = place(group);
     let behind = cursor.seek(tx, near, Seek::Ge)?;
     let before = cursor.prev(tx)?;
     let ahead = |rec: Rec| rec.startino.get().abs_diff(near);
@@ -128,8 +128,8 @@ fn nearest(tx: &mut Tx<'_>, group: Group, near: u32) -> Result<Place<true>> {
 }
 
 /// In the inobt: at the first with free inodes from `near` on, then from the beginning; at none where there is none.
-fn first_free(tx: &mut Tx<'_>, group: Group, near: u32) -> Result<Place<false>> {
-    let mut cursor: Place<false> = place(group);
+fn first_free(tx: &mut Tx<'_>, group: Group, near: u32) -> Result<LockPosition<false>> {
+    let mut cursor: LockPosition<false> = place(group);
     let mut at = cursor.seek(tx, near, Seek::Le)?;
     if at.is_none() {
         at = cursor.first(tx)?;
@@ -169,16 +169,16 @@ pub(super) fn update(tx: &mut Tx<'_>, group: Group, old: &Chunk, new: &Chunk) ->
 pub(super) fn update_at(
     tx: &mut Tx<'_>,
     group: Group,
-    cursor: Place<false>,
+    cursor: LockPosition<false>,
     old: &Chunk,
     new: &Chunk,
-) -> Result<Option<Arc<Known>>> {
+) -> Result<Option<Arc<CachedRecord>>> {
     let inobt = cursor.spot();
     put(tx, cursor, new)?;
     if !tx.volume().geo().features.finobt() {
         return Ok(None);
     }
-    let mut cursor: Place<true> = place(group);
+    let mut cursor: LockPosition<true> = place(group);
     if old.freecount == 0 {
         cursor.insert(tx, &new.encode(tx.volume().geo()))?;
     } else {
@@ -201,21 +201,25 @@ pub(super) fn delete(tx: &mut Tx<'_>, group: Group, chunk: &Chunk) -> Result<()>
 }
 
 fn insert_in<const FREE: bool>(tx: &mut Tx<'_>, group: Group, chunk: &Chunk) -> Result<()> {
-    let mut cursor: Place<FREE> = place(group);
+    let mut cursor: LockPosition<FREE> = place(group);
     cursor.insert(tx, &chunk.encode(tx.volume().geo()))?;
     cursor.close(tx);
     Ok(())
 }
 
 /// Replaces the record at the cursor by `chunk`.
-fn put<const FREE: bool>(tx: &mut Tx<'_>, mut cursor: Place<FREE>, chunk: &Chunk) -> Result<()> {
+fn put<const FREE: bool>(
+    tx: &mut Tx<'_>,
+    mut cursor: LockPosition<FREE>,
+    chunk: &Chunk,
+) -> Result<()> {
     cursor.update(tx, &chunk.encode(tx.volume().geo()))?;
     cursor.close(tx);
     Ok(())
 }
 
 fn delete_in<const FREE: bool>(tx: &mut Tx<'_>, group: Group, chunk: &Chunk) -> Result<()> {
-    let mut cursor: Place<FREE> = place(group);
+    let mut cursor: LockPosition<FREE> = place(group);
     seek_known(tx, group, &mut cursor, chunk)?;
     cursor.delete(tx)?;
     cursor.close(tx);
@@ -226,7 +230,7 @@ fn delete_in<const FREE: bool>(tx: &mut Tx<'_>, group: Group, chunk: &Chunk) -> 
 fn seek_known<const FREE: bool>(
     tx: &mut Tx<'_>,
     group: Group,
-    cursor: &mut Place<FREE>,
+    cursor: &mut LockPosition<FREE>,
     chunk: &Chunk,
 ) -> Result<()> {
     let found = cursor.seek(tx, chunk.startino.0, Seek::Eq)?.is_some();

@@ -13,7 +13,7 @@ use xfskit_format::btree_edit::Shape;
 use xfskit_format::bytes::be32;
 use xfskit_format::inobt::{Chunk, INODES_PER_CHUNK, Rec};
 use xfskit_trans::lock::{LockRank, RankedMutex};
-use xfskit_trans::{Handle, Object, Place};
+use xfskit_trans::{Handle, LockPosition, LogItem};
 use xfskit_units::{AgIno, AgNumber, Ino, index};
 
 use super::Group;
@@ -42,9 +42,9 @@ impl Default for Remembered {
 #[repr(align(128))]
 struct Slot {
     /// For which directory the last inode was taken, and where.
-    taken: Option<(Ino, Arc<Known>)>,
+    taken: Option<(Ino, Arc<CachedRecord>)>,
     /// Where the last one was given back.
-    given: Option<Arc<Known>>,
+    given: Option<Arc<CachedRecord>>,
 }
 
 impl Remembered {
@@ -53,27 +53,27 @@ impl Remembered {
     }
 
     /// Where the last inode of the group was taken, if that was near `parent`.
-    pub(super) fn taken(&self, agno: AgNumber, parent: Ino) -> Option<Arc<Known>> {
+    pub(super) fn taken(&self, agno: AgNumber, parent: Ino) -> Option<Arc<CachedRecord>> {
         let slot = self.slot(agno).lock();
         let (near, known) = slot.taken.as_ref()?;
         (*near == parent && known.agno == agno).then(|| Arc::clone(known))
     }
 
     /// Where the last inode of the group was given back, if that was in the chunk of `agino`.
-    pub(super) fn given(&self, agno: AgNumber, agino: AgIno) -> Option<Arc<Known>> {
+    pub(super) fn given(&self, agno: AgNumber, agino: AgIno) -> Option<Arc<CachedRecord>> {
         let slot = self.slot(agno).lock();
         let known = slot.given.as_ref()?;
         (known.agno == agno && known.bit_of(agino).is_some()).then(|| Arc::clone(known))
     }
 
     /// An inode near `parent` was taken from `known`.
-    pub(super) fn take(&self, parent: Ino, known: Arc<Known>) {
+    pub(super) fn take(&self, parent: Ino, known: Arc<CachedRecord>) {
         let mut slot = self.slot(known.agno).lock();
         slot.taken = Some((parent, known));
     }
 
     /// An inode was given back to `known`.
-    pub(super) fn give(&self, known: Arc<Known>) {
+    pub(super) fn give(&self, known: Arc<CachedRecord>) {
         let mut slot = self.slot(known.agno).lock();
         slot.given = Some(known);
     }
@@ -82,14 +82,14 @@ impl Remembered {
 /// The place of a record in its leaf.
 #[derive(Clone, Debug)]
 pub(super) struct Spot {
-    leaf: Arc<Object>,
+    leaf: Arc<LogItem>,
     index: usize,
 }
 
 impl Spot {
     /// Record `index` of the leaf that the transaction holds as `leaf`.
     pub(super) fn new(tx: &Tx<'_>, (leaf, index): (Handle, usize)) -> Self {
-        Self { leaf: Arc::clone(tx.object(leaf)), index }
+        Self { leaf: Arc::clone(tx.item(leaf)), index }
     }
 
     /// The leaf, held, and the record of `tree` there; `None` where it holds no such thing any more.
@@ -108,15 +108,15 @@ impl Spot {
 
 /// The record of a chunk, in both trees.
 #[derive(Debug)]
-pub(super) struct Known {
+pub(super) struct CachedRecord {
     pub(super) agno: AgNumber,
-    pub(super) agi: Arc<Object>,
+    pub(super) agi: Arc<LogItem>,
     pub(super) startino: AgIno,
     pub(super) inobt: Spot,
     pub(super) finobt: Spot,
 }
 
-impl Known {
+impl CachedRecord {
     fn bit_of(&self, agino: AgIno) -> Option<u64> {
         let ahead = agino.0.checked_sub(self.startino.0)?;
         (ahead < INODES_PER_CHUNK).then(|| 1 << ahead)
@@ -148,7 +148,7 @@ impl Known {
         free: i64,
         change: impl FnOnce(&Chunk) -> Option<Chunk>,
     ) -> Result<bool> {
-        let place = Some(Place::Agi(self.agno));
+        let place = Some(LockPosition::Agi(self.agno));
         let Some(agi) = tx.known(&self.agi, place, |_| true)? else { return Ok(false) };
         let Some((inobt, chunk)) = self.inobt.look(tx, Tree::Ino)? else { return Ok(false) };
         let Some((finobt, copy)) = self.finobt.look(tx, Tree::Fino)? else { return Ok(false) };

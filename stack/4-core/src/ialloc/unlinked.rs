@@ -75,7 +75,7 @@ impl Tx<'_> {
         }
         let ctx = self.volume().ctx(xfskit_format::agi::location(self.volume().geo(), group.agno));
         let found =
-            ctx.fault("agi.unlinked", Expected::Described("a list with this inode".into()), agino);
+            ctx.corruption("agi.unlinked", Expected::Described("a list with this inode".into()), agino);
         Err(found.into())
     }
 

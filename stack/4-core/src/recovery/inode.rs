@@ -127,7 +127,7 @@ fn write_forks(disk: &mut [u8], item: &Inode<'_>, ctx: &Ctx<'_>, layout: &Layout
     };
     if boundary > literal.len() {
         return Err(ctx
-            .fault(
+            .corruption(
                 "log.inode.forkoff",
                 xfskit_format::Expected::AtMost((literal.len() / 8).into()),
                 item.core.forkoff,

@@ -27,7 +27,7 @@
 //! | `owner` | the blocks of an extent btree change their owner |
 //! | `pieces` | directory blocks in several pieces, which Linux cannot recover |
 //! | `counters` | the superblock's counters, from the group headers |
-//! | `promises` | intents and the done items that answer them |
+//! | `intents` | intents and the done items that answer them |
 //! | `finish` | what is promised and not done |
 
 mod buffer;
@@ -35,9 +35,9 @@ mod cancel;
 mod counters;
 mod finish;
 mod inode;
+mod intents;
 mod owner;
 mod pieces;
-mod promises;
 mod queue;
 
 use xfskit_block::BlockDevice;
@@ -49,8 +49,8 @@ use xfskit_units::{Daddr, Geometry, Lsn};
 
 use crate::error::{Error, JournalDamage, Result};
 use cancel::Cancelled;
+use intents::UnfinishedIntents;
 use pieces::Pieces;
-use promises::Promises;
 use queue::Queue;
 
 pub(crate) use finish::{finish, refuse};
@@ -74,7 +74,7 @@ pub struct Replay {
     pub transactions: u64,
     /// What became of their items.
     pub items: Counts,
-    /// Promises that were not kept, in the order in which they were made.
+    /// UnfinishedIntents that were not kept, in the order in which they were made.
     pub unfinished: Vec<Intent>,
     /// How many of them were kept when the volume was opened.
     pub finished: u64,
@@ -133,7 +133,7 @@ pub fn replay(
     replay_if(dev, log_dev, sb, |_| Ok(()))
 }
 
-/// As [`replay`], unless `judge` fails what is promised and not done: nothing is written then.
+/// As [`replay`], unless `verify` fails what is promised and not done: nothing is written then.
 pub(crate) fn replay_if(
     dev: &dyn BlockDevice,
     log_dev: Option<&dyn BlockDevice>,
@@ -162,8 +162,8 @@ pub(crate) fn replay_if(
     if bits != 0 {
         return Err(SbError::UnknownFeature { word: "log_incompat", bits }.into());
     }
-    let (cancelled, promises) = first_pass(&log)?;
-    report.unfinished = promises.unfinished();
+    let (cancelled, intents) = first_pass(&log)?;
+    report.unfinished = intents.unfinished();
     judge(&report.unfinished)?;
     let mut pass = Pass::new(dev, geo.clone(), cancelled);
     let mut transactions = log.transactions();
@@ -186,8 +186,8 @@ pub(crate) fn replay_if(
 
 /// Looks at every item of every committed transaction, and collects the buffers that were freed, and what was
 /// promised.
-fn first_pass(log: &Log<'_>) -> Result<(Cancelled, Promises)> {
-    let (mut cancelled, mut promises) = (Cancelled::default(), Promises::default());
+fn first_pass(log: &Log<'_>) -> Result<(Cancelled, UnfinishedIntents)> {
+    let (mut cancelled, mut intents) = (Cancelled::default(), UnfinishedIntents::default());
     let mut transactions = log.transactions();
     let mut whole = Whole::default();
     while let Some(transaction) = transactions.next() {
@@ -200,8 +200,8 @@ fn first_pass(log: &Log<'_>) -> Result<(Cancelled, Promises)> {
             for item in items {
                 match item {
                     Item::Buf(buf) if buf.is_cancel() => cancelled.add(buf),
-                    Item::Intent(intent) => promises.made(intent),
-                    Item::Done(done) => promises.kept(done),
+                    Item::Intent(intent) => intents.add(intent),
+                    Item::Done(done) => intents.finish(done),
                     _ => {}
                 }
             }
@@ -210,7 +210,7 @@ fn first_pass(log: &Log<'_>) -> Result<(Cancelled, Promises)> {
         collected.map_err(|error| damaged(error, Some((transaction.lsn, &whole))))?;
         whole.add(&transaction);
     }
-    Ok((cancelled, promises))
+    Ok((cancelled, intents))
 }
 
 /// The transactions that were read without a fault.

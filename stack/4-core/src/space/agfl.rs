@@ -106,7 +106,7 @@ pub(crate) fn put(tx: &mut Tx<'_>, agno: AgNumber, agbno: AgBlock) -> Result<()>
 fn bad_slot(tx: &Tx<'_>, agno: AgNumber, index: u32, found: AgBlock) -> Error {
     let volume = tx.volume();
     let ctx = volume.ctx(agfl::location(volume.geo(), agno)).entry(index as usize);
-    ctx.fault("agfl.bno", Expected::Described("a block of the group".into()), found).into()
+    ctx.corruption("agfl.bno", Expected::Described("a block of the group".into()), found).into()
 }
 
 /// Brings the list of a group to the length that it needs, as far as free space goes. The caller holds the AGF.
@@ -120,7 +120,7 @@ pub(crate) fn fix(tx: &mut Tx<'_>, agno: AgNumber, agf: Handle) -> Result<()> {
     if !window.holds_together(slots) {
         let ctx = tx.volume().ctx(agf::location(geo, agno));
         let wanted = Expected::Described("the slots from flfirst to fllast".into());
-        return Err(ctx.fault("agf.flcount", wanted, window.count).into());
+        return Err(ctx.corruption("agf.flcount", wanted, window.count).into());
     }
     for _ in 0..slots {
         let have = Window::of(tx.bytes(agf)).count;

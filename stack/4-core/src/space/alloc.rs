@@ -58,7 +58,7 @@ impl Tx<'_> {
     /// # Errors
     /// [`Error::NoSpace`]; [`Error::Settle`] where only extents freed too recently would do.
     pub fn alloc_extent(&mut self, request: &AllocRequest) -> Result<(FsBlock, ExtLen)> {
-        if self.entitled || request.reserve {
+        if self.uses_reservation || request.reserve {
             return self.alloc_anywhere(request);
         }
         let volume = self.volume();

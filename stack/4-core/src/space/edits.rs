@@ -5,7 +5,7 @@
 //! after the other onto a list that [joins](Run::joins) neighbours. The [difference] of the two lists is
 //! all that the tree must [go through](make).
 
-use crate::btree::{Cursor, Flaw, Home, Kind, Seek};
+use crate::btree::{BtreeOps, Cursor, Flaw, RecordOps, Seek};
 use crate::error::Result;
 use crate::tx::Tx;
 
@@ -58,7 +58,7 @@ pub(crate) enum Edit<R> {
 pub(crate) type Edits<R> = Vec<Edit<R>>;
 
 /// The difference between the records `old` and `new` of a tree of kind `K`, both in order.
-pub(crate) fn difference<K: Kind>(old: &[K::Rec], new: &[K::Rec]) -> Edits<K::Rec>
+pub(crate) fn difference<K: RecordOps>(old: &[K::Rec], new: &[K::Rec]) -> Edits<K::Rec>
 where
     K::Rec: Run,
 {
@@ -89,16 +89,16 @@ where
 }
 
 /// Makes the edits in a tree, which holds what they say: it was just read.
-pub(crate) fn make<H: Home>(
+pub(crate) fn make<H: BtreeOps>(
     tx: &mut Tx<'_>,
     tree: &mut Cursor<H>,
-    edits: &[Edit<<H::Kind as Kind>::Rec>],
+    edits: &[Edit<<H::RecordOps as RecordOps>::Rec>],
 ) -> Result<()>
 where
-    <H::Kind as Kind>::Rec: Run,
+    <H::RecordOps as RecordOps>::Rec: Run,
 {
     let find = |tx: &mut Tx<'_>, tree: &mut Cursor<H>, rec| {
-        let found = tree.seek(tx, H::Kind::rec_pos(rec), Seek::Eq)?;
+        let found = tree.seek(tx, H::RecordOps::rec_pos(rec), Seek::Eq)?;
         if found.as_ref() == Some(rec) {
             return Ok(());
         }
@@ -123,13 +123,13 @@ where
 #[cfg(test)]
 pub(crate) mod testing {
     use super::{Edit, Run};
-    use crate::btree::Kind;
+    use crate::btree::RecordOps;
 
     /// A tree as plain records.
     #[derive(Debug)]
-    pub(crate) struct PlainTree<K: Kind>(pub(crate) Vec<K::Rec>);
+    pub(crate) struct PlainTree<K: RecordOps>(pub(crate) Vec<K::Rec>);
 
-    impl<K: Kind<Rec: Run>> PlainTree<K> {
+    impl<K: RecordOps<Rec: Run>> PlainTree<K> {
         /// Makes the edits one after the other; each must find what it says, and keep places apart.
         pub(crate) fn apply(&mut self, edits: &[Edit<K::Rec>]) {
             for &edit in edits {

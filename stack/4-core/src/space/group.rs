@@ -192,13 +192,13 @@ impl FreeSpace {
         if tx.volume().geo().valid_agb_extent(self.agno, rec.start(), rec.len()) {
             return Ok(());
         }
-        Err(self.fault(tx, Tree::Bno.ids().rec, "an extent of the group", rec.start()))
+        Err(self.corruption(tx, Tree::Bno.ids().rec, "an extent of the group", rec.start()))
     }
 
-    fn fault(&self, tx: &Tx<'_>, id: &'static str, wanted: &'static str, found: AgBlock) -> Error {
+    fn corruption(&self, tx: &Tx<'_>, id: &'static str, wanted: &'static str, found: AgBlock) -> Error {
         let volume = tx.volume();
         let at = Tree::Bno.location(volume.geo(), self.agno, found);
-        volume.ctx(at).fault(id, Expected::Described(wanted.into()), found).into()
+        volume.ctx(at).corruption(id, Expected::Described(wanted.into()), found).into()
     }
 
     // ---- changing ----------------------------------------------------------------------------
@@ -240,7 +240,7 @@ impl FreeSpace {
         let (start, stop) = (agbno.0, agbno.0.saturating_add(len.0));
         let ids = Tree::Bno.ids();
         if !tx.volume().geo().valid_agb_extent(self.agno, agbno, len) {
-            return Err(self.fault(tx, ids.rec, "an extent of the group", agbno));
+            return Err(self.corruption(tx, ids.rec, "an extent of the group", agbno));
         }
         let left = self.bno.seek(tx, start, Seek::Le)?;
         let right = match left {
@@ -250,7 +250,7 @@ impl FreeSpace {
         let overlap = left.is_some_and(|left| end(left) > start)
             || right.is_some_and(|right| right.startblock.get() < stop);
         if overlap {
-            return Err(self.fault(tx, ids.order, "blocks that are not free already", agbno));
+            return Err(self.corruption(tx, ids.order, "blocks that are not free already", agbno));
         }
         let left = left.filter(|left| end(*left) == start);
         let right = right.filter(|right| right.startblock.get() == stop);
@@ -287,7 +287,7 @@ impl FreeSpace {
     fn seek_block(&mut self, tx: &mut Tx<'_>, whole: Rec) -> Result<()> {
         match self.bno.seek(tx, whole.startblock.get(), Seek::Eq)? {
             Some(found) if found == whole => Ok(()),
-            _ => Err(self.fault(tx, Tree::Bno.ids().rec, "what the cntbt has", whole.start())),
+            _ => Err(self.corruption(tx, Tree::Bno.ids().rec, "what the cntbt has", whole.start())),
         }
     }
 
@@ -295,7 +295,7 @@ impl FreeSpace {
         let pos = (whole.blockcount.get(), whole.startblock.get());
         match self.cnt.seek(tx, pos, Seek::Eq)? {
             Some(_) => Ok(()),
-            None => Err(self.fault(tx, Tree::Cnt.ids().rec, "what the bnobt has", whole.start())),
+            None => Err(self.corruption(tx, Tree::Cnt.ids().rec, "what the bnobt has", whole.start())),
         }
     }
 

@@ -87,7 +87,7 @@ impl Hold<'_> {
     }
 
     /// A transaction that took the inode's last name is committed.
-    pub(crate) fn is_unnamed(&self) {
+    pub(crate) fn mark_unlinked(&self) {
         if let Some(holders) = self.fs.held.shard(self.ino).lock().get_mut(&self.ino) {
             holders.unnamed = true;
         }

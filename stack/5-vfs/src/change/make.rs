@@ -116,7 +116,7 @@ impl Fs {
             Ok(())
         })?;
         let hold = hold.into_inner().ok_or(Error::Core(Core::NoInode(near)))?;
-        hold.is_unnamed();
+        hold.mark_unlinked();
         Ok(hold)
     }
 

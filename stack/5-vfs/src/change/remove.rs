@@ -103,7 +103,7 @@ impl Fs {
     /// Gives back what is left of an inode without a name, unless somebody else holds it.
     pub(crate) fn finish(left: Option<Hold<'_>>) {
         if let Some(hold) = left {
-            hold.is_unnamed();
+            hold.mark_unlinked();
         }
     }
 }

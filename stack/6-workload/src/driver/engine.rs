@@ -32,7 +32,7 @@ pub struct Engine {
 
 /// Errors that concern a name or space keep the number that a system call answers; others their words.
 fn told(error: Error) -> io::Error {
-    if matches!(error, Error::Core(xfskit_core::Error::Device(_))) || error.fault().is_some() {
+    if matches!(error, Error::Core(xfskit_core::Error::Device(_))) || error.corruption().is_some() {
         return io::Error::other(error);
     }
     io::Error::from_raw_os_error(error.errno())

@@ -29,7 +29,7 @@ pub(crate) fn run(args: &judge::Log, out: &Out) -> Outcome {
     };
     let journal = Log::open(&*device, start, &geo).map_err(|e| damaged(&e))?;
     for record in journal.healed() {
-        out.note(&format!("healed: {}; had from the other members", record.fault));
+        out.note(&format!("healed: {}; had from the other members", record.corruption));
     }
     let options = Options {
         show: match args.show {

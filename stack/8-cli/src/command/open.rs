@@ -304,7 +304,7 @@ pub(crate) fn failure(error: &vfs::Error) -> Failure {
         vfs::Error::Core(core::Error::NoSpace(_)) => {
             Failure::no(text).hint("`xfskit df TARGET` shows how full it is.")
         }
-        _ if error.fault().is_some() => {
+        _ if error.corruption().is_some() => {
             Failure::no(text).hint("`xfskit check TARGET` reports all that is damaged.")
         }
         _ => Failure::no(text),
@@ -329,7 +329,7 @@ pub(crate) fn warn(name: &str, out: &Out) -> Result<(), Failure> {
     let target = Target::parse(name).map_err(|e| target_failure(name, &e))?;
     warn_of_overlay(name, &target, out)?;
     let Base::Array(array) = &target.base else { return Ok(()) };
-    if array.bare.is_some() {
+    if array.manual.is_some() {
         return Ok(());
     }
     let assembly = target::assemble(array, OpenMode::ReadOnly);

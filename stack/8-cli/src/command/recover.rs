@@ -56,7 +56,7 @@ impl Report {
             left_unfinished: replay.unfinished.iter().map(name).collect(),
             unlinked_lists: replay.unlinked_lists,
             damaged_orphans,
-            torn: replay.torn.as_ref().map(|torn| torn.fault.to_string()),
+            torn: replay.torn.as_ref().map(|torn| torn.corruption.to_string()),
         }
     }
 

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use xfskit::block::{BlockDevice, OpenMode};
 use xfskit::check::{InFile, Suspects};
 use xfskit::md::array::scrub::Mismatch;
-use xfskit::md::array::verify::Verified;
+use xfskit::md::array::verify::VerifyReport;
 use xfskit::target::{self, Base, Nested};
 use xfskit::units::{ByteLen, ByteOffset};
 
@@ -93,7 +93,7 @@ impl Verifying {
 
     /// Has every array verify what it can.
     fn begin(&self, out: &Out) -> Result<(), Failure> {
-        let redundant = |nested: &&Nested| nested.array.scrub_rows() > 0;
+        let redundant = |nested: &&Nested| nested.array.scrub_stripes() > 0;
         let (can, cannot): (Vec<_>, Vec<_>) =
             self.nested.iter().filter(redundant).partition(|nested| nested.array.can_be_scrubbed());
         if can.is_empty() {
@@ -112,7 +112,7 @@ impl Verifying {
 
     /// Tells what the reads came upon. Files whose content is in doubt are faults.
     fn tell(&self, target: &Target, out: &Out) -> Result<(), Failure> {
-        let found: Vec<Verified> = self.nested.iter().map(|n| n.array.verified()).collect();
+        let found: Vec<VerifyReport> = self.nested.iter().map(|n| n.array.verify_report()).collect();
         let arrays = self.nested.iter().zip(&found).map(|(nested, verified)| {
             self.tell_corrected(nested, verified, out);
             summary(nested, verified)
@@ -133,7 +133,7 @@ impl Verifying {
         Ok(())
     }
 
-    fn tell_corrected(&self, nested: &Nested, verified: &Verified, out: &Out) {
+    fn tell_corrected(&self, nested: &Nested, verified: &VerifyReport, out: &Out) {
         for (role, pages) in by_role(verified) {
             let member = nested.array.member_name(role).unwrap_or("a member");
             let pages = counted(pages, "page");
@@ -195,17 +195,17 @@ impl Verifying {
 
     /// The places of the volume that lie in a page of one of the arrays; `None` where a part of it is elsewhere.
     fn places(&self, index: usize, page: &Mismatch) -> Option<Vec<Range<ByteOffset>>> {
-        let contents = self.nested[index].array.contents(page);
+        let contents = self.nested[index].array.mismatch_ranges(page);
         let nested = |i: usize| &self.nested[i];
         let places = contents
             .iter()
-            .map(|place| target::places_in_part(&nested, &self.pieces, index, place));
+            .map(|place| target::ranges_in_part(&nested, &self.pieces, index, place));
         Some(places.collect::<Option<Vec<_>>>()?.concat())
     }
 }
 
 /// How many pages of each member were corrected.
-fn by_role(verified: &Verified) -> BTreeMap<usize, u64> {
+fn by_role(verified: &VerifyReport) -> BTreeMap<usize, u64> {
     let mut roles = BTreeMap::new();
     for role in verified.pages.iter().filter_map(|page| page.role) {
         *roles.entry(role).or_default() += 1;
@@ -213,7 +213,7 @@ fn by_role(verified: &Verified) -> BTreeMap<usize, u64> {
     roles
 }
 
-fn summary(nested: &Nested, verified: &Verified) -> Value {
+fn summary(nested: &Nested, verified: &VerifyReport) -> Value {
     let corrected: Vec<Value> = by_role(verified)
         .into_iter()
         .map(|(role, pages)| {

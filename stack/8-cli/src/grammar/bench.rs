@@ -264,7 +264,7 @@ pub(crate) struct Locks {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Members are memory; with --dir they are files there, with --speed simulated disks. Each reader reads a
-file from start to end, then another. Then one thing is varied at a time: the row cache (md's stripe cache),
+file from start to end, then another. Then one thing is varied at a time: the stripe cache,
 chunks, the number of readers, each on one processor or not. RAID6 is set beside RAID50 of the same
 members. A point takes --time; a rebuild is watched for that long or until it ends.
 
@@ -292,9 +292,9 @@ pub(crate) struct Raid {
     /// Small requests; large ones are of a whole row
     #[arg(long, value_name = "SIZE", value_parser = crate::show::parse_size, default_value = "1M")]
     pub request: u64,
-    /// Bytes of the row cache where it is not what is varied
+    /// Bytes of the stripe cache where it is not what is varied
     #[arg(long, value_name = "SIZE", value_parser = crate::show::parse_size, default_value = "1G")]
-    pub row_cache: u64,
+    pub stripe_cache: u64,
     /// Simulated members: bytes a second of each
     #[arg(long, value_name = "SIZE", value_parser = crate::show::parse_size)]
     pub speed: Option<u64>,

@@ -38,14 +38,14 @@ pub fn mkfs(image: &Image, options: &[&str]) -> Result<(), String> {
 
 /// What `xfskit check` says of a volume.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Verdict {
+pub struct VerifyResult {
     /// Untidy, or worth knowing.
     pub warnings: Vec<String>,
     /// What makes `xfskit check` exit with 1.
     pub errors: Vec<String>,
 }
 
-impl Verdict {
+impl VerifyResult {
     /// Nothing at all to say.
     pub fn is_silent(&self) -> bool {
         self.warnings.is_empty() && self.errors.is_empty()
@@ -53,12 +53,12 @@ impl Verdict {
 }
 
 /// Has `xfskit check` judge the volume.
-pub fn verdict(image: &Image) -> Verdict {
+pub fn verdict(image: &Image) -> VerifyResult {
     let device = FileDevice::open(image.path(), OpenMode::ReadOnly).expect("open the image");
     let log =
         image.log().map(|path| FileDevice::open(path, OpenMode::ReadOnly).expect("open the log"));
     let log = log.as_ref().map(|log| log as &dyn BlockDevice);
-    let mut verdict = Verdict::default();
+    let mut verdict = VerifyResult::default();
     let mut take = |finding: xfskit_check::Finding| match finding.severity {
         Severity::Warning => verdict.warnings.push(finding.to_string()),
         Severity::Error | Severity::Fatal => verdict.errors.push(finding.to_string()),

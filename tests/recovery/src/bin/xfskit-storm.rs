@@ -1,6 +1,7 @@
-//! The work of a storm, for a kernel that this program is carried to.
+//! The stress workload as a program, for a kernel in an emulated machine.
 //!
-//! `xfskit-storm prepare DIR`, `xfskit-storm blow DIR MILLISECONDS`; whoever mounted the volume stops it meanwhile.
+//! `xfskit-stress prepare DIR`, `xfskit-stress run DIR MILLISECONDS`. The caller, which mounted the
+//! volume, shuts it down meanwhile.
 
 use std::path::Path;
 use std::time::Duration;

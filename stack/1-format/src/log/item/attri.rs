@@ -10,8 +10,8 @@ use super::exactly;
 use super::intent::{Family, Intent, Work};
 use crate::attr::Namespace;
 use crate::bytes::round_up;
+use crate::corruption::{Expected, VerifyResult};
 use crate::ctx::Ctx;
-use crate::fault::{Expected, Verdict};
 
 /// The first region.
 #[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -95,12 +95,12 @@ impl Attri {
 }
 
 /// Takes apart the regions of an ATTRI.
-pub(super) fn decode(regions: &[&[u8]], ctx: &Ctx<'_>) -> Verdict<Intent> {
+pub(super) fn decode(regions: &[&[u8]], ctx: &Ctx<'_>) -> VerifyResult<Intent> {
     let mut regions = regions.iter().copied();
     let format: &AttriFormat = exactly(regions.next().unwrap_or_default(), "log.attri.len", ctx)?;
     let Some(op) = format.op() else {
         let known = Expected::Between(1u8.into(), 6u8.into());
-        return Err(ctx.fault("log.attri.op_flags", known, format.op_flags.get()));
+        return Err(ctx.corruption("log.attri.op_flags", known, format.op_flags.get()));
     };
     let mut next = |check, len: usize| part(check, &mut regions, len, ctx);
     let (name_len, value_len) = (format.name_len.get(), format.value_len.get() as usize);
@@ -127,7 +127,7 @@ fn part<'a>(
     regions: &mut impl Iterator<Item = &'a [u8]>,
     len: usize,
     ctx: &Ctx<'_>,
-) -> Verdict<Vec<u8>> {
+) -> VerifyResult<Vec<u8>> {
     let region = regions.next().unwrap_or_default();
     ctx.eq(check, round_up(len, 4), region.len())?;
     Ok(region.get(..len).unwrap_or_default().to_vec())

@@ -10,8 +10,8 @@ use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::prefix;
+use crate::corruption::VerifyResult;
 use crate::ctx::Ctx;
-use crate::fault::Verdict;
 
 /// Bytes that one bit of the map stands for.
 pub const CHUNK: usize = 128;
@@ -154,7 +154,7 @@ pub struct Change<'a> {
 }
 
 impl<'a> Buf<'a> {
-    pub(super) fn decode(regions: &'a [&'a [u8]], ctx: &Ctx<'_>) -> Verdict<Self> {
+    pub(super) fn decode(regions: &'a [&'a [u8]], ctx: &Ctx<'_>) -> VerifyResult<Self> {
         let (&first, data) = regions.split_first().unwrap_or((&&[][..], &[]));
         let (format, rest) = prefix::<BufFormat>(first, "log.buf.format", ctx)?;
         let words = <[U32]>::ref_from_prefix_with_elems(rest, format.map_size.get() as usize);
@@ -173,7 +173,7 @@ impl<'a> Buf<'a> {
 
     /// Every region must fill whole chunks of one run, every set bit lie in the buffer and have its
     /// bytes.
-    fn verify_map(&self, ctx: &Ctx<'_>) -> Verdict {
+    fn verify_map(&self, ctx: &Ctx<'_>) -> VerifyResult {
         let end = self.byte_len() / CHUNK;
         let mut next = 0usize;
         for (i, region) in self.regions.iter().enumerate() {

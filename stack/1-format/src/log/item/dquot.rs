@@ -4,8 +4,8 @@ use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::exactly;
+use crate::corruption::VerifyResult;
 use crate::ctx::Ctx;
-use crate::fault::Verdict;
 
 /// The first region of a DQUOT item.
 #[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -36,7 +36,7 @@ pub struct Dquot<'a> {
 }
 
 impl<'a> Dquot<'a> {
-    pub(super) fn decode(regions: &'a [&'a [u8]], ctx: &Ctx<'_>) -> Verdict<Self> {
+    pub(super) fn decode(regions: &'a [&'a [u8]], ctx: &Ctx<'_>) -> VerifyResult<Self> {
         ctx.eq("log.dquot.size", 2, regions.len())?;
         let format = exactly(regions.first().copied().unwrap_or_default(), "log.dquot.len", ctx)?;
         Ok(Self { format, record: regions.get(1).copied().unwrap_or_default() })

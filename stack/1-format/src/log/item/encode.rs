@@ -27,14 +27,14 @@ use super::inode::{
 use super::{Icreate, Regions, kind};
 use crate::bmbt::REC_LEN;
 use crate::bytes;
-use crate::fault::Fork;
+use crate::corruption::Fork;
 use crate::image::Image;
 use crate::inode::{self, Dinode, Format};
 use crate::log::Stamp;
 
-mod promise;
+mod intent;
 
-pub use promise::{done, intent};
+pub use intent::{done, intent};
 
 /// Chunks of the longest buffer.
 const CHUNKS_MAX: usize = LEN_MAX as usize * 512 / CHUNK;

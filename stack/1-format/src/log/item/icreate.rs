@@ -5,8 +5,8 @@ use zerocopy::{
     FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, big_endian, little_endian,
 };
 
+use crate::corruption::VerifyResult;
 use crate::ctx::Ctx;
-use crate::fault::Verdict;
 
 /// The only region; big-endian but for the first two fields.
 #[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -36,7 +36,7 @@ impl Icreate {
     ///
     /// # Errors
     /// The first check that fails.
-    pub fn verify(&self, ctx: &Ctx<'_>) -> Verdict<(AgNumber, AgBlock, ExtLen)> {
+    pub fn verify(&self, ctx: &Ctx<'_>) -> VerifyResult<(AgNumber, AgBlock, ExtLen)> {
         let geo = ctx.geo;
         let (agno, agbno) = (AgNumber(self.ag.get()), AgBlock(self.agbno.get()));
         let length = ExtLen(self.length.get());

@@ -11,8 +11,8 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligne
 
 use super::exactly;
 use crate::bytes;
+use crate::corruption::{Expected, Fork, VerifyResult};
 use crate::ctx::Ctx;
-use crate::fault::{Expected, Fork, Verdict};
 use crate::layout::Layout;
 
 /// `fields`: the core; always set.
@@ -83,7 +83,7 @@ const PAD_OFFSET: usize = std::mem::offset_of!(InodeFormat, pad);
 
 impl InodeFormat {
     /// The first region in either of its forms.
-    fn decode(region: &[u8], ctx: &Ctx<'_>) -> Verdict<Self> {
+    fn decode(region: &[u8], ctx: &Ctx<'_>) -> VerifyResult<Self> {
         if region.len() != FORMAT_PACKED {
             return Ok(exactly::<Self>(region, "log.inode.format", ctx)?.clone());
         }
@@ -296,7 +296,7 @@ pub struct Inode<'a> {
 }
 
 impl<'a> Inode<'a> {
-    pub(super) fn decode(regions: &'a [&'a [u8]], ctx: &Ctx<'_>) -> Verdict<Self> {
+    pub(super) fn decode(regions: &'a [&'a [u8]], ctx: &Ctx<'_>) -> VerifyResult<Self> {
         let mut regions_left = regions.iter().copied();
         let format = InodeFormat::decode(regions_left.next().unwrap_or_default(), ctx)?;
         let ctx = &ctx.at(ctx.at.ino(Ino(format.ino.get())));
@@ -333,7 +333,7 @@ impl<'a> Inode<'a> {
 }
 
 /// A core region: 176 bytes on version 5, 96 on version 4; `next_unlinked` or more may follow.
-fn decode_core(region: &[u8], ctx: &Ctx<'_>) -> Verdict<LogDinode> {
+fn decode_core(region: &[u8], ctx: &Ctx<'_>) -> VerifyResult<LogDinode> {
     let least = Layout::of(ctx.geo).log_inode_core;
     ctx.within("log.inode.core", least..=CORE_LEN, region.len())?;
     let mut core = LogDinode::new_zeroed();
@@ -342,7 +342,7 @@ fn decode_core(region: &[u8], ctx: &Ctx<'_>) -> Verdict<LogDinode> {
     }
     if core.magic.get() != MAGIC {
         let magic = Expected::Exactly(u64::from(MAGIC).into());
-        return Err(ctx.fault("log.inode.magic", magic, core.magic.get()));
+        return Err(ctx.corruption("log.inode.magic", magic, core.magic.get()));
     }
     let version = if ctx.geo.v5() { 3..=3 } else { 1..=2 };
     ctx.within("log.inode.version", version, core.version)?;

@@ -9,8 +9,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::attri::Attri;
 use super::{Item, exactly, kind, prefix};
+use crate::corruption::{Expected, VerifyResult};
 use crate::ctx::Ctx;
-use crate::fault::{Expected, Verdict};
 
 /// What a promise is about. With the id, this is what a done item must match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -375,7 +375,11 @@ pub struct Exchange {
 const _: () = assert!(size_of::<Exchange>() == 88);
 
 /// Takes apart the region of an intent or done item; `None` for a type that is neither.
-pub(super) fn decode<'a>(kind: u16, region: &[u8], ctx: &Ctx<'_>) -> Verdict<Option<Item<'a>>> {
+pub(super) fn decode<'a>(
+    kind: u16,
+    region: &[u8],
+    ctx: &Ctx<'_>,
+) -> VerifyResult<Option<Item<'a>>> {
     use Family as F;
     let item = match kind {
         kind::EFI => free_intent(F::ExtentFree, region, ctx)?,
@@ -406,7 +410,7 @@ fn intent<'a, T>(
     work: fn(Vec<T>) -> Work,
     region: &[u8],
     ctx: &Ctx<'_>,
-) -> Verdict<Item<'a>>
+) -> VerifyResult<Item<'a>>
 where
     T: FromBytes + KnownLayout + Immutable + Unaligned + Clone,
 {
@@ -416,22 +420,22 @@ where
     Ok(Item::Intent(Intent { family, id: head.id.get(), work: work(extents.to_vec()) }))
 }
 
-fn free_intent<'a>(family: Family, region: &[u8], ctx: &Ctx<'_>) -> Verdict<Item<'a>> {
+fn free_intent<'a>(family: Family, region: &[u8], ctx: &Ctx<'_>) -> VerifyResult<Item<'a>> {
     let (head, extents) = free_extents(region, ctx)?;
     Ok(Item::Intent(Intent { family, id: head.id.get(), work: Work::Free(extents) }))
 }
 
-fn free_done<'a>(family: Family, region: &[u8], ctx: &Ctx<'_>) -> Verdict<Item<'a>> {
+fn free_done<'a>(family: Family, region: &[u8], ctx: &Ctx<'_>) -> VerifyResult<Item<'a>> {
     let (head, freed) = free_extents(region, ctx)?;
     Ok(Item::Done(Done { family, id: head.id.get(), freed }))
 }
 
-fn done<'a>(family: Family, region: &[u8], ctx: &Ctx<'_>) -> Verdict<Item<'a>> {
+fn done<'a>(family: Family, region: &[u8], ctx: &Ctx<'_>) -> VerifyResult<Item<'a>> {
     let (head, _) = prefix::<Head>(region, "log.intent.len", ctx)?;
     Ok(Item::Done(Done { family, id: head.id.get(), freed: Vec::new() }))
 }
 
-fn exchange_intent<'a>(region: &[u8], ctx: &Ctx<'_>) -> Verdict<Item<'a>> {
+fn exchange_intent<'a>(region: &[u8], ctx: &Ctx<'_>) -> VerifyResult<Item<'a>> {
     let xmi: &Exchange = exactly(region, "log.xmi.len", ctx)?;
     let work = Work::Exchange(Box::new(xmi.clone()));
     Ok(Item::Intent(Intent { family: Family::Exchange, id: xmi.id.get(), work }))
@@ -439,7 +443,7 @@ fn exchange_intent<'a>(region: &[u8], ctx: &Ctx<'_>) -> Verdict<Item<'a>> {
 
 /// EFI and EFD, whose extents have 16 bytes, or 12 where an old 32-bit kernel wrote them: the
 /// length tells.
-fn free_extents<'a>(region: &'a [u8], ctx: &Ctx<'_>) -> Verdict<(&'a Head, Vec<FreeExtent>)> {
+fn free_extents<'a>(region: &'a [u8], ctx: &Ctx<'_>) -> VerifyResult<(&'a Head, Vec<FreeExtent>)> {
     let (head, rest) = prefix::<Head>(region, "log.intent.len", ctx)?;
     let n = head.nextents.get() as usize;
     if let Ok(extents) = <[FreeExtent]>::ref_from_bytes_with_elems(rest, n) {
@@ -457,7 +461,7 @@ fn free_extents<'a>(region: &'a [u8], ctx: &Ctx<'_>) -> Verdict<(&'a Head, Vec<F
 }
 
 /// The extents do not fill the region.
-fn wrong_extents(head: &Head, rest: &[u8], ctx: &Ctx<'_>) -> crate::Fault {
+fn wrong_extents(head: &Head, rest: &[u8], ctx: &Ctx<'_>) -> Box<crate::Corruption> {
     let fitting = format!("as many extents as fill {} bytes", rest.len());
-    ctx.fault("log.intent.nextents", Expected::Described(fitting.into()), head.nextents.get())
+    ctx.corruption("log.intent.nextents", Expected::Described(fitting.into()), head.nextents.get())
 }

@@ -24,8 +24,8 @@ pub mod intent;
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
 use crate::bytes;
+use crate::corruption::{Expected, Value, VerifyResult};
 use crate::ctx::Ctx;
-use crate::fault::{Expected, Value, Verdict};
 
 pub use buf::Buf;
 pub use dquot::{Dquot, Quotaoff};
@@ -123,7 +123,7 @@ pub enum Item<'a> {
 ///
 /// # Errors
 /// A region too short to say, or a number outside `1..=257`.
-pub fn region_count(region: &[u8], ctx: &Ctx<'_>) -> Verdict<usize> {
+pub fn region_count(region: &[u8], ctx: &Ctx<'_>) -> VerifyResult<usize> {
     let Some(count) = bytes::le16(region, 2) else {
         return Err(ctx.short("log.item.type", region.len()));
     };
@@ -136,7 +136,7 @@ impl<'a> Item<'a> {
     ///
     /// # Errors
     /// The first check that fails; `log.item.type` for a type nobody knows.
-    pub fn decode(regions: &'a [&'a [u8]], ctx: &Ctx<'_>) -> Verdict<Self> {
+    pub fn decode(regions: &'a [&'a [u8]], ctx: &Ctx<'_>) -> VerifyResult<Self> {
         let first = regions.first().copied().unwrap_or_default();
         let Some(kind) = bytes::le16(first, 0) else {
             return Err(ctx.short("log.item.type", first.len()));
@@ -150,28 +150,32 @@ impl<'a> Item<'a> {
             kind::ATTRI => Self::Intent(attri::decode(regions, ctx)?),
             _ => intent::decode(kind, first, ctx)?.ok_or_else(|| {
                 let known = Expected::Described("a known item type".into());
-                ctx.fault("log.item.type", known, Value::Hex(kind.into()))
+                ctx.corruption("log.item.type", known, Value::Hex(kind.into()))
             })?,
         })
     }
 }
 
 /// The structure that `region` is, no byte more or less.
-fn exactly<'a, T>(region: &'a [u8], check: &'static str, ctx: &Ctx<'_>) -> Verdict<&'a T>
+fn exactly<'a, T>(region: &'a [u8], check: &'static str, ctx: &Ctx<'_>) -> VerifyResult<&'a T>
 where
     T: FromBytes + KnownLayout + Immutable + Unaligned,
 {
     T::ref_from_bytes(region)
-        .map_err(|_| ctx.fault(check, Expected::Exactly(size_of::<T>().into()), region.len()))
+        .map_err(|_| ctx.corruption(check, Expected::Exactly(size_of::<T>().into()), region.len()))
 }
 
 /// The structure that `region` begins with, and what follows it.
-fn prefix<'a, T>(region: &'a [u8], check: &'static str, ctx: &Ctx<'_>) -> Verdict<(&'a T, &'a [u8])>
+fn prefix<'a, T>(
+    region: &'a [u8],
+    check: &'static str,
+    ctx: &Ctx<'_>,
+) -> VerifyResult<(&'a T, &'a [u8])>
 where
     T: FromBytes + KnownLayout + Immutable + Unaligned,
 {
     T::ref_from_prefix(region)
-        .map_err(|_| ctx.fault(check, Expected::AtLeast(size_of::<T>().into()), region.len()))
+        .map_err(|_| ctx.corruption(check, Expected::AtLeast(size_of::<T>().into()), region.len()))
 }
 
 /// Splits the regions of a transaction, those behind its header, into items; ends behind the first
@@ -179,7 +183,7 @@ where
 pub fn split<'a>(
     regions: &'a [&'a [u8]],
     ctx: &Ctx<'_>,
-) -> impl Iterator<Item = Verdict<&'a [&'a [u8]]>> {
+) -> impl Iterator<Item = VerifyResult<&'a [&'a [u8]]>> {
     let mut next = Some(0usize);
     std::iter::from_fn(move || {
         let rest = regions.get(next?..)?;
@@ -188,7 +192,7 @@ pub fn split<'a>(
         let item = region_count(first, &ctx).and_then(|count| {
             rest.get(..count).ok_or_else(|| {
                 let there = Expected::AtMost(rest.len().into());
-                ctx.fault("log.item.size", there, count)
+                ctx.corruption("log.item.size", there, count)
             })
         });
         next = item.as_ref().ok().and_then(|item| next?.checked_add(item.len()));

@@ -233,7 +233,7 @@ fn intents_and_done_items_find_each_other_by_id() {
 }
 
 #[test]
-fn promises_are_written_as_linux_wrote_them() {
+fn intents_are_written_as_linux_wrote_them() {
     let geo = geo_v5_1k();
     for hex in [EFI, EFD, RUI, RUD, CUI, CUD, BUI, BUD, PARENT_SET, PARENT_REPLACE, ATTRD, XMI, XMD]
     {

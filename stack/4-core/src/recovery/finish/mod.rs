@@ -1,4 +1,4 @@
-//! Promises kept: what Linux began and a crash cut short is brought to its end.
+//! UnfinishedIntents kept: what Linux began and a crash cut short is brought to its end.
 //!
 //! Linux does large work in several transactions, each of which says in the journal what is still to be
 //! done: an intent. The transaction that does it logs a done item with the intent's id. What recovery finds promised
@@ -18,11 +18,11 @@
 //!
 //! | module | what |
 //! | --- | --- |
-//! | `judge` | promises that make no sense, and those that nobody here can keep |
+//! | `verify` | promises that make no sense, and those that nobody here can keep |
 //! | `exchange` | content of two files that changes places |
 
 mod exchange;
-mod judge;
+mod verify;
 
 use xfskit_format::attr::Namespace;
 use xfskit_format::bmbt::Extent;
@@ -40,7 +40,7 @@ use crate::space::{Deferred, Owner};
 use crate::tx::{Tx, TxInode};
 use crate::volume::Volume;
 
-pub(crate) use judge::refuse;
+pub(crate) use verify::refuse;
 
 /// Extents that one transaction deals with, roughly.
 const AT_ONCE: usize = 64;
@@ -54,13 +54,13 @@ const HEAVY: usize = 32;
 /// is left of them.
 pub(crate) fn finish(volume: &Volume, unfinished: &[Intent]) -> Result<()> {
     let engine = volume.engine()?;
-    unfinished.iter().try_for_each(|intent| judge::verify(volume, intent))?;
+    unfinished.iter().try_for_each(|intent| verify::verify(volume, intent))?;
     engine.promises_follow(unfinished.iter().map(|intent| intent.id).max().unwrap_or(0));
     let mut left = promise_again(volume, unfinished)?;
     engine.let_tail_go();
     while !left.is_empty() {
         let behind = left.split_off(at_once(&left));
-        left = volume.transact_promised(|tx| tx.keep_promises(&left))?;
+        left = volume.transact_reserved(|tx| tx.finish_intents(&left))?;
         left.extend(behind);
     }
     Ok(engine.checkpoint()?)
@@ -70,9 +70,9 @@ pub(crate) fn finish(volume: &Volume, unfinished: &[Intent]) -> Result<()> {
 fn promise_again(volume: &Volume, old: &[Intent]) -> Result<Vec<Intent>> {
     let again = volume.transact(|tx| {
         for intent in old {
-            tx.keep(intent.done());
+            tx.log_done(intent.done());
         }
-        let again = old.iter().map(|intent| tx.promise(intent.family, intent.work.clone()));
+        let again = old.iter().map(|intent| tx.log_intent(intent.family, intent.work.clone()));
         Ok(again.collect())
     })?;
     volume.engine()?.checkpoint()?;
@@ -80,9 +80,9 @@ fn promise_again(volume: &Volume, old: &[Intent]) -> Result<Vec<Intent>> {
 }
 
 /// How many of the promises go into the next transaction; at least one.
-fn at_once(promises: &[Intent]) -> usize {
+fn at_once(intents: &[Intent]) -> usize {
     let mut sum = 0usize;
-    let fits = promises.iter().take_while(|intent| {
+    let fits = intents.iter().take_while(|intent| {
         sum = sum.saturating_add(match &intent.work {
             Work::Free(extents) => extents.len(),
             Work::Rmap(extents) | Work::Bmap(extents) => extents.len(),
@@ -100,11 +100,11 @@ fn ctx<'v>(volume: &'v Volume, intent: &Intent) -> Ctx<'v> {
 }
 
 impl Tx<'_> {
-    /// Keeps `promises`, and answers what is left of them, promised anew.
-    fn keep_promises(&mut self, promises: &[Intent]) -> Result<Vec<Intent>> {
+    /// Keeps `intents`, and answers what is left of them, promised anew.
+    fn finish_intents(&mut self, intents: &[Intent]) -> Result<Vec<Intent>> {
         let mut left = Vec::new();
-        for intent in promises {
-            self.keep(intent.done());
+        for intent in intents {
+            self.log_done(intent.done());
             match &intent.work {
                 Work::Free(extents) => extents.iter().for_each(|extent| self.keep_free(extent)),
                 Work::Rmap(extents) => extents.iter().for_each(|extent| self.keep_rmap(extent)),
@@ -115,7 +115,7 @@ impl Tx<'_> {
                 Work::Bmap(_) | Work::Attr(_) | Work::Exchange(_) => {}
             }
         }
-        for intent in promises {
+        for intent in intents {
             match &intent.work {
                 Work::Bmap(extents) => {
                     for extent in extents {
@@ -130,7 +130,7 @@ impl Tx<'_> {
                 Work::Free(_) | Work::Rmap(_) | Work::Refcount(_) => {}
             }
         }
-        Ok(left.into_iter().map(|(family, work)| self.promise(family, work)).collect())
+        Ok(left.into_iter().map(|(family, work)| self.log_intent(family, work)).collect())
     }
 
     /// EFI. Nobody remembers whose the extent was.

@@ -87,7 +87,7 @@ pub(super) fn unstage(tx: &mut Tx<'_>, start: FsBlock, len: ExtLen) -> Result<()
 fn unstaged(tx: &Tx<'_>, agno: AgNumber, agbno: AgBlock, due: &'static str, found: Value) -> Error {
     let volume = tx.volume();
     let ctx = volume.ctx(Tree::Refcount.location(volume.geo(), agno, agbno));
-    ctx.fault("refcountbt.staging", Expected::Described(due.into()), found).into()
+    ctx.corruption("refcountbt.staging", Expected::Described(due.into()), found).into()
 }
 
 /// Makes the edits that `decide` answers for the records that overlap or touch `range`.

@@ -159,5 +159,5 @@ fn missing(tx: &Tx<'_>, agno: AgNumber, rec: &Rec) -> Error {
     let volume = tx.volume();
     let ctx = volume.ctx(Tree::Rmap.location(volume.geo(), agno, rec.start()));
     let due = format!("{} blocks of owner {:#x}", rec.len(), rec.owner.get());
-    ctx.fault("rmapbt.missing", Expected::Described(due.into()), Value::Missing).into()
+    ctx.corruption("rmapbt.missing", Expected::Described(due.into()), Value::Missing).into()
 }

@@ -5,7 +5,7 @@ use xfskit_format::rmap::{OFF_UNWRITTEN, Rec};
 use xfskit_units::{AgBlock, ExtLen, FileOff, Ino};
 
 use super::plan;
-use crate::btree::{Kind, Mappings};
+use crate::btree::{Mappings, RecordOps};
 use crate::space::Owner;
 use crate::space::edits::testing::{Dice, PlainTree};
 use crate::space::edits::{Edit, Run};

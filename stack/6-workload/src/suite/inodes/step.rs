@@ -12,7 +12,7 @@ use crate::kernel::drop_clean;
 use crate::measure::Usage;
 use crate::measure::phase::{Measured, parallel};
 use crate::program::fs_mark::Iteration;
-use crate::side::{Job, MEMORY, Side, Verdict};
+use crate::side::{Job, MEMORY, Side, VerifyResult};
 
 /// What is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -166,7 +166,7 @@ pub(crate) fn on(side: &mut Side, step: Step, plan: &Plan) -> io::Result<Option<
         Err(err) if err.kind() == io::ErrorKind::NotFound => return Ok(None),
         verdict => verdict?,
     };
-    let Verdict { judge, clean, inodes, usage, peak_memory } = verdict;
+    let VerifyResult { judge, clean, inodes, usage, peak_memory } = verdict;
     if !clean {
         return Err(io::Error::other(format!(
             "{judge} finds the volume of {} damaged",

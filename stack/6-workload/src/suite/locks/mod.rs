@@ -20,7 +20,7 @@ use std::io;
 use std::time::Duration;
 
 use serde_json::json;
-use xfskit_lock::{Choice, Kind, making};
+use xfskit_lock::{Kind, LockConfig, with_config};
 
 use crate::measure::Samples;
 use crate::report::Section;
@@ -115,7 +115,7 @@ pub fn run(
     measured.text.extend(refused);
     audience.note("what locks and threads cost")?;
     let costs = Costs::measure(options.time / 20);
-    let timed = create(Choice { timed: true, ..Choice::default() }, 1, options, settings)?;
+    let timed = create(LockConfig { timed: true, ..LockConfig::default() }, 1, options, settings)?;
     let facts = facts(&timed.0, &points, &costs);
     audience.note("the model")?;
     let model = |facts: &Facts, kind, processors, threads| {
@@ -162,7 +162,7 @@ fn measure(
                 audience.note(&format!("turn {turn}: {threads} threads, {name}"))?;
                 let (last, on) = match kind {
                     Some(kind) => {
-                        create(Choice { kind, timed: false }, threads, options, settings)?
+                        create(LockConfig { kind, timed: false }, threads, options, settings)?
                     }
                     None => on_side(Who::Kernel, threads, options, settings)?,
                 };
@@ -180,12 +180,12 @@ fn measure(
 
 /// Files on a new volume of the engine, with locks of this choice.
 fn create(
-    choice: Choice,
+    choice: LockConfig,
     threads: usize,
     options: &Options,
     settings: &Settings,
 ) -> io::Result<(Done, String)> {
-    making(choice, || on_side(Who::Engine, threads, options, settings))
+    with_config(choice, || on_side(Who::Engine, threads, options, settings))
 }
 
 fn on_side(
@@ -295,7 +295,7 @@ mod tests {
 
     #[test]
     fn locks_of_the_engine_are_seen_with_their_number_and_time() {
-        let choice = Choice { timed: true, kind: Kind::Ticket };
+        let choice = LockConfig { timed: true, kind: Kind::Ticket };
         let options = Options {
             threads: Vec::new(),
             time: Duration::from_millis(20),

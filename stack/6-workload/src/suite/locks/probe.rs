@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use xfskit_lock::{Choice, Kind, making, mutex};
+use xfskit_lock::{Kind, LockConfig, mutex, with_config};
 
 use crate::measure::Samples;
 
@@ -82,7 +82,7 @@ fn turns(each: Duration, mut work: impl FnMut()) -> Samples {
 
 /// A lock taken and given back: time for each, of all threads together.
 fn taken(kind: Kind, threads: usize, each: Duration) -> f64 {
-    let lock = making(Choice { kind, timed: false }, || mutex(0_u64));
+    let lock = with_config(LockConfig { kind, timed: false }, || mutex(0_u64));
     let start = Barrier::new(threads);
     let take = || {
         start.wait();

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use xfskit_block::{BlockDevice, LimitedDevice, MemDevice};
-use xfskit_md::array::{Array, Options, Touched};
+use xfskit_md::array::{Array, Options, IoStats};
 use xfskit_md::{Geometry, Layout, Level, Slot};
 use xfskit_units::{ByteLen, ByteOffset, MemberSector, Sectors};
 
@@ -156,7 +156,7 @@ impl Bed {
         plan: &Plan,
         missing: usize,
         rebuilding: bool,
-        row_cache: ByteLen,
+        stripe_cache: ByteLen,
     ) -> io::Result<Whole> {
         let geometry = plan.geometry(self.size)?;
         let failing = plan.failing(missing);
@@ -171,7 +171,7 @@ impl Bed {
         };
         let mut slots: Vec<Slot> = self.members.iter().enumerate().map(slot).collect();
         let options = Options {
-            row_cache: ByteLen(row_cache.0 / u64::from(plan.legs)),
+            stripe_cache: ByteLen(stripe_cache.0 / u64::from(plan.legs)),
             ..Options::default()
         };
         let mut legs = Vec::new();
@@ -224,8 +224,8 @@ pub(super) struct Whole {
 
 impl Whole {
     /// What the legs read and touched.
-    pub(super) fn touched(&self) -> Touched {
-        self.legs.iter().map(|leg| leg.touched()).fold(Touched::default(), |sum, of| Touched {
+    pub(super) fn io_stats(&self) -> IoStats {
+        self.legs.iter().map(|leg| leg.io_stats()).fold(IoStats::default(), |sum, of| IoStats {
             read: sum.read + of.read,
             loaded: sum.loaded + of.loaded,
             stored: sum.stored + of.stored,

@@ -1,7 +1,7 @@
 //! Study C: sequential readers of an array that lacks members.
 //!
 //! Many readers, each a file from start to end and then another, of an array that is whole, lacks one member, two,
-//! or is being rebuilt; by the size of the row cache (md's stripe cache), of chunks, by the number of readers, pinned
+//! or is being rebuilt; by the size of the stripe cache, of chunks, by the number of readers, pinned
 //! to processors or not; and of the same disks as RAID50.
 //!
 //! | module | what |
@@ -47,11 +47,11 @@ pub struct Options {
     pub file_size: u64,
     /// Bytes of a small request; large ones are of a row.
     pub request: u64,
-    /// Bytes of the row cache where it is not what is varied.
-    pub row_cache: u64,
+    /// Bytes of the stripe cache where it is not what is varied.
+    pub stripe_cache: u64,
     /// How long each point is measured.
     pub time: Duration,
-    /// Sizes of the row cache that are tried, in stripes as md counts them.
+    /// Sizes of the stripe cache that are tried, in stripes as md counts them.
     pub caches: Vec<u64>,
     /// Bytes of chunks that are tried.
     pub chunks: Vec<u64>,
@@ -86,7 +86,7 @@ impl Study<'_> {
             state: State::Missing(0),
             readers: self.options.readers,
             request: 0,
-            row_cache: self.options.row_cache,
+            stripe_cache: self.options.stripe_cache,
             pinned: false,
         }
     }
@@ -134,7 +134,7 @@ impl Study<'_> {
 
 impl Point {
     fn result(&self, what: &str, on: &str) -> serde_json::Value {
-        let Setup { plan, state, readers, request, row_cache, pinned } = self.setup;
+        let Setup { plan, state, readers, request, stripe_cache, pinned } = self.setup;
         let Outcome { bytes, usage, touched, rebuilt, .. } = &self.last;
         json!({ "raid": {
             "table": what,
@@ -145,7 +145,7 @@ impl Point {
             "on": on,
             "readers": readers,
             "request_bytes": if request == 0 { json!("row") } else { json!(request) },
-            "row_cache_bytes": row_cache,
+            "stripe_cache_bytes": stripe_cache,
             "pinned": pinned,
             "mb_per_second": self.rate,
             "bytes": bytes,
@@ -215,14 +215,14 @@ fn sweeps(study: &Study<'_>, audience: &mut dyn Audience) -> io::Result<Section>
     let both = |setup: Setup| [0, 1].map(|n| Setup { state: State::Missing(n), ..setup });
     let cache = |stripes: &u64| Setup {
         request: options.request,
-        row_cache: stripes * 4096 * u64::from(usual.plan.members),
+        stripe_cache: stripes * 4096 * u64::from(usual.plan.members),
         ..usual
     };
     let chunk = |bytes: &u64| Setup { plan: Plan { chunk: *bytes, ..usual.plan }, ..usual };
     let threads =
         |pinned| move |readers: &usize| both(Setup { readers: *readers, pinned, ..usual });
     let caches = options.caches.iter().map(cache).flat_map(both).collect();
-    let caches = study.measure("row cache", caches, audience)?;
+    let caches = study.measure("stripe cache", caches, audience)?;
     let chunks = options.chunks.iter().map(chunk).flat_map(both).collect();
     let chunks = study.measure("chunks", chunks, audience)?;
     let free: Vec<Setup> = options.threads.iter().flat_map(threads(false)).collect();
@@ -243,7 +243,7 @@ mod tests {
             readers: 2,
             file_size: 1 << 20,
             request: 32 << 10,
-            row_cache: 8 << 20,
+            stripe_cache: 8 << 20,
             time: Duration::from_millis(4),
             caches: vec![64, 256],
             chunks: vec![16 << 10, 256 << 10],

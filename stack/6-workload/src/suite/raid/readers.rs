@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rustix::thread::{CpuSet, sched_setaffinity};
 use xfskit_block::BlockDevice;
-use xfskit_md::array::Touched;
+use xfskit_md::array::IoStats;
 use xfskit_units::{ByteLen, ByteOffset};
 
 use super::bed::{Bed, Plan, Whole};
@@ -55,7 +55,7 @@ pub(super) struct Setup {
     pub(super) readers: usize,
     /// Bytes of a request; 0: a row.
     pub(super) request: u64,
-    pub(super) row_cache: u64,
+    pub(super) stripe_cache: u64,
     /// Each reader stays on one processor.
     pub(super) pinned: bool,
 }
@@ -65,7 +65,7 @@ pub(super) struct Setup {
 pub(super) struct Outcome {
     pub(super) bytes: u64,
     pub(super) usage: Usage,
-    pub(super) touched: Touched,
+    pub(super) touched: IoStats,
     pub(super) members: Vec<Reads>,
     /// Bytes of the new member that were filled.
     pub(super) rebuilt: Option<u64>,
@@ -152,7 +152,7 @@ impl Reading<'_> {
     fn rebuild(&self) -> io::Result<u64> {
         let mut filled = 0;
         for leg in self.array.legs.iter().filter(|leg| leg.needs_rebuild()) {
-            let watch = |step: xfskit_md::array::tend::Step| {
+            let watch = |step: xfskit_md::array::sync_action::Progress| {
                 filled = step.done;
                 if self.stopped() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             };
@@ -180,7 +180,7 @@ pub(super) fn run(
 ) -> io::Result<Outcome> {
     let rebuilding = setup.state == State::Rebuilding;
     let array =
-        bed.array(&setup.plan, setup.state.missing(), rebuilding, ByteLen(setup.row_cache))?;
+        bed.array(&setup.plan, setup.state.missing(), rebuilding, ByteLen(setup.stripe_cache))?;
     bed.drop_caches()?;
     let reading = Reading {
         array: &array,
@@ -196,7 +196,7 @@ pub(super) fn run(
             (0..setup.readers).map(|n| scope.spawn(move || reading.reader(n))).collect();
         // The first moments are not counted: everybody begins at once.
         thread::sleep(time / 4);
-        let before = (reading.bytes.load(Ordering::Relaxed), array.touched(), bed.reads());
+        let before = (reading.bytes.load(Ordering::Relaxed), array.io_stats(), bed.reads());
         let watch = Watch::start();
         let filling = rebuilding.then(|| scope.spawn(|| reading.rebuild()));
         let mut left = time;
@@ -206,7 +206,7 @@ pub(super) fn run(
             left = left.saturating_sub(LOOK);
         }
         let usage = watch.and_then(|watch| watch.read());
-        let after = (reading.bytes.load(Ordering::Relaxed), array.touched(), bed.reads());
+        let after = (reading.bytes.load(Ordering::Relaxed), array.io_stats(), bed.reads());
         reading.stop.store(true, Ordering::Relaxed);
         for reader in readers {
             reader.join().expect("no panic")?;
@@ -216,7 +216,7 @@ pub(super) fn run(
         Ok(Outcome {
             bytes: after.0 - before.0,
             usage: usage?,
-            touched: Touched {
+            touched: IoStats {
                 read: after.1.read - before.1.read,
                 loaded: after.1.loaded - before.1.loaded,
                 stored: after.1.stored - before.1.stored,
@@ -236,7 +236,7 @@ mod tests {
         let outcome = Outcome {
             bytes: 0,
             usage: Usage { processor: Duration::from_millis(1), ..Usage::default() },
-            touched: Touched::default(),
+            touched: IoStats::default(),
             members: Vec::new(),
             rebuilt: None,
         };

@@ -1,6 +1,6 @@
 //! What is shown of the study.
 
-use xfskit_md::array::Touched;
+use xfskit_md::array::IoStats;
 use xfskit_parity::{Operation, measure};
 
 use super::bed::Plan;
@@ -26,9 +26,9 @@ pub(super) fn states(study: &Study<'_>, rows: &[Point], small: &[Point]) -> Sect
     ));
     section.tables.push(of_states("Requests of a row", &study.bed.on, rows, true));
     let title = format!(
-        "Requests of {} KiB, row cache of {} MiB",
+        "Requests of {} KiB, stripe cache of {} MiB",
         options.request >> 10,
-        options.row_cache >> 20
+        options.stripe_cache >> 20
     );
     section.tables.push(of_states(&title, &study.bed.on, small, false));
     if let Some(point) = rows.iter().find(|point| point.setup.state == State::Missing(1)) {
@@ -62,7 +62,7 @@ fn line<'p>(
 
 /// Rate, spread, part of the first, and what a byte costs.
 fn cost_cells(point: &Point, healthy: f64) -> Vec<Cell> {
-    let Outcome { touched: Touched { read, loaded, stored }, .. } = point.last;
+    let Outcome { touched: IoStats { read, loaded, stored }, .. } = point.last;
     let each = |bytes| Cell::Number(point.last.per_byte(bytes), 2);
     vec![
         Cell::Number(point.rate.median(), 0),
@@ -162,10 +162,10 @@ pub(super) fn sweeps(
     chunks: &[Point],
     readers: &[Point],
 ) -> Section {
-    let mut section = Section::new("Degraded reads: row cache, chunks, readers");
+    let mut section = Section::new("Degraded reads: stripe cache, chunks, readers");
     let members = u64::from(study.options.plan.members);
-    let stripes = |point: &Point| point.setup.row_cache / 4096 / members;
-    let title = format!("By row cache, requests of {} KiB", study.options.request >> 10);
+    let stripes = |point: &Point| point.setup.stripe_cache / 4096 / members;
+    let title = format!("By stripe cache, requests of {} KiB", study.options.request >> 10);
     let mut table =
         sweep(study, &title, "stripes of md", caches, |point| stripes(point).to_string());
     for (state, stripes, rate) in published::READ {
@@ -174,11 +174,11 @@ pub(super) fn sweeps(
         cells[0] = Cell::Number(rate, 0);
         table.published(format!("{stripes} stripes of md, {state}"), published::ON, cells);
     }
-    table.note("A stripe of md is 4 KiB of every member. The row cache is for requests smaller than a row of a degraded array.");
+    table.note("A stripe of md is 4 KiB of every member. The stripe cache is for requests smaller than a row of a degraded array.");
     section.tables.push(table);
     section
         .plots
-        .push(swept("By row cache", "stripes of md", caches, |_, point| size(stripes(point))));
+        .push(swept("By stripe cache", "stripes of md", caches, |_, point| size(stripes(point))));
     let kib = |point: &Point| point.setup.plan.chunk >> 10;
     section.tables.push(sweep(study, "By chunk, requests of a row", "KiB", chunks, |point| {
         kib(point).to_string()

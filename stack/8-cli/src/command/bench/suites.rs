@@ -152,7 +152,7 @@ pub(super) fn locks(args: &Locks, audience: &mut dyn Audience) -> Sections {
     locks::run(&options, &settings, audience)
 }
 
-/// Sizes of the row cache that are tried, in stripes of md.
+/// Sizes of the stripe cache that are tried, in stripes of md.
 const CACHES: [u64; 8] = [256, 1024, 2048, 4096, 8192, 16_384, 32_768, 65_536];
 /// Bytes of a file where it has to be quick: a little more than two rows.
 const QUICK_FILE: u64 = 24 << 20;
@@ -176,7 +176,7 @@ pub(super) fn raid(args: &Raid, audience: &mut dyn Audience) -> Sections {
         readers,
         file_size: args.file_size,
         request: args.request,
-        row_cache: args.row_cache,
+        stripe_cache: args.stripe_cache,
         time: Duration::try_from_secs_f64(args.time).map_err(io::Error::other)?,
         caches: CACHES.into(),
         chunks: CHUNKS.into(),

@@ -20,7 +20,7 @@ use xfskit::check::{InFile, Report, Suspects};
 use xfskit::core::superblock::read_superblock;
 use xfskit::log::Log;
 use xfskit::md::array::scrub::Mismatch;
-use xfskit::md::array::tend::{Ended, Found};
+use xfskit::md::array::sync_action::{Completion, ScrubProgress};
 use xfskit::target::{self, Base, Nested, Target};
 use xfskit::units::{ByteLen, ByteOffset, Ino};
 
@@ -83,11 +83,11 @@ impl Level {
     /// Compares all rows.
     fn compare(&mut self, args: &Check, out: &Out) -> Result<(), Failure> {
         let array = Arc::clone(&self.nested.array);
-        if array.scrub_rows() == 0 {
+        if array.scrub_stripes() == 0 {
             return Ok(());
         }
         if !array.can_be_scrubbed() {
-            let name = match &self.nested.above {
+            let name = match &self.nested.outer {
                 Some(_) => format!("{}: ", self.nested.name),
                 None => String::new(),
             };
@@ -108,24 +108,24 @@ impl Level {
         }
         let progress = Progress::new(out, "comparing members", "bytes");
         let mut unchecked = 0;
-        let watch = |found: Found| {
-            progress.set(found.step.done, found.step.total);
-            unchecked = found.step.bad;
+        let watch = |found: ScrubProgress| {
+            progress.set(found.progress.done, found.progress.total);
+            unchecked = found.progress.bad;
             for mismatch in found.mismatches {
                 self.count += 1;
                 if self.count <= PAGES_MAX {
-                    self.pages.entry(mismatch.row).or_default().push(mismatch);
+                    self.pages.entry(mismatch.stripe).or_default().push(mismatch);
                 }
             }
             stop.flow()
         };
-        let ended = array.scrub(0..array.scrub_rows(), false, watch);
+        let ended = array.scrub(0..array.scrub_stripes(), false, watch);
         match ended.map_err(|e| self.failed(&e))? {
-            Ended::Finished => {
+            Completion::Finished => {
                 self.compared = unchecked == 0 && self.count <= PAGES_MAX;
                 Ok(())
             }
-            Ended::Stopped => stop.check(),
+            Completion::Stopped => stop.check(),
         }
     }
 
@@ -156,7 +156,7 @@ impl Scrubbed {
         let disk = Arc::clone(&levels[0].nested.array) as Arc<dyn BlockDevice>;
         let pieces = target::pieces(&target, &disk).map_err(failed)?;
         let device = target::part_of(&target, disk).map_err(failed)?;
-        if levels.iter().all(|level| level.nested.array.scrub_rows() == 0) && !args.repair {
+        if levels.iter().all(|level| level.nested.array.scrub_stripes() == 0) && !args.repair {
             return Ok(None);
         }
         levels.iter_mut().try_for_each(|level| level.compare(args, out))?;
@@ -183,7 +183,7 @@ impl Scrubbed {
             .filter(|place| !place.is_empty())
             .reduce(|a, b| a.start.min(b.start)..a.end.max(b.end));
         let Some(bytes) = doubtful else { return Ok(()) };
-        Log::mend(&*self.device, start, &geo, bytes.start - first..bytes.end - first)
+        Log::heal_blocks(&*self.device, start, &geo, bytes.start - first..bytes.end - first)
             .map_err(|e| Failure::cannot(open::about(name, &e)))
     }
 
@@ -196,14 +196,14 @@ impl Scrubbed {
 
     /// The places of the volume that lie in a page of one of the arrays; `None` where a part of it is elsewhere.
     fn places(&self, index: usize, page: &Mismatch) -> Option<Vec<Range<ByteOffset>>> {
-        let contents = self.levels[index].nested.array.contents(page);
+        let contents = self.levels[index].nested.array.mismatch_ranges(page);
         let places = contents.iter().map(|place| self.in_volume(index, place));
         Some(places.collect::<Option<Vec<_>>>()?.concat())
     }
 
     /// What of the volume lies at a place of one of the arrays; `None` where that is not within it.
     fn in_volume(&self, index: usize, place: &Range<ByteOffset>) -> Option<Vec<Range<ByteOffset>>> {
-        target::places_in_part(&|i| &self.levels[i].nested, &self.pieces, index, place)
+        target::ranges_in_part(&|i| &self.levels[i].nested, &self.pieces, index, place)
     }
 
     /// True where the content of a page agrees with the other members of the array around it: its data are right
@@ -211,15 +211,15 @@ impl Scrubbed {
     fn agrees_above(&self, index: usize, page: &Mismatch) -> bool {
         let agrees = |place: &Range<ByteOffset>| {
             let nested = |i: usize| &self.levels[i].nested;
-            let Some((above, Some(role), Some(place))) = target::place_above(&nested, index, place)
+            let Some((above, Some(role), Some(place))) = target::range_in_outer(&nested, index, place)
             else {
                 return false;
             };
             let Level { nested, compared, left, .. } = &self.levels[above];
-            let inside = nested.array.content_of(role, &place).is_some();
-            *compared && inside && !left.iter().any(|other| nested.array.meets(other, role, &place))
+            let inside = nested.array.array_ranges(role, &place).is_some();
+            *compared && inside && !left.iter().any(|other| nested.array.mismatch_overlaps(other, role, &place))
         };
-        self.levels[index].nested.array.contents(page).iter().all(agrees)
+        self.levels[index].nested.array.mismatch_ranges(page).iter().all(agrees)
     }
 
     /// The content of files that lies in a page; `None` where nobody knows what does.
@@ -246,7 +246,7 @@ impl Scrubbed {
             let mut left = Vec::new();
             for (row, pages) in pages {
                 let now = if args.repair {
-                    let compared = nested.array.compare_row(*row, true);
+                    let compared = nested.array.compare_stripe(*row, true);
                     compared.map_err(|e| self.levels[index].failed(&e))?.mismatches
                 } else {
                     pages.clone()
@@ -289,10 +289,10 @@ impl Scrubbed {
         let level = &self.levels[index];
         let files = self.files(index, page, suspects);
         let sound = files.as_ref().is_some_and(Vec::is_empty) || self.agrees_above(index, page);
-        let mended = page.mended
+        let mended = page.repaired
             || (may_follow
                 && sound
-                && level.nested.array.agree(page).map_err(|e| level.failed(&e))?);
+                && level.nested.array.resync_page(page).map_err(|e| level.failed(&e))?);
         tally.mended += usize::from(mended);
         tally.told += 1;
         if tally.told <= TOLD {

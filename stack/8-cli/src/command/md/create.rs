@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 use xfskit::block::{BlockDevice, OpenMode};
-use xfskit::md::create::{Error, NewMember, Recipe, WantBitmap};
+use xfskit::md::create::{Error, NewMember, CreateOptions, BitmapOption};
 use xfskit::md::superblock::{self, Version};
 use xfskit::md::{Layout, Level};
 use xfskit::mkfs::existing;
@@ -58,7 +58,7 @@ pub(crate) fn run(args: &Create, out: &Out) -> Outcome {
 }
 
 /// What the words of the command line ask for.
-fn recipe(args: &Create) -> Result<Recipe, Failure> {
+fn recipe(args: &Create) -> Result<CreateOptions, Failure> {
     let level = Level::from_name(&args.level).ok_or_else(|| {
         Failure::cannot(format!("--level {}: there is no such level", args.level))
     })?;
@@ -73,17 +73,17 @@ fn recipe(args: &Create) -> Result<Recipe, Failure> {
     let bitmap_chunk =
         bitmap_chunk.map_err(|_| Failure::cannot("--bitmap-chunk: at most 2 GiB"))?;
     let bitmap = match (args.bitmap, bitmap_chunk) {
-        (Some(BitmapKind::None), _) => WantBitmap::No,
-        (Some(BitmapKind::Internal), chunk) => WantBitmap::Internal(chunk),
-        (None, Some(chunk)) => WantBitmap::Internal(Some(chunk)),
-        (None, None) => WantBitmap::Default,
+        (Some(BitmapKind::None), _) => BitmapOption::No,
+        (Some(BitmapKind::Internal), chunk) => BitmapOption::Internal(chunk),
+        (None, Some(chunk)) => BitmapOption::Internal(Some(chunk)),
+        (None, None) => BitmapOption::Default,
     };
     let version = match args.metadata {
         MetadataVersion::V1_0 => Version::V1_0,
         MetadataVersion::V1_1 => Version::V1_1,
         MetadataVersion::V1_2 => Version::V1_2,
     };
-    Ok(Recipe {
+    Ok(CreateOptions {
         layout,
         chunk: sectors("--chunk", chunk)?,
         version,

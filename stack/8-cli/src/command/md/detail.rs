@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 use xfskit::block::OpenMode;
-use xfskit::md::assemble::{Judged, Standing};
+use xfskit::md::assemble::{AssembledMember, Freshness};
 use xfskit::md::superblock;
 use xfskit::md::{Assembly, Level};
 use xfskit::target::{self, ArrayName, Base, Target};
@@ -42,7 +42,7 @@ fn assembly(name: &str) -> Result<Assembly, Failure> {
     let failed = |e: target::Error| target_failure(name, &e);
     let target = Target::parse(name).map_err(failed)?;
     match &target.base {
-        Base::Array(array) if array.bare.is_none() => {
+        Base::Array(array) if array.manual.is_none() => {
             target::assemble(array, OpenMode::ReadOnly).map_err(failed)
         }
         _ => Err(Failure::cannot(format!("{name} is no array with superblocks"))
@@ -56,10 +56,10 @@ fn target_of(assembly: &Assembly) -> String {
     let member =
         |i: &Option<usize>| i.as_ref().and_then(|i| Target::parse(&assembly.members[*i].name).ok());
     let mut members: Vec<Option<Target>> = assembly.roles.iter().map(member).collect();
-    let beside = |member: &&Judged| {
+    let beside = |member: &&AssembledMember| {
         matches!(
-            member.standing,
-            Standing::Journal | Standing::Replacement { .. } | Standing::Spare
+            member.freshness,
+            Freshness::Journal | Freshness::Replacement { .. } | Freshness::Spare
         )
     };
     let beside = assembly.members.iter().filter(beside);
@@ -80,9 +80,9 @@ fn state(assembly: &Assembly) -> String {
 /// How much of members that are rebuilt, or are to replace others, is there: of the one with the least,
 /// in percent.
 fn rebuilt(assembly: &Assembly) -> Option<u64> {
-    let has = |member: &Judged| match member.standing {
-        Standing::Rebuilding { until, .. } => Some(until.0),
-        Standing::Replacement { .. } => {
+    let has = |member: &AssembledMember| match member.freshness {
+        Freshness::Rebuilding { until, .. } => Some(until.0),
+        Freshness::Replacement { .. } => {
             Some(member.superblock.recovery_offset().map_or(u64::MAX, |until| until.0))
         }
         _ => None,
@@ -107,28 +107,28 @@ fn percent(part: u64, all: u64) -> u64 {
 }
 
 /// What a member is to the array, in words.
-fn said(member: &Judged) -> String {
-    match (member.standing, member.superblock.recovery_offset()) {
-        (Standing::Replacement { .. }, Some(until)) => {
-            format!("{}, {until} sectors are valid", words(member.standing))
+fn said(member: &AssembledMember) -> String {
+    match (member.freshness, member.superblock.recovery_offset()) {
+        (Freshness::Replacement { .. }, Some(until)) => {
+            format!("{}, {until} sectors are valid", words(member.freshness))
         }
-        (Standing::Rebuilding { .. }, _) if member.superblock.recovers_by_bitmap() => {
+        (Freshness::Rebuilding { .. }, _) if member.superblock.recovers_by_bitmap() => {
             "came back, lacks what the bitmap names".into()
         }
-        _ => words(member.standing),
+        _ => words(member.freshness),
     }
 }
 
-/// A member's standing in words.
-pub(super) fn words(standing: Standing) -> String {
-    match standing {
-        Standing::InSync { .. } => "in sync".into(),
-        Standing::Rebuilding { until, .. } => format!("rebuilding, {until} sectors are valid"),
-        Standing::Replacement { role } => format!("to replace role {role}"),
-        Standing::Spare => "spare".into(),
-        Standing::Journal => "journal".into(),
-        Standing::Stale { events } => format!("stale, at {events} events"),
-        Standing::Expelled => "left out, the others say it failed".into(),
+/// A member's freshness in words.
+pub(super) fn words(freshness: Freshness) -> String {
+    match freshness {
+        Freshness::InSync { .. } => "in sync".into(),
+        Freshness::Rebuilding { until, .. } => format!("rebuilding, {until} sectors are valid"),
+        Freshness::Replacement { role } => format!("to replace role {role}"),
+        Freshness::Spare => "spare".into(),
+        Freshness::Journal => "journal".into(),
+        Freshness::Stale { events } => format!("stale, at {events} events"),
+        Freshness::Faulty => "left out, the others say it failed".into(),
     }
 }
 
@@ -206,15 +206,15 @@ fn full(name: &str, assembly: &Assembly) -> String {
     let _ = writeln!(text);
     row!(text, "Update Time", "{}", time(sb.utime()));
     row!(text, "State", "{}", state(assembly));
-    let count = |wanted: fn(Standing) -> bool| {
-        assembly.members.iter().filter(|member| wanted(member.standing)).count()
+    let count = |wanted: fn(Freshness) -> bool| {
+        assembly.members.iter().filter(|member| wanted(member.freshness)).count()
     };
-    row!(text, "Active Devices", "{}", count(|s| matches!(s, Standing::InSync { .. })));
-    let out = |s| matches!(s, Standing::Stale { .. } | Standing::Expelled);
+    row!(text, "Active Devices", "{}", count(|s| matches!(s, Freshness::InSync { .. })));
+    let out = |s| matches!(s, Freshness::Stale { .. } | Freshness::Faulty);
     row!(text, "Working Devices", "{}", assembly.members.len() - count(out));
     row!(text, "Failed Devices", "{}", count(out));
     let spare = |s| {
-        matches!(s, Standing::Spare | Standing::Rebuilding { .. } | Standing::Replacement { .. })
+        matches!(s, Freshness::Spare | Freshness::Rebuilding { .. } | Freshness::Replacement { .. })
     };
     row!(text, "Spare Devices", "{}\n", count(spare));
     if let Some(layout) = geometry.layout().name() {
@@ -263,11 +263,11 @@ fn policy(assembly: &Assembly) -> &'static str {
 /// The same for programs.
 fn object(assembly: &Assembly) -> Value {
     let (sb, geometry) = (assembly.superblock(), &assembly.geometry);
-    let member = |(i, member): (usize, &Judged)| {
+    let member = |(i, member): (usize, &AssembledMember)| {
         json!({
             "name": member.name,
             "role": assembly.roles.iter().position(|role| *role == Some(i)),
-            "standing": member.standing,
+            "freshness": member.freshness,
             "state": said(member),
             "recovery_offset": member.superblock.recovery_offset(),
             "events": member.superblock.events(),

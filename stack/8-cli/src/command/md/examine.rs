@@ -24,13 +24,13 @@ pub(crate) fn run(names: &[String], out: &Out) -> Outcome {
             out.answer(&none, |_| format!("{}: no md superblock\n", member.name))?;
             continue;
         };
-        whole &= found.fault.is_none();
+        whole &= found.corruption.is_none();
         if out.json() {
             out.object(&object(&member, &found))?;
         } else {
             out.raw(format!("{}:\n{}", member.name, text(&found)).as_bytes())?;
         }
-        if let Some(fault) = &found.fault {
+        if let Some(fault) = &found.corruption {
             out.note(&format!("{}: {fault}", member.name));
         }
     }
@@ -348,7 +348,7 @@ fn object(member: &Member, found: &Found) -> Value {
     json!({
         "member": member.name,
         "version": found.version,
-        "fault": found.fault,
+        "corruption": found.corruption,
         "at": sb.at(),
         "set_uuid": superblock::hex(sb.set_uuid()),
         "set_name": sb.name(),

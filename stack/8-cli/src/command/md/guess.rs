@@ -1,6 +1,6 @@
 //! `xfskit md guess`: members whose superblocks are gone.
 //!
-//! [`clues`](mod@target::clues) are looked for on the members, [`guess`] says what explains them, and [`judge`] checks
+//! [`evidence`](mod@target::evidence) are looked for on the members, [`guess`] says what explains them, and [`judge`] checks
 //! the volumes that come out. What is doubtful even then is no answer.
 
 mod judge;
@@ -10,14 +10,14 @@ use std::ops::ControlFlow;
 
 use serde_json::json;
 use xfskit::md::Member;
-use xfskit::md::guess::{self, Clues, Given, Guess};
+use xfskit::md::guess::{self, Evidence, MemberDevices, Guess};
 use xfskit::target::{self, ArrayName, Base, Part, Target};
 
 use crate::exit::{Answer, Failure, Outcome};
 use crate::out::Out;
 use crate::progress::Progress;
 use crate::stop::Stop;
-use judge::{Judged, Sureness};
+use judge::{AssembledMember, Sureness};
 
 /// Guesses that are checked.
 const CHECKED_MAX: usize = 8;
@@ -35,42 +35,42 @@ pub(crate) fn run(names: &[String], scan: u64, out: &Out) -> Outcome {
         progress.set(done, total);
         stop.flow()
     };
-    let found = target::clues(&devices, scan, &told);
+    let found = target::find_evidence(&devices, scan, &told);
     drop(progress);
-    let clues = match found {
+    let evidence = match found {
         ControlFlow::Break(()) => return Err(Failure::stopped()),
         ControlFlow::Continue(None) => {
             out.note("no XFS volume is found on them that could tell");
             return Ok(Answer::No);
         }
-        ControlFlow::Continue(Some(clues)) => clues,
+        ControlFlow::Continue(Some(evidence)) => evidence,
     };
     let mut judged = Vec::new();
-    for guess in guess::guess(&devices, &clues).into_iter().take(CHECKED_MAX) {
+    for guess in guess::guess(&devices, &evidence).into_iter().take(CHECKED_MAX) {
         stop.check()?;
         let target = target(&guess, &members)?;
         judged.push(judge::judge(guess, target, &members, &stop, out));
         stop.check()?;
     }
     judged.sort_by_key(|judged| (judged.errors.unwrap_or(u64::MAX), Reverse(judged.guess.right)));
-    let best = |other: &Judged| {
-        let rank = |j: &Judged| (j.errors.unwrap_or(u64::MAX), Reverse(j.guess.right));
+    let best = |other: &AssembledMember| {
+        let rank = |j: &AssembledMember| (j.errors.unwrap_or(u64::MAX), Reverse(j.guess.right));
         judged.first().is_some_and(|first| rank(first) == rank(other))
     };
-    let best: Vec<&Judged> = judged.iter().filter(|other| best(other)).collect();
+    let best: Vec<&AssembledMember> = judged.iter().filter(|other| best(other)).collect();
     let mut is_answered = false;
     for judged in &best {
         is_answered |= say(judged, best.len() - 1, &members, out)?;
     }
     if !is_answered {
-        hint_at_missing(&devices, &clues, best.first().map_or(0, |judged| judged.guess.right), out);
+        hint_at_missing(&devices, &evidence, best.first().map_or(0, |judged| judged.guess.right), out);
     }
     Ok(Answer::of(is_answered))
 }
 
 /// Prints a guess, unless it is doubtful, and what speaks against it. True where it is an answer.
 fn say(
-    judged: &Judged,
+    judged: &AssembledMember,
     others: usize,
     members: &[Option<Member>],
     out: &Out,
@@ -109,10 +109,10 @@ fn say(
 }
 
 /// Tells where an array with members that are missing explains more than `right` pieces.
-fn hint_at_missing(members: &Given, clues: &Clues, right: usize, out: &Out) {
+fn hint_at_missing(members: &MemberDevices, evidence: &Evidence, right: usize, out: &Out) {
     for more in 1..=MORE_MAX {
         let with: Vec<_> = members.iter().cloned().chain(std::iter::repeat_n(None, more)).collect();
-        let guesses = guess::guess(&with, clues);
+        let guesses = guess::guess(&with, evidence);
         if let Some(best) = guesses.first().filter(|best| best.right > right) {
             out.note(&format!(
                 "with {more} more, {} of {} pieces would lie right: give the word missing for each member \
@@ -132,6 +132,6 @@ fn target(guess: &Guess, members: &[Option<Member>]) -> Result<String, Failure> 
     };
     let members: Result<Vec<_>, _> = guess.order.iter().map(named).collect();
     let members = members.map_err(|e| Failure::cannot(e.to_string()))?;
-    let base = Base::Array(Box::new(ArrayName::new(Some(guess.bare), members)));
+    let base = Base::Array(Box::new(ArrayName::new(Some(guess.manual), members)));
     Ok(Target { base, part: Part::parse(&guess.part) }.to_string())
 }

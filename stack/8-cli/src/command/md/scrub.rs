@@ -7,7 +7,7 @@ use xfskit::block::OpenMode;
 use xfskit::md::Assembly;
 use xfskit::md::array::Array;
 use xfskit::md::array::scrub::Mismatch;
-use xfskit::md::array::tend::{Ended, Found};
+use xfskit::md::array::sync_action::{Completion, ScrubProgress};
 
 use super::tend::{Tended, Throttle};
 use crate::command::open::device_hint;
@@ -42,7 +42,7 @@ pub(crate) fn run(args: &Scrub, out: &Out) -> Outcome {
     let mut count = Count { next: args.from, ..Count::default() };
     let ended = scrub(args, &array, &tended.assembly, &stop, &mut count, out)?;
     array.close().map_err(|e| failed(args, &e))?;
-    let finished = ended == Ended::Finished;
+    let finished = ended == Completion::Finished;
     let answer = json!({
         "target": &*args.array.target,
         "finished": finished,
@@ -86,26 +86,26 @@ fn scrub(
     stop: &Stop,
     count: &mut Count,
     out: &Out,
-) -> Result<Ended, Failure> {
+) -> Result<Completion, Failure> {
     let progress = Progress::new(out, "scrub", "bytes");
     let mut throttle = Throttle::new(&args.pace);
     let mut said = Ok(());
-    let watch = |found: Found| {
-        progress.set(found.step.done, found.step.total);
-        throttle.keep(found.step.done);
+    let watch = |found: ScrubProgress| {
+        progress.set(found.progress.done, found.progress.total);
+        throttle.keep(found.progress.done);
         count.next = found.next;
-        count.unchecked = found.step.bad;
+        count.unchecked = found.progress.bad;
         for mismatch in &found.mismatches {
             count.pages += 1;
             count.mismatches += mismatch.counted;
-            count.mended += u64::from(mismatch.mended);
+            count.mended += u64::from(mismatch.repaired);
             if count.pages <= TOLD && said.is_ok() {
                 said = progress.aside(|| tell(mismatch, assembly, out));
             }
         }
         if said.is_ok() { stop.flow() } else { ControlFlow::Break(()) }
     };
-    let ended = array.scrub(args.from..array.scrub_rows(), args.repair, watch);
+    let ended = array.scrub(args.from..array.scrub_stripes(), args.repair, watch);
     said?;
     ended.map_err(|e| failed(args, &e))
 }
@@ -118,7 +118,7 @@ fn tell(mismatch: &Mismatch, assembly: &Assembly, out: &Out) -> Result<(), Failu
         "sectors": [mismatch.sectors.start.0, mismatch.sectors.end.0],
         "role": mismatch.role,
         "member": member,
-        "mended": mismatch.mended,
+        "mended": mismatch.repaired,
     });
     out.answer(&answer, |_| {
         let (start, end) = (mismatch.sectors.start.0, mismatch.sectors.end.0 - 1);
@@ -126,7 +126,7 @@ fn tell(mismatch: &Mismatch, assembly: &Assembly, out: &Out) -> Result<(), Failu
             (Some(role), Some(name)) => format!("{name} (role {role}) is wrong"),
             _ => "nobody knows who is wrong".to_owned(),
         };
-        let mended = if mismatch.mended { ", mended" } else { "" };
+        let mended = if mismatch.repaired { ", mended" } else { "" };
         format!("member sectors {start} to {end}: {who}{mended}\n")
     })
 }

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use xfskit::block::{self, BlockDevice, OpenMode};
-use xfskit::md::array::tend::Step;
+use xfskit::md::array::sync_action::Progress as SyncProgress;
 use xfskit::md::array::{Array, MemberState};
-use xfskit::md::assemble::{self, Judged, Standing};
+use xfskit::md::assemble::{self, AssembledMember, Freshness};
 use xfskit::md::create::{self, NewMember};
 use xfskit::md::{Assembly, Level, superblock};
 use xfskit::target::{self, ArrayName, Base, Target};
@@ -35,7 +35,7 @@ impl Tended {
     pub(super) fn open(name: &str, mode: OpenMode) -> Result<Self, Failure> {
         let target = Target::parse(name).map_err(|e| target_failure(name, &e))?;
         match target.base {
-            Base::Array(array) if array.bare.is_none() => Self::assemble(*array, mode),
+            Base::Array(array) if array.manual.is_none() => Self::assemble(*array, mode),
             _ => Err(Failure::cannot(format!("{name} is no array with superblocks"))
                 .hint("Name an array by its members: md:MEMBER,MEMBER,…")),
         }
@@ -60,7 +60,7 @@ impl Tended {
 
     /// The array, to be changed.
     pub(super) fn array(&self) -> Result<Array, Failure> {
-        if let Some(why) = self.assembly.refuses_writing() {
+        if let Some(why) = self.assembly.write_refusal() {
             return Err(Failure::cannot(format!("{} cannot be written: {why}", self.name)));
         }
         let now = super::now()?;
@@ -77,7 +77,7 @@ impl Tended {
     }
 
     /// The member that a word of the command line names.
-    fn member(&self, word: &str) -> Result<&Judged, Failure> {
+    fn member(&self, word: &str) -> Result<&AssembledMember, Failure> {
         let name = Target::parse(word).map_err(|e| target_failure(word, &e))?.to_string();
         self.assembly.members.iter().find(|member| member.name == name).ok_or_else(|| {
             Failure::no(format!("{word} is no member of {}", self.name))
@@ -87,8 +87,8 @@ impl Tended {
 
     /// The role of a member that serves one.
     fn role(&self, word: &str) -> Result<usize, Failure> {
-        match self.member(word)?.standing {
-            Standing::InSync { role } | Standing::Rebuilding { role, .. } => {
+        match self.member(word)?.freshness {
+            Freshness::InSync { role } | Freshness::Rebuilding { role, .. } => {
                 Ok(usize::try_from(role).unwrap_or(usize::MAX))
             }
             other => Err(Failure::no(format!("{word} serves no role: {}", detail::words(other)))),
@@ -124,20 +124,20 @@ pub(crate) fn fail(args: &Fail, out: &Out) -> Outcome {
 pub(crate) fn remove(args: &Remove, out: &Out) -> Outcome {
     let tended = Tended::open(&args.array.target, OpenMode::ReadWrite)?;
     let member = tended.member(&args.member)?;
-    match member.standing {
-        Standing::Spare => {
+    match member.freshness {
+        Freshness::Spare => {
             create::erase(&member.device, None).map_err(|e| failed(&tended.name, &e))?;
         }
-        Standing::Stale { .. } | Standing::Expelled => {
+        Freshness::Stale { .. } | Freshness::Faulty => {
             let array = tended.array()?;
             let number = member.superblock.dev_number();
             array
-                .forget(number)
+                .remove(number)
                 .and_then(|()| array.close())
                 .map_err(|e| failed(&tended.name, &e))?;
         }
-        standing => {
-            let what = detail::words(standing);
+        freshness => {
+            let what = detail::words(freshness);
             return Err(Failure::no(format!("{} is in use: {what}", args.member))
                 .hint("`xfskit md fail` takes it out of use first."));
         }
@@ -166,8 +166,8 @@ pub(crate) fn add(args: &Add, out: &Out) -> Outcome {
     let tended = Tended::assemble(name, OpenMode::ReadWrite)?;
     let array = tended.array()?;
     for name in &returned {
-        let Some(returning) = tended.assembly.returning(name) else { continue };
-        array.readmit(&returning).map_err(|e| failed(&tended.name, &e))?;
+        let Some(candidate) = tended.assembly.re_add_candidate(name) else { continue };
+        array.re_add(&candidate).map_err(|e| failed(&tended.name, &e))?;
         out.note(&format!("{name} is back, and lacks what the write-intent bitmap names"));
     }
     bring_up(&tended.name, &array, args.later, &args.pace, out)?;
@@ -186,11 +186,11 @@ fn add_one(
     let name = target.to_string();
     let Tended { name: mut array, assembly } = tended;
     let member = assembly.members.iter().find(|member| member.name == name);
-    let device = match member.map(|member| (member.standing, &member.device)) {
-        Some(_) if assembly.returning(&name).is_some() => return Ok((array, Some(name))),
-        Some((Standing::Stale { .. } | Standing::Expelled, device)) => Arc::clone(device),
-        Some((standing, _)) => {
-            let what = detail::words(standing);
+    let device = match member.map(|member| (member.freshness, &member.device)) {
+        Some(_) if assembly.re_add_candidate(&name).is_some() => return Ok((array, Some(name))),
+        Some((Freshness::Stale { .. } | Freshness::Faulty, device)) => Arc::clone(device),
+        Some((freshness, _)) => {
+            let what = detail::words(freshness);
             return Err(Failure::no(format!("{word} is a member already: {what}")));
         }
         None => {
@@ -203,7 +203,7 @@ fn add_one(
         }
     };
     let new = NewMember { name: name.clone(), device, uuid: *Uuid::new_v4().as_bytes() };
-    assembly.admit(&new, super::now()?).map_err(|e| create_failure(&e))?;
+    assembly.add(&new, super::now()?).map_err(|e| create_failure(&e))?;
     out.note(&format!("{name} is a spare now"));
     Ok((array, None))
 }
@@ -213,7 +213,7 @@ fn is_ours(target: &Target, assembly: &Assembly) -> bool {
     let Ok(device) = target::open_unchecked(target, OpenMode::ReadOnly) else { return false };
     let found = superblock::read(&device).ok().flatten();
     let uuid = assembly.superblock().set_uuid();
-    found.is_some_and(|found| found.fault.is_none() && found.superblock.set_uuid() == uuid)
+    found.is_some_and(|found| found.corruption.is_none() && found.superblock.set_uuid() == uuid)
 }
 
 /// A device that is to be added.
@@ -261,7 +261,7 @@ fn bring_up(
     out: &Out,
 ) -> Result<Vec<usize>, Failure> {
     let said = |e: block::Error| failed(name, &e);
-    for (role, spare) in array.take_spares().map_err(said)? {
+    for (role, spare) in array.activate_spares().map_err(said)? {
         out.note(&format!("{spare} takes role {role}"));
     }
     if later && array.needs_rebuild() {
@@ -317,7 +317,7 @@ fn rebuild_all(array: &Array, pace: &Pace, stop: &Stop, out: &Out) -> Result<u64
     let mut bad_sectors = 0;
     let progress = Progress::new(out, "rebuild", "bytes");
     let mut throttle = Throttle::new(pace);
-    array.rebuild(|Step { done, total, bad }| {
+    array.rebuild(|SyncProgress { done, total, bad }| {
         progress.set(done, total);
         throttle.keep(done);
         bad_sectors = bad;

@@ -26,7 +26,7 @@ const BYTES_MAX: u64 = 256 << 20;
 const ROWS: u64 = 256;
 
 /// A guess, and what came of it.
-pub(super) struct Judged {
+pub(super) struct AssembledMember {
     pub(super) guess: Guess,
     pub(super) target: String,
     /// Errors that the check found; none where there is no volume to check.
@@ -60,7 +60,7 @@ impl Sureness {
     }
 }
 
-impl Judged {
+impl AssembledMember {
     /// How sure it is, with so many others that are as good.
     ///
     /// A quarter of the pieces astray, or errors in each of several equal guesses, are signs of another array: of one
@@ -126,12 +126,12 @@ pub(super) fn judge(
     members: &[Option<Member>],
     stop: &Stop,
     out: &Out,
-) -> Judged {
+) -> AssembledMember {
     let (errors, healed, is_complete) = match open(&target) {
         None => (None, 0, true),
         Some(device) => checked(device, stop, out),
     };
-    let mut judged = Judged {
+    let mut judged = AssembledMember {
         guess,
         target,
         errors,
@@ -181,21 +181,21 @@ fn checked(device: Arc<dyn BlockDevice>, stop: &Stop, out: &Out) -> (Option<u64>
 }
 
 /// Compares the members in rows from all over the array.
-fn compare(judged: &mut Judged, members: &[Option<Member>], stop: &Stop) {
+fn compare(judged: &mut AssembledMember, members: &[Option<Member>], stop: &Stop) {
     let member = |role: &Option<usize>| {
         let Member { name, device } = members[(*role)?].as_ref()?;
         Some(Member { name: name.clone(), device: Arc::clone(device) })
     };
     let slots: Vec<Option<Member>> = judged.guess.order.iter().map(member).collect();
-    let Ok(array) = judged.guess.bare.open(&slots) else { return };
-    let rows = array.scrub_rows();
+    let Ok(array) = judged.guess.manual.open(&slots) else { return };
+    let rows = array.scrub_stripes();
     let mut wrong = vec![0u64; slots.len()];
     let step = usize::try_from(rows / ROWS).unwrap_or(1).max(1);
     for row in (0..rows).step_by(step) {
         if stop.flow().is_break() {
             return;
         }
-        let Ok(mismatches) = array.scrub_row(row, false) else { continue };
+        let Ok(mismatches) = array.scrub_stripe(row, false) else { continue };
         judged.rows_compared += 1;
         judged.rows_wrong += u64::from(!mismatches.is_empty());
         for role in mismatches.iter().filter_map(|mismatch| mismatch.role).take(1) {

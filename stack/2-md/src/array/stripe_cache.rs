@@ -1,0 +1,204 @@
+//! The stripe cache: whole stripes of a degraded array, kept for readers that will want the rest of
+//! them.
+//!
+//! A sequential reader with requests smaller than a stripe meets the missing chunk once per stripe.
+//! Computing it needs all other chunks, which the same reader wanted just before or will want next.
+//! The stripe is therefore read once, whole, and kept in array order until all of it was handed
+//! out.
+//!
+//! The budget is strict. If all stripes are in use, [`StripeCache::read`] returns `None` and the
+//! caller reads what it needs without the cache. A stripe that is still being read out is not
+//! evicted: with more readers than stripes, every request would otherwise read a whole stripe.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use xfskit_block::Result;
+use xfskit_units::index;
+
+/// Shards of the table of stripes.
+const SHARDS: usize = 64;
+
+/// Number of ends of requests that are remembered.
+const STREAMS: usize = 4096;
+
+/// Memory of evicted stripes. It is reused because its pages are already mapped.
+type Spare = Arc<Mutex<Vec<Vec<u8>>>>;
+
+/// The memory of one stripe. Dropping it returns the memory to the pool.
+#[derive(Debug)]
+struct Memory {
+    bytes: Vec<u8>,
+    home: Spare,
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        lock(&self.home).push(std::mem::take(&mut self.bytes));
+    }
+}
+
+/// One cached stripe. Its content is `None` while it is read, or if it could not be read.
+#[derive(Debug)]
+struct Entry {
+    content: RwLock<Option<Memory>>,
+    /// Bytes that were handed out, or that lie before the start of the first request and will not
+    /// be asked for.
+    delivered: AtomicU64,
+    /// The number of the last lookup that asked for it.
+    used_at: AtomicU64,
+}
+
+/// Cached stripes by number, and the ends of recent requests.
+#[derive(Debug)]
+pub struct StripeCache {
+    stripe_bytes: u64,
+    stripes_max: u64,
+    stripes: AtomicU64,
+    shards: Vec<Mutex<HashMap<u64, Arc<Entry>>>>,
+    /// Stripes in the order in which they were added. Locked once per stripe that is read.
+    order: Mutex<VecDeque<u64>>,
+    spare: Spare,
+    lookups: AtomicU64,
+    streams: Vec<AtomicU64>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl StripeCache {
+    /// Creates a cache of at most `budget` bytes for stripes of `stripe_bytes`.
+    pub fn new(budget: u64, stripe_bytes: u64) -> Self {
+        Self {
+            stripe_bytes,
+            stripes_max: budget.checked_div(stripe_bytes).unwrap_or(0),
+            stripes: AtomicU64::new(0),
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            order: Mutex::default(),
+            spare: Spare::default(),
+            lookups: AtomicU64::new(0),
+            streams: (0..STREAMS).map(|_| AtomicU64::new(u64::MAX)).collect(),
+        }
+    }
+
+    /// Records a request from `start` to `end`, in bytes. Returns true if an earlier request ended
+    /// at `start`.
+    pub fn continues(&self, start: u64, end: u64) -> bool {
+        let slot = |at: u64| {
+            let hash = at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
+            &self.streams[index(hash % STREAMS as u64)]
+        };
+        slot(end).store(end, Ordering::Relaxed);
+        slot(start).load(Ordering::Relaxed) == start
+    }
+
+    fn shard(&self, stripe: u64) -> MutexGuard<'_, HashMap<u64, Arc<Entry>>> {
+        lock(&self.shards[index(stripe % SHARDS as u64)])
+    }
+
+    /// Copies the bytes of `stripe` from `start` on to `buf`. If the stripe is not cached and
+    /// `may_fill` is set, reads it with `fill`. Returns `None` if the stripe is not cached and
+    /// cannot be read into the cache.
+    pub fn read(
+        &self,
+        stripe: u64,
+        start: u64,
+        buf: &mut [u8],
+        may_fill: bool,
+        fill: impl FnOnce(&mut [u8]) -> Result<()>,
+    ) -> Option<()> {
+        let now = self.lookups.fetch_add(1, Ordering::Relaxed);
+        let found = self.shard(stripe).get(&stripe).map(Arc::clone);
+        let entry = match found {
+            Some(entry) => entry,
+            None if may_fill => self.filled(stripe, start, now, fill)?,
+            None => return None,
+        };
+        entry.used_at.store(now, Ordering::Relaxed);
+        {
+            let content = entry.content.read().unwrap_or_else(PoisonError::into_inner);
+            let from = content.as_ref()?.bytes.get(index(start)..)?.get(..buf.len())?;
+            buf.copy_from_slice(from);
+        }
+        let more = buf.len() as u64;
+        if entry.delivered.fetch_add(more, Ordering::Relaxed) + more >= self.stripe_bytes {
+            self.remove(stripe, &entry);
+        }
+        Some(())
+    }
+
+    /// Returns the stripe, read by this thread or by another one in the meantime.
+    fn filled(
+        &self,
+        stripe: u64,
+        start: u64,
+        now: u64,
+        fill: impl FnOnce(&mut [u8]) -> Result<()>,
+    ) -> Option<Arc<Entry>> {
+        let mut memory = self.room(now)?;
+        let entry = Arc::new(Entry {
+            content: RwLock::new(None),
+            delivered: AtomicU64::new(start),
+            used_at: AtomicU64::new(now),
+        });
+        let mut content = entry.content.write().unwrap_or_else(PoisonError::into_inner);
+        {
+            let mut shard = self.shard(stripe);
+            if let Some(theirs) = shard.get(&stripe) {
+                return Some(Arc::clone(theirs));
+            }
+            shard.insert(stripe, Arc::clone(&entry));
+        }
+        lock(&self.order).push_back(stripe);
+        let result = fill(&mut memory.bytes);
+        if result.is_err() {
+            self.remove(stripe, &entry);
+            return None;
+        }
+        *content = Some(memory);
+        drop(content);
+        Some(entry)
+    }
+
+    /// Returns memory for one stripe: from the pool, newly allocated, or taken from the oldest
+    /// stripe if it was not used lately.
+    fn room(&self, now: u64) -> Option<Memory> {
+        let memory = |bytes| Memory { bytes, home: Arc::clone(&self.spare) };
+        if let Some(bytes) = lock(&self.spare).pop() {
+            return Some(memory(bytes));
+        }
+        if self.stripes.fetch_add(1, Ordering::Relaxed) < self.stripes_max {
+            return Some(memory(vec![0; index(self.stripe_bytes)]));
+        }
+        self.stripes.fetch_sub(1, Ordering::Relaxed);
+        let patience = 256 + 4 * self.stripes_max;
+        let oldest = lock(&self.order).pop_front()?;
+        let entry = self.shard(oldest).get(&oldest).map(Arc::clone)?;
+        if now.saturating_sub(entry.used_at.load(Ordering::Relaxed)) < patience {
+            lock(&self.order).push_back(oldest);
+            return None;
+        }
+        self.remove(oldest, &entry);
+        drop(entry);
+        lock(&self.spare).pop().map(memory)
+    }
+
+    fn remove(&self, stripe: u64, entry: &Arc<Entry>) {
+        let mut shard = self.shard(stripe);
+        if shard.get(&stripe).is_some_and(|there| Arc::ptr_eq(there, entry)) {
+            shard.remove(&stripe);
+        }
+        drop(shard);
+        lock(&self.order).retain(|other| *other != stripe);
+    }
+
+    /// Removes `stripe`, which is about to change. Does not wait.
+    pub fn forget(&self, stripe: u64) {
+        let found = self.shard(stripe).get(&stripe).map(Arc::clone);
+        if let Some(entry) = found {
+            self.remove(stripe, &entry);
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! A stripe of RAID4, 5 or 6 with missing chunks, and their reconstruction.
+//!
+//! Reconstruction works on each byte column independently, so a stripe is read and solved in
+//! slices. A slice is small enough that the data just read are still in the processor's cache when
+//! their parity is computed.
+
+use std::ops::Range;
+use std::sync::{PoisonError, RwLockReadGuard, RwLockWriteGuard};
+
+use xfskit_block::Result;
+use xfskit_units::index;
+
+use super::io::{ReadJob, WriteJob, io_error};
+use super::mirror::PAGE;
+use super::{Array, STRIPE_LOCKS};
+use crate::layout::parity::StripeLayout;
+
+/// Bytes that the slices of all members of a stripe may take together: most of a core's own cache.
+const SLICES: u64 = 768 << 10;
+
+/// A range of columns of one stripe. A column is the position of a byte within its chunk.
+#[derive(Clone, Debug)]
+pub(super) struct Span {
+    pub(super) stripe: u64,
+    pub(super) layout: StripeLayout,
+    pub(super) columns: Range<u64>,
+}
+
+impl Span {
+    pub(super) fn len(&self) -> u64 {
+        self.columns.end - self.columns.start
+    }
+
+    /// Cuts the span into pieces that end at multiples of `unit`.
+    pub(super) fn cut(&self, unit: u64) -> impl Iterator<Item = Self> + use<> {
+        let Self { stripe, layout, columns } = self.clone();
+        let mut start = columns.start;
+        std::iter::from_fn(move || {
+            let end = (start - start % unit + unit).min(columns.end);
+            let piece = Self { stripe, layout, columns: start..end };
+            start = end;
+            (piece.len() > 0).then_some(piece)
+        })
+    }
+}
+
+impl Array {
+    /// Returns the span of stripe `stripe`. Only arrays with parity have stripes of this kind.
+    pub(super) fn span(&self, stripe: u64, columns: Range<u64>) -> Span {
+        let layout = StripeLayout::new(self.geometry.layout(), self.members.len(), stripe)
+            .expect("a level with parity");
+        Span { stripe, layout, columns }
+    }
+
+    /// Returns where the span begins on every member, in bytes from the data offset.
+    pub(super) fn member_at(&self, span: &Span) -> u64 {
+        span.stripe * self.geometry.chunk_bytes().0 + span.columns.start
+    }
+
+    /// Locks a stripe shared, to compute from it.
+    pub(super) fn lock_stripe_shared(&self, stripe: u64) -> RwLockReadGuard<'_, ()> {
+        let lock = &self.stripe_locks[index(stripe % STRIPE_LOCKS as u64)];
+        lock.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Locks a stripe exclusively, to write it.
+    pub(super) fn lock_stripe(&self, stripe: u64) -> RwLockWriteGuard<'_, ()> {
+        let lock = &self.stripe_locks[index(stripe % STRIPE_LOCKS as u64)];
+        lock.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn is_role_readable(&self, span: &Span, role: usize) -> bool {
+        self.members[role].is_readable(self.member_at(span), span.len())
+    }
+
+    /// Returns the bytes of one member's slice.
+    pub(super) fn slice_bytes(&self) -> u64 {
+        (SLICES / self.members.len() as u64 / PAGE * PAGE).max(PAGE)
+    }
+
+    /// Announces what solving the span will read.
+    pub(super) fn prefetch_span(&self, span: &Span, without: &[usize]) {
+        let at = self.member_at(span);
+        let usable = |role: &usize| !without.contains(role) && self.is_role_readable(span, *role);
+        let data: Vec<usize> =
+            (0..span.layout.data_disks()).map(|d| span.layout.data_role(d)).collect();
+        let here = data.iter().copied().filter(usable);
+        let parity = [Some(span.layout.p), span.layout.q].into_iter().flatten().filter(usable);
+        for role in here.chain(parity).take(data.len()) {
+            self.members[role].will_need(at, span.len());
+        }
+    }
+
+    /// Fills `data`, the span's part of every data chunk of the stripe, in order. Roles in
+    /// `without` are not read. The stripe's lock is held.
+    pub(super) fn read_stripe(
+        &self,
+        span: &Span,
+        data: &mut [&mut [u8]],
+        without: &[usize],
+    ) -> Result<()> {
+        let mut parity = Parity::default();
+        for slice in span.cut(self.slice_bytes()) {
+            let mut parts = part_of(data, span, &slice);
+            if self.read_slice(&slice, &mut parts, without, &mut parity).is_ok() {
+                continue;
+            }
+            // A slice with too many failures may be readable page by page.
+            for page in slice.cut(PAGE) {
+                let mut parts = part_of(data, span, &page);
+                self.read_slice(&page, &mut parts, without, &mut parity)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Fills `out`, the span's part of data chunk `d`, without returning the rest of the stripe.
+    /// The stripe's lock is held.
+    pub(super) fn read_chunk(
+        &self,
+        span: &Span,
+        d: usize,
+        out: &mut [u8],
+        without: &[usize],
+    ) -> Result<()> {
+        let own = span.layout.data_role(d);
+        let others = span.layout.data_disks() - 1;
+        let mut memory = vec![0; others * index(self.slice_bytes().min(span.len()))];
+        let mut without = without.to_vec();
+        for slice in span.cut(self.slice_bytes()) {
+            let (at, len) = (self.member_at(&slice), index(slice.len()));
+            let start = index(slice.columns.start - span.columns.start);
+            let buf = &mut out[start..start + len];
+            let ask = !without.contains(&own) && self.is_role_readable(&slice, own);
+            if ask && self.fetch(&mut [ReadJob { role: own, at, buf }]).is_empty() {
+                continue;
+            }
+            let mut data: Vec<&mut [u8]> = memory.chunks_mut(len).take(others).collect();
+            data.insert(d, buf);
+            if ask {
+                without.push(own);
+                self.read_stripe(&slice, &mut data, &without)?;
+                without.pop();
+                self.rewrite(own, at, data[d]);
+            } else {
+                self.read_stripe(&slice, &mut data, &without)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn read_slice(
+        &self,
+        span: &Span,
+        data: &mut [&mut [u8]],
+        without: &[usize],
+        parity: &mut Parity,
+    ) -> Result<()> {
+        let (layout, at) = (span.layout, self.member_at(span));
+        let usable = |role: usize| !without.contains(&role) && self.is_role_readable(span, role);
+        let (here, mut missing): (Vec<usize>, Vec<usize>) =
+            (0..data.len()).partition(|d| usable(layout.data_role(*d)));
+        let mut jobs: Vec<ReadJob<'_>> = data
+            .iter_mut()
+            .enumerate()
+            .filter(|(d, _)| !missing.contains(d))
+            .map(|(d, buf)| ReadJob { role: layout.data_role(d), at, buf })
+            .collect();
+        let failed: Vec<usize> = self.fetch(&mut jobs).into_iter().map(|i| here[i]).collect();
+        missing.extend(&failed);
+        if missing.is_empty() {
+            return Ok(());
+        }
+        missing.sort_unstable();
+        let get = |role: Option<usize>, buf: &mut Vec<u8>| {
+            buf.resize(index(span.len()), 0);
+            role.is_some_and(|role| {
+                usable(role) && self.fetch(&mut [ReadJob { role, at, buf }]).is_empty()
+            })
+        };
+        let p = get(Some(layout.p), &mut parity.p);
+        let q = !(p && missing.len() == 1) && get(layout.q, &mut parity.q);
+        let p = p.then_some(parity.p.as_slice());
+        let q = q.then_some(parity.q.as_slice());
+        if !solve(layout, data, &missing, p, q) {
+            let roles: Vec<usize> = missing.iter().map(|d| layout.data_role(*d)).collect();
+            let chunk = self.geometry.chunk_bytes().0;
+            let offset = (span.stripe * data.len() as u64 + missing[0] as u64) * chunk;
+            let why = format!("the data of roles {roles:?} cannot be computed from the others");
+            return Err(io_error("read", offset + span.columns.start, index(span.len()), why));
+        }
+        let sources =
+            data.len() - missing.len() + usize::from(p.is_some()) + usize::from(q.is_some());
+        self.counters.count_memory(sources as u64 * span.len(), missing.len() as u64 * span.len());
+        for d in failed {
+            self.rewrite(layout.data_role(d), at, data[d]);
+        }
+        Ok(())
+    }
+
+    /// Rewrites data that a member failed to read.
+    pub(super) fn rewrite(&self, role: usize, at: u64, content: &[u8]) {
+        if self.read_only {
+            return;
+        }
+        // If the level cannot afford a failure here, the sector stays bad.
+        let _ = self.store(&[WriteJob { role, at, buf: content }]);
+    }
+}
+
+/// Memory for the parity of one slice.
+#[derive(Default)]
+struct Parity {
+    p: Vec<u8>,
+    q: Vec<u8>,
+}
+
+/// Returns the parts of `data`, which covers `span`, that `part` covers.
+pub(super) fn part_of<'a>(
+    data: &'a mut [&mut [u8]],
+    span: &Span,
+    part: &Span,
+) -> Vec<&'a mut [u8]> {
+    let start = index(part.columns.start - span.columns.start);
+    let end = start + index(part.len());
+    data.iter_mut().map(|buf| &mut buf[start..end]).collect()
+}
+
+/// Computes the chunks at `missing`, ascending, from the others and the available parity. Returns
+/// false if that is not enough.
+fn solve(
+    layout: StripeLayout,
+    data: &mut [&mut [u8]],
+    missing: &[usize],
+    p: Option<&[u8]>,
+    q: Option<&[u8]>,
+) -> bool {
+    let mut outs: Vec<&mut [u8]> = missing.iter().map(|d| std::mem::take(&mut data[*d])).collect();
+    let solved = match (outs.as_mut_slice(), p, q) {
+        ([out], Some(p), _) => {
+            let others = data.iter().enumerate().filter(|(d, _)| *d != missing[0]);
+            let mut sources: Vec<&[u8]> = others.map(|(_, buf)| &**buf).collect();
+            sources.push(p);
+            xfskit_parity::xor(&sources, out);
+            true
+        }
+        ([out], None, Some(q)) => {
+            let places = places(layout, data, missing);
+            xfskit_parity::d_from_q(&places, layout.exponent(missing[0]), q, out);
+            true
+        }
+        ([x, y], Some(p), Some(q)) => {
+            let places = places(layout, data, missing);
+            let (ex, ey) = (layout.exponent(missing[0]), layout.exponent(missing[1]));
+            xfskit_parity::d_and_d(&places, ex, ey, p, q, x, y);
+            true
+        }
+        _ => false,
+    };
+    for (d, out) in missing.iter().zip(outs) {
+        data[*d] = out;
+    }
+    solved
+}
+
+/// Returns the data by exponent, without the missing chunks.
+pub(super) fn places<'a>(
+    layout: StripeLayout,
+    data: &'a [impl AsRef<[u8]>],
+    missing: &[usize],
+) -> Vec<Option<&'a [u8]>> {
+    let mut places = vec![None; layout.exponents()];
+    for (d, buf) in data.iter().enumerate().filter(|(d, _)| !missing.contains(d)) {
+        places[layout.exponent(d)] = Some(buf.as_ref());
+    }
+    places
+}

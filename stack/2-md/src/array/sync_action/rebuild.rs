@@ -1,0 +1,414 @@
+//! Rebuild: members that lack data get them from the others, replacements from the member that they
+//! are to replace.
+//!
+//! All devices that lack something are filled in one pass. The filled part is read from then on. A
+//! rebuild that was stopped or killed continues from the last mark in the superblock. The stripe
+//! that is being rebuilt is locked, so the array may be written meanwhile: writes go to all
+//! members, filled or not.
+//!
+//! A page that no member can deliver, for example because another member lists it as bad, becomes a
+//! bad block of the rebuilt member, and the rebuild continues, as in md.
+
+use std::ops::{ControlFlow, Range};
+
+use xfskit_block::Result;
+use xfskit_units::{MemberSector, index};
+
+use super::{Completion, MARK_MAX, MARK_MIN, Progress, SyncJob};
+use crate::array::io::{ReadJob, io_error};
+use crate::array::metadata::ArrayMetadata;
+use crate::array::mirror::PAGE;
+use crate::array::stripes::{Span, places};
+use crate::array::{Array, Map};
+use crate::bitmap::Bitmap;
+use crate::geometry::Replacement;
+use crate::layout::parity::Part;
+
+/// Ranges that no member can deliver, with the index of the target: bytes within the unit.
+type Lost = Vec<(usize, Range<u64>)>;
+
+/// A device that is filled.
+#[derive(Clone, Debug)]
+struct Target {
+    role: usize,
+    /// Bytes that it holds already.
+    from: u64,
+    /// It is to replace the member of the role.
+    replacement: bool,
+    /// The regions that it lacks; all if `None`.
+    lacks: Option<Bitmap>,
+}
+
+impl Array {
+    /// Returns true if a member lacks data that it should have, or is to be replaced.
+    pub fn needs_rebuild(&self) -> bool {
+        !self.targets().is_empty()
+    }
+
+    /// Fills members that lack data, and replacements. Calls `watch` every few megabytes with the
+    /// progress. A rebuild that is stopped continues from there the next time.
+    ///
+    /// # Errors
+    /// Returns an error if members cannot be written, or if data that no member has cannot be
+    /// listed as bad.
+    pub fn rebuild(
+        &self,
+        mut watch: impl FnMut(Progress) -> ControlFlow<()>,
+    ) -> Result<Completion> {
+        let targets = self.targets();
+        let Some(from) = targets.iter().map(|target| target.from).min() else {
+            return Ok(Completion::Finished);
+        };
+        let (size, unit_bytes) = (self.component_bytes(), self.unit_bytes());
+        let mark = (size / 64).clamp(MARK_MIN, MARK_MAX);
+        let (mut marked, mut bad) = (from, 0);
+        let job = SyncJob {
+            units: from / unit_bytes..size.div_ceil(unit_bytes),
+            unit_bytes,
+            wanted: &|unit| targets.iter().any(|target| self.lacks_in(target, unit)),
+            prefetch: &|unit| self.prefetch_rebuild(unit, &targets),
+        };
+        let work = |unit| self.rebuild_unit(unit, &targets);
+        let after = |next: u64, lost: Vec<u64>| {
+            bad += lost.iter().sum::<u64>() / 512;
+            let done = (next * unit_bytes).min(size);
+            let filled = |target: &&Target| target.lacks.is_none() && !target.replacement;
+            for target in targets.iter().filter(filled) {
+                self.members[target.role].set_readable_until(done);
+            }
+            let flow = watch(Progress { done, total: size, bad });
+            if done - marked >= mark || flow.is_break() {
+                self.mark_filled(&targets, done)?;
+                marked = done;
+            }
+            Ok(flow)
+        };
+        let ended = self.run_sync_action(&job, work, after)?;
+        if ended == Completion::Finished {
+            self.mark_filled(&targets, size)?;
+            for target in &targets {
+                self.finish(target)?;
+            }
+        }
+        Ok(ended)
+    }
+
+    /// Returns the bytes of every member that the array uses. There is nothing to rebuild without
+    /// redundancy.
+    fn component_bytes(&self) -> u64 {
+        self.geometry.component_size().byte_len().0
+    }
+
+    /// Returns the bytes of a member that are rebuilt at once.
+    fn unit_bytes(&self) -> u64 {
+        match self.map {
+            Map::Concat(_) => 1,
+            Map::Parity => self.geometry.chunk_bytes().0,
+            Map::Raid1 | Map::Raid10(_) => self.mirror_unit(),
+        }
+    }
+
+    fn targets(&self) -> Vec<Target> {
+        if matches!(self.map, Map::Concat(_)) || self.read_only {
+            return Vec::new();
+        }
+        let size = self.component_bytes();
+        let bitmap = self.metadata.as_ref().and_then(ArrayMetadata::bitmap);
+        let mut targets = Vec::new();
+        for (role, member) in self.members.iter().enumerate() {
+            let from = member.readable_until();
+            // A rebuild that was stopped at its very end is not finished. A finished member is
+            // valid everywhere.
+            if member.device().is_some() && from < u64::MAX {
+                let lacks = bitmap.clone().filter(|_| member.by_bitmap());
+                targets.push(Target { role, from, replacement: false, lacks });
+            }
+            if let Some(replacement) =
+                member.replacement().filter(|replacement| !replacement.is_faulty())
+            {
+                let from = replacement.slot().filled.0.saturating_mul(512).min(size);
+                targets.push(Target { role, from, replacement: true, lacks: None });
+            }
+        }
+        targets
+    }
+
+    /// Returns true if the target lacks data in this unit.
+    fn lacks_in(&self, target: &Target, unit: u64) -> bool {
+        let unit_bytes = self.unit_bytes();
+        let end = (unit + 1) * unit_bytes;
+        let Some(bitmap) = &target.lacks else { return end > target.from };
+        let place = match &self.map {
+            Map::Raid10(map) => map.chunk_at(target.role, unit),
+            _ => Some(unit),
+        };
+        let sectors = unit_bytes / 512;
+        place.is_some_and(|unit| {
+            let first = bitmap.bit_of(unit * sectors);
+            let last = bitmap.bit_of((unit + 1) * sectors - 1);
+            (first..=last).any(|bit| bitmap.get(bit))
+        })
+    }
+
+    fn prefetch_rebuild(&self, unit: u64, targets: &[Target]) {
+        let (at, len) = self.place(unit);
+        if matches!(self.map, Map::Parity) {
+            let span = self.span(unit, 0..len);
+            // A copy needs only the replaced member itself.
+            match targets {
+                [Target { role, replacement: true, .. }]
+                    if self.members[*role].is_readable(at, len) =>
+                {
+                    self.members[*role].will_need(at, len);
+                }
+                _ => self.prefetch_span(&span, &[]),
+            }
+            return;
+        }
+        for target in targets {
+            if let Some(offset) = self.mirrored(target.role, unit) {
+                let mut copies = self.copies(offset).into_iter();
+                let source = copies.find(|copy| self.members[copy.role].is_readable(copy.at, len));
+                if let Some(copy) = source {
+                    self.members[copy.role].will_need(copy.at, len);
+                }
+            }
+        }
+    }
+
+    /// Returns where a unit lies on a member, and its length, in bytes.
+    fn place(&self, unit: u64) -> (u64, u64) {
+        let at = unit * self.unit_bytes();
+        (at, self.unit_bytes().min(self.component_bytes().saturating_sub(at)))
+    }
+
+    /// Returns where in the array the data of this unit of a mirror's member lie.
+    fn mirrored(&self, role: usize, unit: u64) -> Option<u64> {
+        match &self.map {
+            Map::Raid10(map) => map.chunk_at(role, unit).map(|chunk| chunk * self.unit_bytes()),
+            _ => Some(unit * self.unit_bytes()),
+        }
+    }
+
+    /// Fills a unit of the targets. Returns how many bytes no member can deliver.
+    fn rebuild_unit(&self, unit: u64, targets: &[Target]) -> Result<u64> {
+        let targets: Vec<&Target> =
+            targets.iter().filter(|target| self.lacks_in(target, unit)).collect();
+        let (at, len) = self.place(unit);
+        if matches!(self.map, Map::Parity) {
+            return self.rebuild_stripe(unit, &targets);
+        }
+        let mut bytes = 0;
+        for target in targets {
+            let Some(offset) = self.mirrored(target.role, unit) else { continue };
+            let _alone = self.lock_stripe(offset / self.mirror_unit());
+            let mut out = vec![0; index(len)];
+            let lost = self.copy_of(offset, &mut out);
+            self.fill(target, at, &out, &lost)?;
+            bytes += lost.iter().map(|lost| lost.end - lost.start).sum::<u64>();
+        }
+        Ok(bytes)
+    }
+
+    fn rebuild_stripe(&self, unit: u64, targets: &[&Target]) -> Result<u64> {
+        let (at, len) = self.place(unit);
+        let _alone = self.lock_stripe(unit);
+        // A member and its replacement get the same data, computed once.
+        let (once, again): (Vec<&Target>, Vec<&Target>) =
+            targets.iter().partition(|t| !(t.replacement && is_filled_itself(targets, t.role)));
+        let mut memory = vec![0; once.len() * index(len)];
+        let mut outs: Vec<&mut [u8]> = memory.chunks_mut(index(len)).collect();
+        let lost = self.fill_stripe(unit, &once, &mut outs);
+        for (i, (target, out)) in once.iter().zip(outs).enumerate() {
+            let own = lost.iter().filter(|(target, _)| *target == i);
+            let own: Vec<Range<u64>> = own.map(|(_, range)| range.clone()).collect();
+            self.fill(target, at, out, &own)?;
+            let second = again.iter().find(|second| second.role == target.role);
+            second.map_or(Ok(()), |second| self.fill(second, at, out, &own))?;
+        }
+        Ok(lost.iter().map(|(_, range)| range.end - range.start).sum())
+    }
+
+    /// Computes what the targets should hold of a stripe, each in its own buffer. Works page by
+    /// page where the whole cannot be read.
+    fn fill_stripe(&self, stripe: u64, targets: &[&Target], outs: &mut [&mut [u8]]) -> Lost {
+        let whole = self.span(stripe, 0..self.geometry.chunk_bytes().0);
+        let slice = index(self.slice_bytes().min(whole.len()));
+        let mut memory = vec![0; whole.layout.data_disks() * slice];
+        let mut lost = Lost::new();
+        for span in whole.cut(self.slice_bytes()) {
+            if self.fill_span(&span, targets, outs, &mut memory).is_empty() {
+                continue;
+            }
+            for page in span.cut(PAGE) {
+                let lacking = self.fill_span(&page, targets, outs, &mut memory);
+                lost.extend(lacking.into_iter().map(|target| (target, page.columns.clone())));
+            }
+        }
+        lost
+    }
+
+    /// Computes what the targets should hold of one span. Returns the targets whose data cannot be
+    /// read.
+    fn fill_span(
+        &self,
+        span: &Span,
+        targets: &[&Target],
+        outs: &mut [&mut [u8]],
+        memory: &mut [u8],
+    ) -> Vec<usize> {
+        let (at, len) = (self.member_at(span), index(span.len()));
+        let start = index(span.columns.start);
+        let (mut rest, mut lacking) = (Vec::new(), Vec::new());
+        for (i, (target, out)) in targets.iter().zip(outs.iter_mut()).enumerate() {
+            let buf = &mut out[start..start + len];
+            let job = ReadJob { role: target.role, at, buf: &mut *buf };
+            if !(target.replacement && self.fetch(&mut [job]).is_empty()) {
+                rest.push((target.role, buf));
+                lacking.push(i);
+            }
+        }
+        if rest.is_empty() {
+            return Vec::new();
+        }
+        let mut data: Vec<&mut [u8]> =
+            memory.chunks_mut(len).take(span.layout.data_disks()).collect();
+        if self.read_stripe(span, &mut data, &[]).is_err() {
+            return lacking;
+        }
+        self.fill_parts(span, &data, rest);
+        Vec::new()
+    }
+
+    /// Fills what each of these roles holds in a span whose data are given.
+    fn fill_parts(&self, span: &Span, data: &[&mut [u8]], outs: Vec<(usize, &mut [u8])>) {
+        let layout = span.layout;
+        let mut spare = Vec::new();
+        let (mut p, mut q) = (None, None);
+        for (role, out) in outs {
+            match layout.part(role) {
+                Part::Data(d) => out.copy_from_slice(data[d]),
+                Part::P => p = Some(out),
+                Part::Q => q = Some(out),
+            }
+        }
+        let bytes = data.len() as u64 * span.len();
+        match (p, q) {
+            (None, None) => return,
+            (Some(p), None) => {
+                let sources: Vec<&[u8]> = data.iter().map(|buf| &**buf).collect();
+                xfskit_parity::xor(&sources, p);
+            }
+            (p, Some(q)) => {
+                let p = p.unwrap_or_else(|| {
+                    spare.resize(q.len(), 0);
+                    &mut spare
+                });
+                xfskit_parity::pq(&places(layout, data, &[]), p, q);
+            }
+        }
+        self.counters.count_memory(bytes, span.len());
+    }
+
+    /// Reads the data of a range of a mirror, page by page if no copy delivers all of it. The
+    /// unit's lock is held. Returns what no copy delivers.
+    fn copy_of(&self, offset: u64, out: &mut [u8]) -> Vec<Range<u64>> {
+        let from_any = |offset: u64, buf: &mut [u8]| {
+            self.copies(offset).into_iter().any(|copy| {
+                let job = ReadJob { role: copy.role, at: copy.at, buf: &mut *buf };
+                self.fetch(&mut [job]).is_empty()
+            })
+        };
+        if from_any(offset, out) {
+            return Vec::new();
+        }
+        let mut lost = Vec::new();
+        let mut at = 0;
+        for page in out.chunks_mut(index(PAGE)) {
+            let end = at + page.len() as u64;
+            if !from_any(offset + at, page) {
+                lost.push(at..end);
+            }
+            at = end;
+        }
+        lost
+    }
+
+    /// Writes what a target should hold from `at` on. Records lost ranges as bad blocks.
+    fn fill(&self, target: &Target, at: u64, content: &[u8], lost: &[Range<u64>]) -> Result<()> {
+        let (member, role) = (&self.members[target.role], target.role);
+        if target.replacement {
+            member.replacement().map_or(Ok(()), |replacement| replacement.write(at, content))?;
+            self.clear_replacement_badblocks(role, at, content.len() as u64)?;
+        } else {
+            let results = member.write_batch(std::iter::once((at, content)));
+            match results.into_iter().flatten().find_map(Result::err) {
+                Some(error) => return self.fail_member(role, error),
+                None => self.clear_badblocks(role, at, content.len() as u64)?,
+            }
+        }
+        for range in lost {
+            let (start, len) = (at + range.start, range.end - range.start);
+            if !self.record_badblock(role, target.replacement, start, len) {
+                let name = member.name();
+                let why =
+                    format!("no member has it, and the bad-block log of {name} is full or missing");
+                return Err(io_error("rebuild", start, index(len), why));
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes what the targets received so far durable, and records it in their superblocks.
+    fn mark_filled(&self, targets: &[Target], done: u64) -> Result<()> {
+        for target in targets {
+            let member = &self.members[target.role];
+            let flushed = match member.replacement().filter(|_| target.replacement) {
+                Some(replacement) => replacement.flush(),
+                None => member.device().map_or(Ok(()), |device| device.flush()),
+            };
+            match flushed {
+                Err(error) if !target.replacement => self.fail_member(target.role, error)?,
+                Err(error) => return Err(error),
+                Ok(()) => {}
+            }
+            let until = MemberSector(done.max(target.from) / 512);
+            self.update_metadata(|metadata| {
+                metadata.set_recovery_offset(target.role, target.replacement, until)
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Marks the target as complete.
+    fn finish(&self, target: &Target) -> Result<()> {
+        let member = &self.members[target.role];
+        if target.replacement {
+            let Some(Replacement { device, ppl, .. }) =
+                member.replacement().map(|replacement| replacement.slot().clone())
+            else {
+                return Ok(());
+            };
+            let log = self.open_ppl(&device, ppl)?;
+            let role = target.role;
+            return self.with_idle_ppl(role, || {
+                let served = member.promote_replacement(log);
+                if served {
+                    self.update_metadata(|metadata| metadata.finish_replacement(role))
+                } else {
+                    Ok(())
+                }
+            });
+        }
+        if member.device().is_some() {
+            member.set_readable_until(u64::MAX);
+            self.update_metadata(|metadata| metadata.finish_recovery(target.role))?;
+        }
+        Ok(())
+    }
+}
+
+/// Returns whether the member of this role is among the targets.
+fn is_filled_itself(targets: &[&Target], role: usize) -> bool {
+    targets.iter().any(|target| !target.replacement && target.role == role)
+}

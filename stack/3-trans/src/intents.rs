@@ -1,0 +1,230 @@
+//! OpenIntents: what the journal says of work in several transactions.
+//!
+//! Who does such work promises in each of its transactions what is still to be done, and says that what the one before
+//! promised is done. Recovery finishes what it finds promised and not done, so the journal's tail must not
+//! pass a promise before it is kept, and a promise must not hold up the tail.
+//!
+//! 1. The tail stays at or before the oldest checkpoint with a promise that no durable checkpoint answers.
+//! 2. A promise that was made and kept between two checkpoints leaves no trace in the journal.
+//! 3. A promise that grows old without being kept is made again: the next checkpoint answers it and
+//!    writes it anew, under another id. Whoever made it need not know.
+
+use crate::sync::atomic::{AtomicU64, Ordering};
+use std::collections::{BTreeMap, HashSet};
+
+use xfskit_format::log::item::{Done, Family, Intent, encode};
+use xfskit_log::Payload;
+use xfskit_units::Lsn;
+
+/// What a transaction says of work in several steps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum IntentItem {
+    /// This shall be done.
+    Intent(Intent),
+    /// That was done.
+    Done(Done),
+}
+
+/// Promises are known by family and number.
+type Key = (Family, u64);
+
+/// Numbers for intents: none that a promise has which is not kept yet.
+#[derive(Debug, Default)]
+pub(crate) struct Ids(AtomicU64);
+
+impl Ids {
+    pub(crate) fn next(&self) -> u64 {
+        self.0.fetch_add(1, Ordering::Relaxed).wrapping_add(1)
+    }
+
+    /// Numbers up to `newest` are taken.
+    pub(crate) fn follow(&self, newest: u64) {
+        self.0.fetch_max(newest, Ordering::Relaxed);
+    }
+}
+
+/// A promise in the journal.
+#[derive(Debug)]
+struct Open {
+    /// As the journal has it.
+    intent: Intent,
+    /// Start of the checkpoint that it is in.
+    lsn: Lsn,
+}
+
+/// The promises in the journal that are not kept, under the numbers that those who made them know.
+#[derive(Debug, Default)]
+pub(crate) struct OpenIntents(BTreeMap<Key, Open>);
+
+impl OpenIntents {
+    /// Start of the oldest checkpoint that is needed for them.
+    pub(crate) fn tail(&self) -> Option<Lsn> {
+        self.0.values().map(|open| open.lsn).min()
+    }
+
+    /// Writes into the checkpoint that begins at `lsn` what transactions `said`, and makes those anew that stand
+    /// before `old`.
+    pub(crate) fn format(
+        &mut self,
+        said: &[IntentItem],
+        payload: &mut Payload,
+        (lsn, old): (Lsn, Lsn),
+        ids: &Ids,
+    ) {
+        let (made, kept) = keys(said);
+        for promise in said {
+            match promise {
+                IntentItem::Intent(intent) if !kept.contains(&(intent.family, intent.id)) => {
+                    encode::intent(payload, intent);
+                    let open = Open { intent: intent.clone(), lsn };
+                    self.0.insert((intent.family, intent.id), open);
+                }
+                IntentItem::Done(done) if !made.contains(&(done.family, done.id)) => {
+                    let open = self.0.remove(&(done.family, done.id));
+                    // One that is not known here, an earlier life of the volume has made.
+                    let done = open.map_or_else(|| done.clone(), |open| open.intent.done());
+                    encode::done(payload, &done);
+                }
+                _ => {}
+            }
+        }
+        for open in self.0.values_mut().filter(|open| open.lsn < old) {
+            encode::done(payload, &open.intent.done());
+            open.intent.id = ids.next();
+            encode::intent(payload, &open.intent);
+            open.lsn = lsn;
+        }
+    }
+}
+
+/// What was made, and what was kept.
+fn keys(said: &[IntentItem]) -> (HashSet<Key>, HashSet<Key>) {
+    let (mut made, mut kept) = (HashSet::new(), HashSet::new());
+    for promise in said {
+        match promise {
+            IntentItem::Intent(intent) => made.insert((intent.family, intent.id)),
+            IntentItem::Done(done) => kept.insert((done.family, done.id)),
+        };
+    }
+    (made, kept)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use xfskit_block::BlockDevice;
+    use xfskit_format::log::item::intent::{FreeExtent, Work};
+    use xfskit_format::log::item::{Family, Intent, Item, split};
+    use xfskit_format::{Ctx, Image, Location};
+    use xfskit_log::Log;
+    use xfskit_units::{Daddr, Lsn, Sectors};
+
+    use crate::testing::{engine_and_log, geo};
+    use crate::{BufMap, Engine};
+
+    /// Work by which one knows a promise.
+    fn work(number: u64) -> Work {
+        Work::Free(vec![FreeExtent { start: number.into(), len: 1.into(), pad: 0.into() }])
+    }
+
+    fn number(intent: &Intent) -> u64 {
+        let Work::Free(extents) = &intent.work else { panic!("{intent:?}") };
+        extents[0].start.get()
+    }
+
+    /// In one transaction: keeps `kept`, and promises `made`.
+    fn roll(engine: &Engine, kept: Option<&Intent>, made: Option<u64>) -> Option<Intent> {
+        let mut tx = engine.begin().unwrap();
+        if let Some(intent) = kept {
+            tx.log_done(intent.done());
+        }
+        let promised = made.map(|number| tx.log_intent(Family::ExtentFree, work(number)));
+        tx.commit();
+        promised
+    }
+
+    /// What recovery would find: how many items of promises there are, and which are not kept.
+    fn found(log_dev: &dyn BlockDevice) -> (usize, Vec<u64>, Lsn) {
+        let geo = geo();
+        let log = Log::open(log_dev, Daddr(0), &geo).unwrap();
+        let ctx = Ctx::new(&geo, Location::of("test"));
+        let (mut items, mut open) = (0, BTreeMap::new());
+        for transaction in log.transactions().map(Result::unwrap) {
+            let regions = transaction.regions();
+            for item in split(&regions[1..], &ctx) {
+                match Item::decode(item.unwrap(), &ctx).unwrap() {
+                    Item::Intent(intent) => assert!(open.insert(intent.id, intent).is_none()),
+                    Item::Done(done) => drop(open.remove(&done.id)),
+                    _ => continue,
+                }
+                items += 1;
+            }
+        }
+        (items, open.values().map(number).collect(), log.tail())
+    }
+
+    /// A checkpoint of 64 KiB.
+    fn fill(engine: &Engine) {
+        let mut tx = engine.begin().unwrap();
+        for block in 3000..3016 {
+            let handle = tx.fresh(&BufMap::single(Daddr(block * 8), Sectors(8))).unwrap();
+            tx.image(handle).put(0, b"full");
+        }
+        tx.commit();
+        engine.checkpoint().unwrap();
+    }
+
+    #[test]
+    fn what_is_kept_in_the_same_checkpoint_leaves_no_trace() {
+        let (engine, log_dev) = engine_and_log();
+        let first = roll(&engine, None, Some(1));
+        let second = roll(&engine, first.as_ref(), Some(2));
+        let third = roll(&engine, second.as_ref(), Some(3));
+        engine.checkpoint().unwrap();
+        assert_eq!((found(&*log_dev).0, found(&*log_dev).1), (1, vec![3]));
+        roll(&engine, third.as_ref(), None);
+        fill(&engine);
+        assert_eq!(found(&*log_dev).1, []);
+    }
+
+    #[test]
+    fn the_tail_waits_for_the_newest_promise_only() {
+        let (engine, log_dev) = engine_and_log();
+        let mut promise = roll(&engine, None, Some(0));
+        fill(&engine);
+        for n in 1..300 {
+            promise = roll(&engine, promise.as_ref(), Some(n));
+            fill(&engine);
+            engine.write_back().unwrap();
+            assert_eq!(found(&*log_dev).1, [n], "at {n}");
+        }
+        let before = found(&*log_dev).2;
+        roll(&engine, promise.as_ref(), None);
+        fill(&engine);
+        engine.write_back().unwrap();
+        fill(&engine);
+        assert!(found(&*log_dev).1.is_empty() && found(&*log_dev).2 > before);
+    }
+
+    /// 64 MiB of journal, written three times over.
+    #[test]
+    fn a_promise_that_nobody_keeps_is_never_lost_and_never_in_the_way() {
+        let (engine, log_dev) = engine_and_log();
+        let promises = [1, 2].map(|n| roll(&engine, None, Some(n)));
+        for n in 0..3000 {
+            fill(&engine);
+            engine.write_back().unwrap();
+            if n % 100 == 0 {
+                let mut open = found(&*log_dev).1;
+                open.sort_unstable();
+                assert_eq!(open, [1, 2], "at {n}");
+            }
+        }
+        for promise in &promises {
+            roll(&engine, promise.as_ref(), None);
+        }
+        fill(&engine);
+        assert_eq!(found(&*log_dev).1, []);
+    }
+}

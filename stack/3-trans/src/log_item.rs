@@ -1,0 +1,444 @@
+//! An [`LogItem`]: one image that transactions change, a metadata block or an inode.
+//!
+//! A log item is found through the cache ([`BufCache`](crate::BufCache), [`InodeCache`](crate::InodeCache)),
+//! locked by one transaction at a time, and passes through these states:
+//!
+//! ```text
+//!   clean ──commit──▶ listed (CIL) ──checkpoint──▶ in the AIL ──write-back──▶ clean
+//!                        ▲                             │
+//!                        └───────────commit────────────┘
+//! ```
+//!
+//! 1. Readers share the bytes as they are after the last commit, and never see what is not committed.
+//! 2. A log item is *pinned* while a checkpoint that holds a change of it is not durable: from the commit
+//!    that lists it to the end of the checkpoint. Pinned items are not written in place.
+//! 3. A listed, pinned or AIL item stays in memory: the lists hold references, and the caches keep
+//!    what others refer to.
+
+use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::fmt;
+use std::ops::{Deref, DerefMut, Range};
+use std::sync::Arc;
+
+use crate::sync::RwLock;
+use xfskit_format::inode;
+use xfskit_format::log::item::buf::CHUNK;
+use xfskit_units::{Daddr, Geometry, Ino, Lsn, Sectors};
+
+use crate::buf::BufMap;
+use crate::bytes::Bytes;
+use crate::cil::Cil;
+
+/// The bytes of a log item as they were at one moment. Snapshots are `Arc<Buf>`s.
+pub type Buf = [u8];
+
+/// `len` zeroes that nobody else refers to yet.
+pub(crate) fn zeroed(len: usize) -> Arc<Buf> {
+    std::iter::repeat_n(0, len).collect()
+}
+
+/// What a log item is and where it is written in place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DiskLocation {
+    /// A metadata block, or a cluster of inodes.
+    Block(BufMap),
+    /// An inode: `offset` bytes into its cluster.
+    Inode {
+        /// Its number.
+        ino: Ino,
+        /// Its cluster, one buffer.
+        cluster: (Daddr, Sectors),
+        /// Where it begins in the cluster, in bytes.
+        offset: usize,
+    },
+}
+
+/// Which 128-byte chunks of a block changed: the journal's own granularity. Blocks of up to 8 KiB, and inodes, take
+/// one word; those up to 64 KiB, the longest there are, take memory of their own.
+#[derive(Clone, Debug)]
+pub enum Chunks {
+    /// The first 64 chunks.
+    Word(u64),
+    /// 512 of them.
+    Words(Box<[u64; 8]>),
+}
+
+impl Default for Chunks {
+    fn default() -> Self {
+        Self::Word(0)
+    }
+}
+
+impl Chunks {
+    fn words(&self) -> &[u64] {
+        match self {
+            Self::Word(word) => std::slice::from_ref(word),
+            Self::Words(words) => &words[..],
+        }
+    }
+
+    /// The words, at least `count` of them.
+    fn words_mut(&mut self, count: usize) -> &mut [u64] {
+        if let (Self::Word(word), 2..) = (&*self, count) {
+            *self = Self::Words(Box::new([*word, 0, 0, 0, 0, 0, 0, 0]));
+        }
+        match self {
+            Self::Word(word) => std::slice::from_mut(word),
+            Self::Words(words) => &mut words[..],
+        }
+    }
+
+    /// Marks every chunk that `range` (bytes) touches.
+    ///
+    /// # Panics
+    /// Beyond 64 KiB.
+    #[inline]
+    pub fn mark(&mut self, range: &Range<usize>) {
+        let (first, end) = (range.start / CHUNK, range.end.saturating_add(CHUNK - 1) / CHUNK);
+        match self {
+            Self::Word(word) if first < end && end <= 64 => {
+                *word |= (u64::MAX << first) & (u64::MAX >> (64 - end));
+            }
+            _ => self.mark_long(first, end),
+        }
+    }
+
+    fn mark_long(&mut self, first: usize, end: usize) {
+        if first >= end {
+            return;
+        }
+        for (number, word) in self.words_mut(end.div_ceil(64)).iter_mut().enumerate() {
+            let start = number * 64;
+            let of_word =
+                first.clamp(start, start + 64) - start..end.clamp(start, start + 64) - start;
+            *word |= bits(of_word);
+        }
+    }
+
+    /// Adds the marks of `other`.
+    #[inline]
+    pub fn merge(&mut self, other: &Self) {
+        if let (Self::Word(mine), Self::Word(theirs)) = (&mut *self, other) {
+            *mine |= theirs;
+            return;
+        }
+        let theirs = other.words();
+        for (mine, theirs) in self.words_mut(theirs.len()).iter_mut().zip(theirs) {
+            *mine |= theirs;
+        }
+    }
+
+    /// How many chunks are marked.
+    pub fn count(&self) -> usize {
+        self.words().iter().map(|word| word.count_ones() as usize).sum()
+    }
+
+    /// True where nothing is marked.
+    pub fn is_empty(&self) -> bool {
+        self.words().iter().all(|&word| word == 0)
+    }
+
+    /// True where the chunk with byte `offset` is marked.
+    pub fn has(&self, offset: usize) -> bool {
+        let chunk = offset / CHUNK;
+        self.words().get(chunk / 64).is_some_and(|word| word & (1 << (chunk % 64)) != 0)
+    }
+
+    /// The runs of marked chunks as byte ranges, within a block of `len` bytes.
+    pub fn runs(&self, len: usize) -> impl Iterator<Item = Range<usize>> + '_ {
+        let chunks = len.div_ceil(CHUNK);
+        let mut at = 0;
+        std::iter::from_fn(move || {
+            while at < chunks && !self.has(at * CHUNK) {
+                at += 1;
+            }
+            let start = at;
+            while at < chunks && self.has(at * CHUNK) {
+                at += 1;
+            }
+            (start < at).then(|| start * CHUNK..(at * CHUNK).min(len))
+        })
+    }
+}
+
+/// The bits of `range`, which lies within 0 to 64.
+fn bits(range: Range<usize>) -> u64 {
+    let below = |bit: usize| if bit < 64 { (1 << bit) - 1 } else { u64::MAX };
+    below(range.end) & !below(range.start)
+}
+
+/// What inodes look like that were never taken: all there is to know of a new cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NewCluster {
+    /// The first of them.
+    pub first: Ino,
+    /// The generation of all of them.
+    pub generation: u32,
+}
+
+impl NewCluster {
+    /// `len` bytes from byte `offset` on, both whole inodes, none with a CRC.
+    pub fn image(&self, geo: &Geometry, offset: usize, len: usize) -> Arc<Buf> {
+        let mut image = zeroed(len);
+        self.fill(geo, offset, Arc::get_mut(&mut image).expect("nobody else has it yet"));
+        image
+    }
+
+    /// Makes `bytes` the inodes from byte `offset` on.
+    pub(crate) fn fill(&self, geo: &Geometry, offset: usize, bytes: &mut [u8]) {
+        let first = self.first.0.saturating_add((offset >> geo.inodelog) as u64);
+        for (ino, inode) in (first..).zip(bytes.chunks_exact_mut(geo.inodesize())) {
+            inode::template_unstamped(inode, geo, Ino(ino), self.generation);
+        }
+    }
+}
+
+/// Bytes of a log item in the journal, the core of an inode included, without what it says of chunks.
+const ITEM: usize = 128;
+/// Bytes of the header of a region of a log item.
+const REGION: usize = 12;
+
+/// What of a log item is in the journal and not in place.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Unplaced {
+    pub chunks: Chunks,
+    /// Of an inode: its unlinked pointer.
+    pub unlinked: bool,
+}
+
+impl Unplaced {
+    /// Adds `other`.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        self.chunks.merge(&other.chunks);
+        self.unlinked |= other.unlinked;
+    }
+}
+
+/// What a log item's lock covers: in front what every transaction asks for ([`LogItem`]).
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct ItemState {
+    /// None until it is read, and again where reading failed or a fresh block was undone.
+    pub bytes: Bytes,
+    /// False for bytes that were read ahead and not judged.
+    pub verified: bool,
+    /// On the committed-item list.
+    pub in_cil: bool,
+    /// Freed: the checkpoint cancels it instead of logging it.
+    pub stale: bool,
+    /// Of an inode: its unlinked pointer changed, which an inode item does not carry.
+    pub unlinked: bool,
+    /// A cluster of inodes that was never written: written back with them, but not logged. The ICREATE item says what stands
+    /// there, and its inodes are logged one by one. It takes no memory until somebody wants all of it; then its inodes
+    /// carry no CRC.
+    pub new: Option<Box<NewCluster>>,
+    /// Changed and committed since the last checkpoint.
+    pub dirty: Chunks,
+    /// Logged since it was last copied to be written in place. The journal's tail passes older items of a log item
+    /// as soon as there is a newer one, so each says all that is not in place, not only what is new.
+    pub logged: Unplaced,
+    /// Logged before that, and on its way: not in place yet for all one knows.
+    pub writing: Unplaced,
+}
+
+impl ItemState {
+    /// Bytes, roughly and at most, that the next checkpoint takes more for a change of `dirty`, and of the unlinked pointer:
+    /// what is not in place goes into it again.
+    #[inline]
+    pub(crate) fn bytes_to_log(&self, dirty: &Chunks, unlinked: bool) -> usize {
+        let (logged, writing) = (&self.logged.chunks, &self.writing.chunks);
+        let chunks = if let (
+            Chunks::Word(listed),
+            Chunks::Word(logged),
+            Chunks::Word(writing),
+            Chunks::Word(dirty),
+        ) = (&self.dirty, logged, writing, dirty)
+        {
+            let again = logged | writing;
+            let before = if self.in_cil { listed | again } else { 0 };
+            match (dirty | again) & !before {
+                // Mostly it is listed with all of that.
+                0 => 0,
+                more => more.count_ones() as usize,
+            }
+        } else {
+            let mut all = self.unplaced().chunks;
+            all.merge(&self.dirty);
+            let before = if self.in_cil { all.count() } else { 0 };
+            all.merge(dirty);
+            all.count() - before
+        };
+        let item = if self.in_cil { 0 } else { ITEM };
+        let pointer = if unlinked && !self.unlinked { ITEM + CHUNK } else { 0 };
+        item + chunks * (CHUNK + REGION) + pointer
+    }
+
+    /// A new cluster, where nothing of it was ever needed but single inodes.
+    pub(crate) fn untaken(&self) -> Option<NewCluster> {
+        self.new.as_deref().filter(|_| !self.bytes.is_some()).copied()
+    }
+
+    /// All that is in the journal and not known to be in place.
+    pub(crate) fn unplaced(&self) -> Unplaced {
+        let mut all = self.logged.clone();
+        all.merge(&self.writing);
+        all
+    }
+
+    /// The bytes: of a new cluster they are made here.
+    pub(crate) fn made(&mut self, geo: &Geometry, len: usize) -> Option<&mut Buf> {
+        if let (false, Some(new)) = (self.bytes.is_some(), &self.new) {
+            self.bytes = new.image(geo, 0, len).into();
+            self.verified = true;
+        }
+        self.bytes.edit()
+    }
+
+    /// What is logged is copied now, to be written in place.
+    pub(crate) fn begin_write(&mut self) {
+        let logged = std::mem::take(&mut self.logged);
+        self.writing.merge(&logged);
+    }
+
+    pub(crate) fn new(bytes: Bytes, verified: bool) -> Self {
+        let dirty = Chunks::default();
+        Self {
+            bytes,
+            verified,
+            dirty,
+            logged: Unplaced::default(),
+            writing: Unplaced::default(),
+            in_cil: false,
+            stale: false,
+            unlinked: false,
+            new: None,
+        }
+    }
+}
+
+/// Whether something was used since somebody last looked: a buffer's second chance before the clock hand.
+#[derive(Debug, Default)]
+pub(crate) struct Used(AtomicBool);
+
+impl Used {
+    /// It was used. Writes only where that is news: all threads read this line.
+    pub(crate) fn mark(&self) {
+        if !self.0.load(Ordering::Relaxed) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Was it? From now on it was not.
+    pub(crate) fn take(&self) -> bool {
+        let was = self.0.load(Ordering::Relaxed);
+        self.0.store(false, Ordering::Relaxed);
+        was
+    }
+}
+
+/// One image in memory.
+///
+/// Laid out in the order in which it is met: who finds it counts a reference (before all fields) and marks it used, then
+/// takes the lock and looks for the bytes. That is one line of the processor's cache, or two neighbours.
+#[repr(C)]
+pub struct LogItem {
+    /// Since the buffer cache's hand last passed.
+    pub(crate) used: Used,
+    /// Checkpoints that hold a change of this item and are not durable yet.
+    pub(crate) pins: AtomicU32,
+    /// Number of the checkpoint that this item was last listed in; 0 is none.
+    pub(crate) listed_in: AtomicU64,
+    /// The item's lock: for an inode its ILOCK, for AG headers the group's AGI or AGF lock.
+    pub(crate) lock: RwLock<ItemState>,
+    /// Start LSN of the newest durable checkpoint whose change is not in place; 0 is none.
+    pub(crate) ail_lsn: AtomicU64,
+    location: DiskLocation,
+}
+
+impl LogItem {
+    pub(crate) fn new(location: DiskLocation, state: ItemState) -> Self {
+        Self {
+            used: Used::default(),
+            pins: AtomicU32::new(0),
+            listed_in: AtomicU64::new(0),
+            lock: RwLock::new(state),
+            ail_lsn: AtomicU64::new(0),
+            location,
+        }
+    }
+
+    /// What it is and where it is written in place.
+    pub fn location(&self) -> &DiskLocation {
+        &self.location
+    }
+
+    /// Its state, shared; waits for a transaction that holds it, and settles one that rests. Without `cil` there
+    /// are no transactions.
+    pub(crate) fn read<'o>(
+        &'o self,
+        cil: Option<&Cil>,
+    ) -> impl Deref<Target = ItemState> + use<'o> {
+        match (self.lock.try_read_recursive(), cil) {
+            (Some(state), _) => state,
+            (None, Some(cil)) => cil.wait(|| self.lock.read_recursive()),
+            (None, None) => self.lock.read_recursive(),
+        }
+    }
+
+    /// The same, alone.
+    pub(crate) fn write<'o>(
+        &'o self,
+        cil: Option<&Cil>,
+    ) -> impl DerefMut<Target = ItemState> + use<'o> {
+        match (self.lock.try_write(), cil) {
+            (Some(state), _) => state,
+            (None, Some(cil)) => cil.wait(|| self.lock.write()),
+            (None, None) => self.lock.write(),
+        }
+    }
+
+    /// True while a change of it is in memory only, or in the journal only.
+    pub fn is_dirty(&self) -> bool {
+        self.pins.load(Ordering::Acquire) > 0 || self.lsn().is_some()
+    }
+
+    /// The checkpoint, by number, that must be durable for all committed changes of this item to be.
+    pub fn listed_in(&self) -> u64 {
+        self.listed_in.load(Ordering::Acquire)
+    }
+
+    /// One checkpoint with a change of it is durable.
+    pub(crate) fn unpin(&self) {
+        self.pins.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    pub(crate) fn lsn(&self) -> Option<Lsn> {
+        Some(self.ail_lsn.load(Ordering::Acquire)).filter(|&lsn| lsn != 0).map(Lsn)
+    }
+}
+
+impl fmt::Debug for LogItem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LogItem").field("location", &self.location).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marked_chunks_come_back_as_runs() {
+        let mut chunks = Chunks::default();
+        for range in [5..6, 127..129, 7..7, 1000..1001, 65535..65536] {
+            chunks.mark(&range);
+        }
+        let runs: Vec<_> = chunks.runs(65536).collect();
+        assert_eq!(runs, [0..256, 896..1024, 65408..65536]);
+        assert_eq!(chunks.count(), 4);
+        let mut other = Chunks::default();
+        other.merge(&chunks);
+        assert_eq!(other.count(), 4);
+        assert_eq!(chunks.runs(1000).collect::<Vec<_>>(), [0..256, 896..1000]);
+    }
+}

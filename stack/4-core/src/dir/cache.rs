@@ -1,0 +1,387 @@
+//! Where a large directory has room: the free index, prepared for the question "which data block has
+//! so many bytes in one piece?".
+//!
+//! The free index is a plain list, and a directory of a million names has thousands of data blocks.
+//! [`FreeSpaceIndex`] holds the longest unused space of each as the leaves of a binary tree, whose inner nodes
+//! hold the longest below them: the first block that fits is found in the tree's height.
+//!
+//! 1. It is a guess. Transactions are undone without telling it, so whoever uses an answer looks at
+//!    the free index itself, and tells [`FreeSpaceIndex`] where it was wrong.
+//! 2. It errs on the side of room: what names take is noticed only when the guess turns out wrong.
+//!    So no room is forgotten.
+
+use std::collections::BTreeSet;
+use std::sync::Weak;
+
+use rustc_hash::FxHashMap;
+use xfskit_trans::lock::{LockRank, RankedMutex};
+use xfskit_trans::{Handle, LogItem};
+use xfskit_units::{DaBlock, Daddr, FileOff, Geometry, Ino, index};
+
+use crate::dir::direct::Leaves;
+
+/// Where one directory has room.
+#[derive(Debug, Default)]
+pub(crate) struct FreeSpaceIndex {
+    /// False until the free index was read.
+    pub(crate) known: bool,
+    /// The longest unused space in bytes: of data block `db` at `db + width`, below that the longer of
+    /// two. 0 where there is no such block.
+    longest: Vec<u16>,
+    /// Data blocks that the tree has room for, a power of two.
+    width: usize,
+    /// The data block that was found last.
+    last: u32,
+    /// Blocks that could be made between those that exist.
+    holes: BTreeSet<u32>,
+    /// Every block of the hash tree's space before this one is in use.
+    pub(crate) tree_from: DaBlock,
+    /// Where the leaves of the hash tree begin.
+    pub(crate) leaves: Leaves,
+}
+
+impl FreeSpaceIndex {
+    /// Data block `db` has `best` bytes in one piece, or does not exist.
+    pub(crate) fn set(&mut self, db: u32, best: Option<u16>) {
+        let index = db as usize;
+        if index >= self.width {
+            self.widen(index + 1);
+        }
+        let mut at = index + self.width;
+        match best {
+            // What had room is no hole.
+            Some(_) if self.longest[at] > 0 => false,
+            Some(_) => self.holes.remove(&db),
+            None => self.holes.insert(db),
+        };
+        self.longest[at] = best.unwrap_or(0);
+        while at > 1 {
+            at /= 2;
+            let longer = self.longest[2 * at].max(self.longest[2 * at + 1]);
+            if self.longest[at] == longer {
+                break;
+            }
+            self.longest[at] = longer;
+        }
+    }
+
+    fn widen(&mut self, blocks: usize) {
+        let width = blocks.next_power_of_two().max(64);
+        let mut longest = vec![0; 2 * width];
+        longest[width..width + self.width].copy_from_slice(&self.longest[self.width..]);
+        for at in (1..width).rev() {
+            longest[at] = longest[2 * at].max(longest[2 * at + 1]);
+        }
+        (self.longest, self.width) = (longest, width);
+    }
+
+    /// A data block that has `need` bytes in one piece: the one that was found last, else the first.
+    pub(crate) fn find(&mut self, need: usize) -> Option<u32> {
+        if !self.fits(self.width + self.last as usize, need) {
+            self.last = self.first(need)?;
+        }
+        Some(self.last)
+    }
+
+    fn fits(&self, at: usize, need: usize) -> bool {
+        self.longest.get(at).is_some_and(|best| usize::from(*best) >= need)
+    }
+
+    /// The first data block that has `need` bytes in one piece.
+    fn first(&self, need: usize) -> Option<u32> {
+        let fits = |at| self.fits(at, need);
+        let mut at = 1;
+        if !fits(at) {
+            return None;
+        }
+        while at < self.width {
+            at = if fits(2 * at) { 2 * at } else { 2 * at + 1 };
+        }
+        u32::try_from(at - self.width).ok()
+    }
+
+    /// The first place before data block `end` for a new one.
+    pub(crate) fn hole(&self, end: u32) -> Option<u32> {
+        self.holes.first().copied().filter(|db| *db < end)
+    }
+}
+
+/// Where the blocks of one directory lie, as far as they were looked up.
+///
+/// Only what is committed goes in: a transaction that has mapped or unmapped a block of the directory
+/// adds nothing any more, for it may be undone, and what it unmaps is forgotten.
+#[derive(Debug, Default)]
+pub(crate) struct BlockMapCache {
+    /// For each space (names, tree, free index) the blocks by number.
+    spaces: [Vec<Block>; 3],
+    /// How many objects are remembered.
+    objects: usize,
+}
+
+/// Where one block lies.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Block {
+    /// 0 where that is not known.
+    pub(crate) daddr: Daddr,
+    /// The block in memory, if it is there: most are looked at again soon, and the cache's table is far away. It does not
+    /// stay in memory for that, but the room for its head does.
+    pub(crate) object: Option<Weak<LogItem>>,
+}
+
+/// Blocks of one space whose place is remembered.
+const PLACES_MAX: usize = 1 << 20;
+
+impl BlockMapCache {
+    /// Space and number of the block at `at`.
+    #[inline]
+    fn slot(geo: &Geometry, at: FileOff) -> (usize, usize) {
+        // The spaces are of one size, which is a power of two.
+        let size = u64::from(geo.dir_leafblk().0);
+        let space = (at.0 >> size.trailing_zeros()).min(2);
+        (index(space), index((at.0 - space * size) >> geo.dirblklog))
+    }
+
+    pub(crate) fn get(&self, geo: &Geometry, at: FileOff) -> Option<&Block> {
+        let (space, number) = Self::slot(geo, at);
+        self.spaces[space].get(number).filter(|block| block.daddr != Daddr(0))
+    }
+
+    fn get_mut(&mut self, geo: &Geometry, at: FileOff) -> Option<&mut Block> {
+        let (space, number) = Self::slot(geo, at);
+        self.spaces[space].get_mut(number)
+    }
+
+    fn are_known(&self) -> bool {
+        self.spaces.iter().any(|space| !space.is_empty())
+    }
+
+    pub(crate) fn set(&mut self, geo: &Geometry, at: FileOff, daddr: Daddr) {
+        let (space, number) = Self::slot(geo, at);
+        if number >= PLACES_MAX {
+            return;
+        }
+        let space = &mut self.spaces[space];
+        if number >= space.len() {
+            space.resize(number + 1, Block::default());
+        }
+        self.forget(geo, at);
+        if let Some(block) = self.get_mut(geo, at) {
+            block.daddr = daddr;
+        }
+    }
+
+    /// The block at `at` is `object`, if its place is known.
+    pub(crate) fn set_object(&mut self, geo: &Geometry, at: FileOff, object: Weak<LogItem>) {
+        let known = self.get_mut(geo, at).filter(|block| block.daddr != Daddr(0));
+        let old = known.map(|block| block.object.replace(object));
+        self.objects += usize::from(matches!(old, Some(None)));
+    }
+
+    pub(crate) fn forget(&mut self, geo: &Geometry, at: FileOff) {
+        let old = self.get_mut(geo, at).map(std::mem::take);
+        self.objects -= usize::from(old.is_some_and(|block| block.object.is_some()));
+    }
+
+    fn forget_objects(&mut self) {
+        if std::mem::take(&mut self.objects) > 0 {
+            self.spaces.iter_mut().flatten().for_each(|block| block.object = None);
+        }
+    }
+}
+
+/// What is remembered of one directory.
+#[derive(Debug, Default)]
+pub(crate) struct DirCacheEntry {
+    /// Where it has room.
+    pub(crate) room: FreeSpaceIndex,
+    /// Where its blocks lie.
+    pub(crate) places: BlockMapCache,
+    /// Empty between operations: memory for the blocks that the next one meets.
+    pub(crate) held: Vec<(FileOff, Handle)>,
+}
+
+impl DirCacheEntry {
+    /// True where it took work to learn.
+    fn is_worth_keeping(&self) -> bool {
+        self.room.known || self.room.tree_from != DaBlock(0) || self.places.are_known()
+    }
+}
+
+/// What is [`DirCacheEntry`] of the directories that changed last.
+#[derive(Debug)]
+pub(crate) struct DirCache {
+    shards: [OwnLines; 16],
+}
+
+/// A part of them, on cache lines of its own.
+#[derive(Debug)]
+#[repr(align(128))]
+struct OwnLines(RankedMutex<Shard>);
+
+#[derive(Debug, Default)]
+struct Shard {
+    /// `None` for a directory that is being changed.
+    dirs: FxHashMap<Ino, Option<Box<DirCacheEntry>>>,
+    /// How many objects they remember.
+    objects: usize,
+}
+
+impl Default for DirCache {
+    fn default() -> Self {
+        let shard = |_| OwnLines(RankedMutex::new(LockRank::Leaf, Shard::default()));
+        Self { shards: std::array::from_fn(shard) }
+    }
+}
+
+/// Directories of one shard whose room is remembered.
+const SHARD_MAX: usize = 64;
+/// Objects that all directories of one shard remember. One that left the buffer cache takes some 300 bytes, so all shards
+/// together 20 MiB at most.
+const OBJECTS_MAX: usize = 4096;
+
+impl DirCache {
+    fn shard(&self, ino: Ino) -> &RankedMutex<Shard> {
+        // Directories of one group have neighbouring numbers.
+        &self.shards[index(ino.0 ^ (ino.0 >> 8)) % self.shards.len()].0
+    }
+
+    /// Where the block at `at` of the directory `ino` lies, as far as known. Nobody changes the directory meanwhile.
+    pub(crate) fn place(&self, geo: &Geometry, ino: Ino, at: FileOff) -> Option<Daddr> {
+        let shard = self.shard(ino).lock();
+        let block = shard.dirs.get(&ino)?.as_ref()?.places.get(geo, at)?;
+        Some(block.daddr)
+    }
+
+    /// Remembers that. Nobody has changed the directory since it was looked up.
+    pub(crate) fn set_place(&self, geo: &Geometry, ino: Ino, at: FileOff, daddr: Daddr) {
+        let mut shard = self.shard(ino).lock();
+        shard.make_room(ino);
+        let Shard { dirs, objects } = &mut *shard;
+        let places = &mut dirs.entry(ino).or_default().get_or_insert_default().places;
+        *objects -= places.objects;
+        places.set(geo, at, daddr);
+        *objects += places.objects;
+    }
+
+    /// What is known of the directory `ino`, whose lock the caller holds.
+    pub(crate) fn take(&self, ino: Ino) -> Box<DirCacheEntry> {
+        let mut shard = self.shard(ino).lock();
+        let known = shard.dirs.get_mut(&ino).and_then(Option::take).unwrap_or_default();
+        shard.objects -= known.places.objects;
+        known
+    }
+
+    /// Remembers what is known.
+    pub(crate) fn put(&self, ino: Ino, known: Box<DirCacheEntry>) {
+        let mut shard = self.shard(ino).lock();
+        if !known.is_worth_keeping() {
+            shard.dirs.remove(&ino);
+            return;
+        }
+        shard.make_room(ino);
+        shard.objects += known.places.objects;
+        shard.dirs.insert(ino, Some(known));
+        if shard.objects > OBJECTS_MAX {
+            shard.forget_objects();
+        }
+    }
+}
+
+impl Shard {
+    /// Forgets all others where `ino` would be one too many.
+    fn make_room(&mut self, ino: Ino) {
+        if self.dirs.len() >= SHARD_MAX && !self.dirs.contains_key(&ino) {
+            self.dirs.clear();
+            self.objects = 0;
+        }
+    }
+
+    fn forget_objects(&mut self) {
+        self.dirs.values_mut().flatten().for_each(|known| known.places.forget_objects());
+        self.objects = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_block_that_fits_is_found() {
+        let mut room = FreeSpaceIndex::default();
+        assert_eq!(room.first(8), None);
+        let best = |db: u32| u16::try_from(db * 7919 % 1000).unwrap();
+        for db in 0..1000 {
+            room.set(db, Some(best(db)));
+            for need in [1, 500, 990, 999, 1001] {
+                let first = (0..=db).find(|db| usize::from(best(*db)) >= need);
+                assert_eq!(room.first(need), first);
+            }
+        }
+        assert_eq!((room.find(999), room.find(500)), (room.first(999), room.first(999)));
+        room.set(17, None);
+        room.set(5, None);
+        assert_eq!((room.hole(1000), room.hole(5)), (Some(5), None));
+        room.set(5, Some(4000));
+        assert_eq!((room.hole(1000), room.first(4000)), (Some(17), Some(5)));
+        room.set(5, Some(0));
+        assert_eq!((room.find(1001), room.first(1001)), (None, None));
+    }
+
+    #[test]
+    fn places_are_known_by_space_and_forgotten_one_by_one() {
+        let geo = crate::dir::testing::geo(12, 1);
+        let mut places = BlockMapCache::default();
+        let all = [0, 2, 1 << 23, (1 << 23) + 6, 1 << 24].map(FileOff);
+        for at in all {
+            assert!(places.get(&geo, at).is_none());
+            places.set(&geo, at, Daddr(at.0 + 1));
+        }
+        places.forget(&geo, all[3]);
+        let known = all.map(|at| places.get(&geo, at).map(|block| block.daddr.0));
+        assert_eq!(known, [Some(1), Some(3), Some((1 << 23) + 1), None, Some((1 << 24) + 1)]);
+    }
+
+    #[test]
+    fn objects_are_counted_and_forgotten_where_they_are_too_many() {
+        let (geo, rooms) = (crate::dir::testing::geo(12, 0), DirCache::default());
+        // Two directories of one shard.
+        let (one, other) = (Ino(3), Ino(3 + 16));
+        let remember = |ino, blocks: std::ops::Range<usize>| {
+            let mut known = rooms.take(ino);
+            for at in blocks.map(|n| FileOff(n as u64)) {
+                known.places.set_object(&geo, at, Weak::new());
+                known.places.set(&geo, at, Daddr(8));
+                known.places.set_object(&geo, at, Weak::new());
+                known.places.set_object(&geo, at, Weak::new());
+            }
+            rooms.put(ino, known);
+        };
+        let count = |ino| {
+            let known = rooms.take(ino);
+            let count = known.places.objects;
+            let there = known.places.spaces.iter().flatten();
+            assert_eq!(there.filter(|block| block.object.is_some()).count(), count);
+            rooms.put(ino, known);
+            count
+        };
+        remember(one, 0..100);
+        remember(other, 0..50);
+        rooms.set_place(&geo, other, FileOff(7), Daddr(80));
+        let mut known = rooms.take(one);
+        known.places.forget(&geo, FileOff(3));
+        known.places.forget(&geo, FileOff(3));
+        rooms.put(one, known);
+        assert_eq!((count(one), count(other)), (99, 49));
+        assert_eq!(rooms.shard(one).lock().objects, 148);
+        remember(one, 0..OBJECTS_MAX);
+        assert_eq!((count(one), count(other), rooms.shard(one).lock().objects), (0, 0, 0));
+        assert_eq!(rooms.place(&geo, one, FileOff(3)), Some(Daddr(8)), "places are kept");
+        // As many directories as a shard holds, and one more.
+        remember(one, 0..5);
+        for n in 2..=SHARD_MAX as u64 {
+            remember(Ino(3 + (n << 16)), 0..1);
+        }
+        assert_eq!(rooms.shard(one).lock().objects, 1);
+    }
+}

@@ -1,0 +1,79 @@
+//! What tests ask of whole arrays.
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use sha2::{Digest, Sha256};
+use xfskit_block::{BlockDevice, Error, Result};
+use xfskit_md::array::Array;
+use xfskit_md::assemble::{Assembly, Member, assemble};
+use xfskit_units::{ByteLen, ByteOffset, index};
+
+/// When it is in these tests, in seconds since 1970.
+pub const NOW: u64 = 1_800_000_000;
+
+/// What these devices make, called `m0`, `m1`, …
+///
+/// # Panics
+/// Where they make no array.
+pub fn assembly(devices: &[Arc<dyn BlockDevice>]) -> Assembly {
+    let member = |(i, device): (usize, &Arc<dyn BlockDevice>)| Member {
+        name: format!("m{i}"),
+        device: Arc::clone(device),
+    };
+    assemble(devices.iter().enumerate().map(member).collect()).expect("an array")
+}
+
+/// A device that refuses writes.
+#[derive(Debug)]
+struct ReadOnlyView(Arc<dyn BlockDevice>);
+
+impl BlockDevice for ReadOnlyView {
+    fn size(&self) -> ByteLen {
+        self.0.size()
+    }
+    fn is_read_only(&self) -> bool {
+        true
+    }
+    fn read_at(&self, offset: ByteOffset, buf: &mut [u8]) -> Result<()> {
+        self.0.read_at(offset, buf)
+    }
+    fn write_at(&self, _: ByteOffset, _: &[u8]) -> Result<()> {
+        Err(Error::ReadOnly)
+    }
+    fn flush(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// The same devices, for reading only.
+pub fn read_only_views(devices: &[Arc<dyn BlockDevice>]) -> Vec<Arc<dyn BlockDevice>> {
+    devices.iter().map(|device| Arc::new(ReadOnlyView(Arc::clone(device))) as _).collect()
+}
+
+/// All that a device holds.
+///
+/// # Panics
+/// Where it cannot be read.
+pub fn content(device: &dyn BlockDevice) -> Vec<u8> {
+    let mut all = vec![0; index(device.size().0)];
+    device.read_at(ByteOffset(0), &mut all).expect("all of the device");
+    all
+}
+
+/// Whether members agree everywhere.
+///
+/// # Panics
+/// Where they cannot be compared.
+pub fn is_consistent(array: &Array) -> bool {
+    (0..array.scrub_stripes())
+        .all(|row| array.scrub_stripe(row, false).expect("members to compare").is_empty())
+}
+
+/// SHA-256, in hexadecimal.
+pub fn sha256(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().fold(String::new(), |mut text, byte| {
+        write!(text, "{byte:02x}").expect("a string");
+        text
+    })
+}

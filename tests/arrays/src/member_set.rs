@@ -1,0 +1,146 @@
+//! Arrays made in memory, for tests that tend them.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use xfskit_block::{BlockDevice, MemDevice};
+use xfskit_md::array::Array;
+use xfskit_md::array::sync_action::Progress;
+use xfskit_md::assemble::{Assembly, Member, assemble};
+use xfskit_md::create::{BitmapOption, CreateOptions, NewMember};
+use xfskit_md::superblock::v1::{ROLE_JOURNAL, feature};
+use xfskit_md::superblock::{self, Superblock, Version};
+use xfskit_md::{Layout, Level};
+use xfskit_units::{ByteLen, ByteOffset, Sectors, index};
+
+use crate::helpers::NOW;
+
+/// Bytes of a mebibyte.
+pub const MIB: u64 = 1 << 20;
+
+/// Members in memory, by name.
+#[derive(Debug, Default)]
+pub struct MemberSet(pub Vec<(String, Arc<MemDevice>)>);
+
+impl MemberSet {
+    /// So many members of 3 MiB.
+    pub fn new(count: usize) -> Self {
+        let mut set = Self::default();
+        (0..count).for_each(|_| set.put(3 * MIB));
+        set
+    }
+
+    /// Puts another member of this size there.
+    pub fn put(&mut self, bytes: u64) {
+        let name = format!("m{}", self.0.len());
+        self.0.push((name, Arc::new(MemDevice::new(ByteLen(bytes)))));
+    }
+
+    /// A member as one that an array is made of.
+    ///
+    /// # Panics
+    /// Where there is none of this number.
+    pub fn new_member(&self, i: usize) -> NewMember {
+        let (name, device) = &self.0[i];
+        let uuid = [u8::try_from(i + 1).unwrap(); 16];
+        NewMember { name: name.clone(), device: Arc::clone(device) as _, uuid }
+    }
+
+    /// What all members make.
+    pub fn assembly(&self) -> Assembly {
+        self.without(usize::MAX)
+    }
+
+    /// What they make without one.
+    ///
+    /// # Panics
+    /// Where they make no array.
+    pub fn without(&self, gone: usize) -> Assembly {
+        let there = self.0.iter().enumerate().filter(|(i, _)| *i != gone);
+        let member = |(name, device): &(String, Arc<MemDevice>)| Member {
+            name: name.clone(),
+            device: Arc::clone(device) as _,
+        };
+        assemble(there.map(|(_, member_)| member(member_)).collect()).unwrap()
+    }
+
+    /// The array, to be written.
+    ///
+    /// # Panics
+    /// Where it is refused.
+    pub fn open(&self) -> Array {
+        let assembly = self.assembly();
+        assert_eq!(assembly.write_refusal(), None);
+        assembly.open_writable(NOW).unwrap()
+    }
+}
+
+/// The layout of this name, or the level's own.
+pub fn layout(level: Level, name: &str) -> Layout {
+    Layout::from_name(level, name).unwrap_or_else(|| Layout::default_of(level))
+}
+
+/// A small array with chunks of 16 KiB.
+pub fn create_options(layout: Layout, bitmap: bool) -> CreateOptions {
+    CreateOptions {
+        layout,
+        chunk: Sectors(if layout.level() == Level::Raid1 { 0 } else { 32 }),
+        version: Version::V1_2,
+        name: "test".into(),
+        uuid: [0xab; 16],
+        size: Some(Sectors(1024)),
+        data_offset: None,
+        bitmap: if bitmap { BitmapOption::Internal(Some(64 << 10)) } else { BitmapOption::No },
+        assume_clean: true,
+        now: NOW,
+    }
+}
+
+/// An array of the first members of a new shelf; the others are spares.
+///
+/// # Panics
+/// Where it cannot be made.
+pub fn create_array(layout: Layout, members: usize, spares: usize, bitmap: bool) -> MemberSet {
+    let set = MemberSet::new(members + spares);
+    let roles: Vec<_> = (0..members).map(|i| Some(set.new_member(i))).collect();
+    let spares: Vec<_> = (members..members + spares).map(|i| set.new_member(i)).collect();
+    create_options(layout, bitmap).create(&roles, &spares).unwrap();
+    set
+}
+
+/// The same members, the last of which, a spare, is the journal from now on.
+///
+/// # Panics
+/// Where they are not of version 1.
+pub fn journaled(set: &MemberSet) -> MemberSet {
+    let last = set.0.len() - 1;
+    for (_, device) in &set.0 {
+        let mut found = superblock::read(device).unwrap().unwrap().superblock;
+        let Superblock::V1(own) = &mut found else { panic!("version 1") };
+        own.feature_map.set(own.feature_map.get() | feature::JOURNAL);
+        own.dev_roles[last].set(ROLE_JOURNAL);
+        own.recovery_offset.set(0);
+        device.write_at(found.at().byte_offset(), &found.encode()).unwrap();
+    }
+    MemberSet(set.0.clone())
+}
+
+/// Fills the array; answers what it holds.
+///
+/// # Panics
+/// Where it cannot be written.
+pub fn fill(array: &Array, seed: u64) -> Vec<u8> {
+    let mut x = seed | 1;
+    let bytes = std::iter::repeat_with(|| {
+        x = x.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+        (x >> 56).to_le_bytes()[0]
+    });
+    let all: Vec<u8> = bytes.take(index(array.size().0)).collect();
+    array.write_at(ByteOffset(0), &all).unwrap();
+    all
+}
+
+/// Watches a job and lets it go on.
+pub fn run_to_end(_: Progress) -> ControlFlow<()> {
+    ControlFlow::Continue(())
+}
