@@ -105,11 +105,12 @@ fn judge_agf(vol: &Volume<'_>, agno: AgNumber) -> Option<(Box<Agf>, bool)> {
     let empty = agf.flcount.get() == 0 && (window == 0 || window == slots);
     let due = if empty { 0 } else { window };
     let found = agf.flcount.get();
-    let wanted =
-        || format!("{due}, for flfirst is {} and fllast {}", agf.flfirst.get(), agf.fllast.get());
-    let verdict = match found == due {
-        true => Ok(()),
-        false => Err(ctx.fault("agf.flcount", Expected::Described(wanted().into()), found)),
+    let verdict = if found == due {
+        Ok(())
+    } else {
+        let (first, last) = (agf.flfirst.get(), agf.fllast.get());
+        let wanted = format!("{due}, for flfirst is {first} and fllast {last}");
+        Err(ctx.fault("agf.flcount", Expected::Described(wanted.into()), found))
     };
     let sound = vol.sink.error(verdict);
     Some((agf, sound))
