@@ -34,7 +34,7 @@ for target; do
         before=$(ls work/failed | wc -l)
         "$binaries/$target" -max_total_time=$left -timeout=20 -rss_limit_mb=2048 -print_final_stats=1 \
             -max_len=$(awk -v t="$target" '$1 == t { print $3 }' work/targets) -len_control=0 \
-            -artifact_prefix="work/failed/$target-" $dictionary "work/$target" >work/output 2>&1 || true
+            -entropic_scale_per_exec_time=1 -artifact_prefix="work/failed/$target-" $dictionary "work/$target" >work/output 2>&1 || true
         set -- $(counts work/output) "$@"
         executions=$((executions + $1)); edges=$2; features=$3; inputs=$4; shift 4
         [ "$(ls work/failed | wc -l)" -gt "$before" ] || break

@@ -38,6 +38,18 @@ pub enum Error {
         /// The path.
         path: String,
     },
+    /// A symbolic link was needed.
+    #[error("{path}: not a symbolic link")]
+    NotSymlink {
+        /// The path.
+        path: String,
+    },
+    /// A regular file was needed.
+    #[error("{path}: not a regular file")]
+    NotFile {
+        /// The path.
+        path: String,
+    },
     /// Symbolic links lead in a circle, or through more than 40 others.
     #[error("{path}: too many levels of symbolic links")]
     Loop {
@@ -118,6 +130,8 @@ impl Error {
             Self::Core(Core::NoEntry) => Self::NotFound { path },
             Self::Core(Core::NotDirectory(_)) => Self::NotDirectory { path },
             Self::Core(Core::IsDirectory(_)) => Self::IsDirectory { path },
+            Self::Core(Core::NotSymlink(_)) => Self::NotSymlink { path },
+            Self::Core(Core::NotFile(_)) => Self::NotFile { path },
             error => error,
         }
     }
@@ -151,7 +165,10 @@ impl Error {
             Self::Loop { .. } => Errno::LOOP,
             Self::NameTooLong { .. } => Errno::NAMETOOLONG,
             Self::TooLarge { .. } => Errno::FBIG,
-            Self::NotAbsolute { .. } | Self::Core(Core::NotSymlink(_) | Core::NotFile(_)) => {
+            Self::NotAbsolute { .. }
+            | Self::NotSymlink { .. }
+            | Self::NotFile { .. }
+            | Self::Core(Core::NotSymlink(_) | Core::NotFile(_)) => {
                 Errno::INVAL
             }
             Self::Core(Core::NoInode(_)) => Errno::STALE,

@@ -257,6 +257,10 @@ fn errors_name_the_operation_and_the_path() {
     says(volume.rename("/d", "/f"), 20, "cannot rename to /f: not a directory");
     let kept = volume.rename_as("/f", "/g", RenameMode::NoReplace);
     says(kept, 17, "cannot rename to /g: file exists");
+    let link = volume.read_link("/f").map(drop);
+    says(link, 22, "cannot read the link /f: not a symbolic link");
+    volume.make("/pipe", &NewNode::usual(FileType::Fifo)).unwrap();
+    says(volume.read("/pipe").map(drop), 22, "cannot read /pipe: not a regular file");
     let ino = |path| volume.stat(path).unwrap().ino;
     let root = ino("/");
     assert_eq!(volume.fs().open(ino("/d")).unwrap_err().errno(), 21, "EISDIR");

@@ -15,6 +15,7 @@ use xfskit_block::{BlockDevice, OverlayDevice};
 use xfskit_core::{OpenOptions, Volume};
 use xfskit_format::Ctx;
 use xfskit_format::Location;
+use xfskit_format::agi::NULLAGINO;
 use xfskit_format::log::op;
 use xfskit_format::log::record::{self, BLOCK};
 use xfskit_format::sb::Superblock;
@@ -141,7 +142,8 @@ fn images() -> &'static [Dirty] {
 /// Replays a damaged journal: in memory and walks what came of it, or onto the volume, which is clean then.
 ///
 /// # Panics
-/// Where the sound journal is refused, or a volume that was opened and closed for writing is not clean.
+/// Where the sound journal is refused, or a volume that was opened and closed for writing is not clean and has no unlinked
+/// inodes either.
 pub fn replay(data: &[u8]) {
     let Some((&choice, changes)) = data.split_first() else { return };
     let dirty = &images()[usize::from(choice & !(WRITE | WALK)) % IMAGES.len()];
@@ -160,11 +162,19 @@ pub fn replay(data: &[u8]) {
         Ok(volume) => {
             if volume.close().is_ok() {
                 let log = Log::open(&dev, dirty.start, &dirty.geo).expect("a journal just closed");
-                assert!(log.is_clean(), "closed, and not clean");
+                assert!(log.is_clean() || has_unlinked(&dev), "closed, and not clean");
             }
         }
         Err(_) => {}
     }
+}
+
+/// Returns true if the volume has inodes on its unlinked lists. A journal that is closed with such inodes stays dirty, so
+/// that the next recovery, here or in Linux, tries to free them again.
+fn has_unlinked(dev: &Arc<dyn BlockDevice>) -> bool {
+    let volume = Volume::open(Arc::clone(dev), &OpenOptions::default()).expect("it was just open");
+    let agis = volume.geo().ags().filter_map(|agno| volume.agi(agno).ok());
+    agis.into_iter().any(|agi| agi.unlinked.iter().any(|head| head.get() != NULLAGINO))
 }
 
 /// Inputs to start from: each image as it is, and a change of every operation of its first records.

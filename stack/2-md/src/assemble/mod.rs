@@ -176,6 +176,9 @@ fn reference(members: &[AssembledMember]) -> Option<usize> {
     (0..members.len()).rev().max_by_key(|i| rank(&members[*i]))
 }
 
+/// Largest event count of an array that is written. Every change of its state raises the count, which must not wrap.
+const EVENTS_MAX: u64 = u64::MAX - (1 << 32);
+
 impl Assembly {
     /// Returns the superblock that describes the array.
     pub fn superblock(&self) -> &Superblock {
@@ -253,6 +256,8 @@ impl Assembly {
             Some("it has more members than a block of its journal lists")
         } else if reference.bitmap().is_some() && self.bitmap.is_none() {
             Some("its write-intent bitmap cannot be trusted; let md resync it")
+        } else if reference.events() > EVENTS_MAX {
+            Some("its event count is at its end, which no array reaches: its superblocks are damaged")
         } else {
             None
         }

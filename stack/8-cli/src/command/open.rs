@@ -227,7 +227,7 @@ fn note_torn(replay: &core::recovery::Replay, out: &Out) {
         out.note(&format!(
             "the journal ends at block {}, where a record is damaged or was not written to its end \
              ({}); what came behind it, up to block {}, is left out, as Linux leaves it out",
-            torn.at.0, torn.fault, torn.head.0
+            torn.at.0, torn.corruption, torn.head.0
         ));
     }
 }
