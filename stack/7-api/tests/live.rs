@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex};
 
 use xfskit::block::{BlockDevice, MemDevice};
 use xfskit::units::ByteLen;
-use xfskit::vfs::{Fs, Handle, RenameMode, SetAttr, SetMode, Timestamp};
+use xfskit::vfs::{
+    FileType, Fs, Handle, NewNode, RenameMode, SetAttr, SetMode, Timestamp,
+};
 use xfskit::{OpenOptions, Volume};
 use xfskit_test_oracle::judge;
 
