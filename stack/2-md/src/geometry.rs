@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn array_sizes_are_the_kernels() {
+    fn array_sizes_equal_the_kernels() {
         let size = |layout, n| {
             Geometry::new(layout, Sectors(32), n, Sectors(2048 + 31), &[]).unwrap().array_size()
         };

@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn an_odd_table_of_roles_is_summed_to_its_last_byte() {
+    fn an_odd_role_table_is_summed_to_its_last_byte() {
         let mut sb = superblock();
         sb.max_dev.set(3);
         let before = sb.expected_csum().unwrap();
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn roles_are_what_the_table_says() {
+    fn roles_are_read_from_the_table() {
         let mut sb = superblock();
         sb.dev_roles[3].set(ROLE_JOURNAL);
         sb.dev_roles[4].set(ROLE_FAULTY);
