@@ -1,4 +1,4 @@
-//! Operation headers, 12 bytes and big-endian, and the transaction header behind a START.
+//! Operation headers, 12 bytes and big-endian, and the transaction header after a START.
 
 use zerocopy::big_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, little_endian as le};
@@ -24,7 +24,7 @@ pub const END: u8 = 0x10;
 /// `flags`: the journal is clean from here.
 pub const UNMOUNT: u8 = 0x20;
 
-/// The header, as it stands on disk. `xfs_logprint` calls the fields `oh_tid` and so on.
+/// The header, as it is on disk. `xfs_logprint` calls the fields `oh_tid` and so on.
 #[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct OpHeader {
@@ -56,13 +56,13 @@ pub struct Op<'a> {
 }
 
 impl Op<'_> {
-    /// True where all of `flags` are set.
+    /// Returns true if all of `flags` are set.
     pub fn has(&self, flags: u8) -> bool {
         self.header.flags & flags == flags
     }
 }
 
-/// The first `num_logops` operations of an unpacked payload; ends behind the first bad one.
+/// Returns the first `num_logops` operations of an unpacked payload; ends after the first bad one.
 pub fn ops<'a>(
     payload: &'a [u8],
     num_logops: u32,
@@ -78,7 +78,7 @@ pub fn ops<'a>(
     })
 }
 
-/// The operation at the start of `bytes`.
+/// Returns the operation at the start of `bytes`.
 fn op<'a>(bytes: &'a [u8], offset: usize, ctx: &Ctx<'_>) -> VerifyResult<Op<'a>> {
     let Ok((header, rest)) = OpHeader::ref_from_prefix(bytes) else {
         return Err(ctx.short("log.op.header", bytes.len()));
@@ -114,7 +114,7 @@ pub struct TransHeader {
 const _: () = assert!(size_of::<TransHeader>() == 16);
 
 impl TransHeader {
-    /// Judges the first region of a transaction.
+    /// Verifies the first region of a transaction.
     ///
     /// # Errors
     /// A region of another length or magic.

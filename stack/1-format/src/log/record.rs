@@ -27,7 +27,7 @@ const SLOTS: usize = HEADER_COVERS / BLOCK;
 /// `fmt`: items are little-endian.
 pub const FMT_LINUX_LE: u32 = 1;
 
-/// The header, as it stands on disk. `xfs_logprint` prints the names with `h_` before them.
+/// The header, as it is on disk. `xfs_logprint` prints the names with `h_` before them.
 #[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct RecordHeader {
@@ -77,13 +77,13 @@ const CRC_EXTENDED_LEN: usize = 260;
 const EXTENDED_DATA_OFFSET: usize = 4;
 
 impl RecordHeader {
-    /// The header at the start of `block`, if its magic is there.
+    /// Returns the header at the start of `block`, if its magic is there.
     pub fn parse(block: &[u8]) -> Option<&Self> {
         let (header, _) = Self::ref_from_prefix(block).ok()?;
         (header.magicno.get() == MAGIC).then_some(header)
     }
 
-    /// Judges the header at the start of `block`, which was read at block `at` of the journal of
+    /// Verifies the header at the start of `block`, which was read at block `at` of the journal of
     /// the volume `ctx.geo`. The checksum covers the payload too: see [`checksums`].
     ///
     /// # Errors
@@ -116,12 +116,12 @@ impl RecordHeader {
         size.max(forgotten.min(SIZE_MAX)).max(if self.v2() { 0 } else { 32 * 1024 })
     }
 
-    /// Where this record lies in the history of the journal.
+    /// Returns where this record lies in the history of the journal.
     pub fn lsn(&self) -> Lsn {
         Lsn(self.lsn.get())
     }
 
-    /// Where recovery must start.
+    /// Returns where recovery must start.
     pub fn tail_lsn(&self) -> Lsn {
         Lsn(self.tail_lsn.get())
     }
@@ -131,7 +131,7 @@ impl RecordHeader {
         Uuid::from_bytes(self.fs_uuid)
     }
 
-    /// True where the record has the second version's layout.
+    /// Returns true if the record has the second version's layout.
     pub fn v2(&self) -> bool {
         self.version.get() & 2 != 0
     }
@@ -146,12 +146,12 @@ impl RecordHeader {
         (self.len.get() as usize).div_ceil(BLOCK)
     }
 
-    /// Blocks of the whole record.
+    /// Returns the blocks of the whole record.
     pub fn blocks(&self) -> usize {
         self.header_blocks().saturating_add(self.payload_blocks())
     }
 
-    /// The stored checksum; 0 where the writer made none.
+    /// Returns the stored checksum; 0 where the writer made none.
     pub fn crc(&self) -> u32 {
         u32::from_le_bytes(self.crc)
     }
@@ -162,8 +162,8 @@ pub fn header_blocks(size: u32) -> usize {
     (size as usize).div_ceil(HEADER_COVERS).max(1)
 }
 
-/// The cycle that `block` of the journal carries: its first word, or its second where the first is
-/// a record's magic.
+/// Returns the cycle that `block` of the journal carries: its first word, or its second where the
+/// first is a record's magic.
 pub fn cycle_of(block: &[u8]) -> u32 {
     match bytes::be32(block, 0) {
         Some(MAGIC) => bytes::be32(block, 4).unwrap_or(0),
@@ -171,7 +171,7 @@ pub fn cycle_of(block: &[u8]) -> u32 {
     }
 }
 
-/// The cycle that follows `cycle`, which is never [`MAGIC`].
+/// Returns the cycle that follows `cycle`, which is never [`MAGIC`].
 pub fn next_cycle(cycle: u32) -> u32 {
     match cycle.wrapping_add(1) {
         MAGIC => MAGIC.wrapping_add(1),
@@ -179,7 +179,7 @@ pub fn next_cycle(cycle: u32) -> u32 {
     }
 }
 
-/// The cycle before `cycle`, which is never [`MAGIC`]; 0 before the first.
+/// Returns the cycle before `cycle`, which is never [`MAGIC`]; 0 before the first.
 pub fn previous_cycle(cycle: u32) -> u32 {
     match cycle.saturating_sub(1) {
         MAGIC => MAGIC.wrapping_sub(1),
@@ -205,7 +205,7 @@ pub fn pack(record: &mut [u8], headers: usize, cycle: u32) {
     }
 }
 
-/// Where the journal ends `to_end` blocks behind the record's start, what lies behind belongs to the
+/// Where the journal ends `to_end` blocks after the record's start, what lies after belongs to the
 /// next cycle.
 pub fn wrap(record: &mut [u8], to_end: usize) {
     for block in record.chunks_exact_mut(BLOCK).skip(to_end) {
@@ -224,7 +224,7 @@ pub fn sum(record: &mut [u8], headers: usize) {
     }
 }
 
-/// Where the headers keep the first word of payload block `i`.
+/// Returns where the headers keep the first word of payload block `i`.
 fn slot_range(i: usize) -> std::ops::Range<usize> {
     let (header, slot) = (i / SLOTS, i % SLOTS);
     let data = if header == 0 { CYCLE_DATA_OFFSET } else { EXTENDED_DATA_OFFSET };
@@ -244,8 +244,8 @@ pub fn unpack(headers: &[u8], payload: &mut [u8]) {
     }
 }
 
-/// The checksums that a record of these header blocks and this payload may carry, as it stands on
-/// disk: of 64-bit writers first, then of 32-bit x86.
+/// Returns the checksums that a record of these header blocks and this payload may carry, as it
+/// stands on disk: of 64-bit writers first, then of 32-bit x86.
 ///
 /// `payload` is exactly `len` bytes. How many header blocks count follows from `len`, not from how
 /// many there are.
@@ -253,7 +253,7 @@ pub fn checksums(headers: &[u8], payload: &[u8]) -> [u32; 2] {
     CRC_HEADER_LENS.map(|len| checksum(len, headers, payload))
 }
 
-/// The checksum of a writer that counts `len` bytes of the first header block.
+/// Returns the checksum of a writer that counts `len` bytes of the first header block.
 fn checksum(len: usize, headers: &[u8], payload: &[u8]) -> u32 {
     let before = headers.get(..CRC_OFFSET).unwrap_or(&[]);
     let behind = headers.get(CRC_OFFSET.saturating_add(4)..len).unwrap_or(&[]);

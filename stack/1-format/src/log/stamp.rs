@@ -27,7 +27,7 @@ impl Stamp {
         Self { crc, lsn, uuid, buf_type }
     }
 
-    /// What `block` carries; `None` on version 4 and for blocks that carry nothing, such as
+    /// Returns what `block` carries; `None` on version 4 and for blocks that carry nothing, such as
     /// inode clusters.
     pub fn of(block: &[u8], geo: &Geometry) -> Option<Self> {
         if !geo.v5() {
@@ -54,17 +54,17 @@ impl Stamp {
         Some(found)
     }
 
-    /// The LSN in `block`.
+    /// Returns the LSN in `block`.
     pub fn lsn(&self, block: &[u8]) -> Lsn {
         Lsn(bytes::be64(block, self.lsn).unwrap_or(0))
     }
 
-    /// True where `block` belongs to the volume `geo`.
+    /// Returns true if `block` belongs to the volume `geo`.
     pub fn belongs(&self, block: &[u8], geo: &Geometry) -> bool {
         bytes::array(block, self.uuid) == Some(*geo.meta_uuid.as_bytes())
     }
 
-    /// True where the CRC in `block` is right.
+    /// Returns true if the CRC in `block` is right.
     pub fn is_whole(&self, block: &[u8]) -> bool {
         xfskit_crc::verify(block, self.crc)
     }
@@ -79,7 +79,7 @@ impl Stamp {
     }
 }
 
-/// Blocks of hash trees have a two-byte magic behind their siblings.
+/// Returns the blocks of hash trees have a two-byte magic after their siblings.
 fn da_type(magic: u16) -> Option<BufType> {
     Some(match magic {
         0x3df1 => BufType::DirLeaf1,

@@ -35,8 +35,8 @@ pub(super) fn regions(payload: &[u8]) -> Vec<&[u8]> {
     ops.filter(|op| !op.has(START) && !op.has(COMMIT)).map(|op| op.data).collect()
 }
 
-fn check_of<T>(verdict: Result<T, Box<Corruption>>) -> &'static str {
-    verdict.map(|_| ()).expect_err("something is broken").check.0
+fn check_of<T>(result: Result<T, Box<Corruption>>) -> &'static str {
+    result.map(|_| ()).expect_err("something is broken").check.0
 }
 
 #[test]
@@ -240,7 +240,7 @@ fn one(region: &[u8]) -> Result<Item<'static>, Box<Corruption>> {
     }
 }
 
-/// A head of an intent or done item, and `words` behind it.
+/// A head of an intent or done item, and `words` after it.
 fn head(kind: u16, nextents: u32, id: u64, words: &[u32]) -> Vec<u8> {
     let mut bytes = kind.to_le_bytes().to_vec();
     bytes.extend([1, 0]);

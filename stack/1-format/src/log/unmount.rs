@@ -14,8 +14,9 @@ const BODY: [u8; 8] = [0x6e, 0x55, 0, 0, 0, 0, 0, 0];
 /// The transaction id of mkfs' unmount operation.
 const SEED_TID: u32 = 0xb0c0_d0d0;
 
-/// The record with which mkfs starts a journal of the volume `uuid`: whole, to be written at block
-/// 0 of a zeroed journal. `logsunit` is the superblock's field, in bytes (0 and 1 mean none).
+/// Returns the record with which mkfs starts a journal of the volume `uuid`: whole, to be written
+/// at block 0 of a zeroed journal. `logsunit` is the superblock's field, in bytes (0 and 1 mean
+/// none).
 ///
 /// mkfs leaves the checksum zero, and so do we: these bytes are compared with its own.
 pub fn seed_record(uuid: Uuid, logsunit: u32, logv2: bool) -> Vec<u8> {
@@ -25,9 +26,9 @@ pub fn seed_record(uuid: Uuid, logsunit: u32, logv2: bool) -> Vec<u8> {
     bytes
 }
 
-/// The record that marks a journal of the volume `geo` clean, to be written at its head `lsn` when
-/// everything before is in place. `prev_block` is the block of the record before it. Where the
-/// record runs over the end of the journal, its rest goes to block 0.
+/// Returns the record that marks a journal of the volume `geo` clean, to be written at its head
+/// `lsn` when everything before is in place. `prev_block` is the block of the record before it.
+/// Where the record runs over the end of the journal, its rest goes to block 0.
 pub fn unmount_record(geo: &Geometry, lsn: Lsn, prev_block: u32) -> Vec<u8> {
     let logv2 = geo.features.logv2();
     let (mut bytes, headers) = record(geo.uuid, lsn, prev_block, geo.logsunit, logv2);
@@ -37,7 +38,7 @@ pub fn unmount_record(geo: &Geometry, lsn: Lsn, prev_block: u32) -> Vec<u8> {
     bytes
 }
 
-/// The record before its cycles are stamped, and how many header blocks it has.
+/// Returns the record before its cycles are stamped, and how many header blocks it has.
 fn record(uuid: Uuid, lsn: Lsn, prev_block: u32, logsunit: u32, logv2: bool) -> (Vec<u8>, usize) {
     let sunit = if logv2 && logsunit > 1 { logsunit } else { 0 };
     let size = sunit.max(32 * 1024);

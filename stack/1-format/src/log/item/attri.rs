@@ -73,7 +73,7 @@ pub struct Attri {
 }
 
 impl AttriFormat {
-    /// What is to be done; `None` for an operation nobody knows.
+    /// Returns what is to be done; `None` if unknown.
     pub fn op(&self) -> Option<AttrOp> {
         Some(match self.op_flags.get() {
             1 => AttrOp::Set,
@@ -88,7 +88,7 @@ impl AttriFormat {
 }
 
 impl Attri {
-    /// Where the attribute is; `None` for what nobody knows.
+    /// Returns where the attribute is; `None` if unknown.
     pub fn namespace(&self) -> Option<Namespace> {
         Namespace::from_flags(u8::try_from(self.format.attr_filter.get()).ok()?)
     }
@@ -121,7 +121,7 @@ pub(super) fn decode(regions: &[&[u8]], ctx: &Ctx<'_>) -> VerifyResult<Intent> {
     Ok(Intent { family: Family::Attr, id, work: Work::Attr(Box::new(attri)) })
 }
 
-/// The next region, `len` bytes padded to four.
+/// Returns the next region, `len` bytes padded to four.
 fn part<'a>(
     check: &'static str,
     regions: &mut impl Iterator<Item = &'a [u8]>,

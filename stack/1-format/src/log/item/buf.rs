@@ -2,7 +2,7 @@
 //!
 //! A bitmap marks the 128-byte chunks that changed, counted from the buffer's start; each run of
 //! set bits is one region (older kernels cut a run at page boundaries). The bytes are the metadata
-//! as it stands on disk, but for its CRC and LSN, which are stale: whoever writes the recovered
+//! as it is on disk, but for its CRC and LSN, which are stale: whoever writes the recovered
 //! buffer makes them anew.
 
 use xfskit_units::{Daddr, Sectors};
@@ -103,13 +103,13 @@ impl BufType {
         Self::RtSummary,
     ];
 
-    /// The type whose number `flags` carries.
+    /// Returns the type whose number `flags` carries.
     pub fn of(flags: u16) -> Self {
         let number = (flags >> 11).to_le_bytes()[0];
         Self::ALL.get(usize::from(number)).copied().unwrap_or(Self::Other(number))
     }
 
-    /// The bits of `flags` that say this type.
+    /// Returns the bits of `flags` that say this type.
     pub fn flags(self) -> u16 {
         let defined = || Self::ALL.iter().position(|&it| it == self);
         let number = match self {
@@ -119,7 +119,7 @@ impl BufType {
         number << 11
     }
 
-    /// True for every block of a directory: such blocks may lie in several pieces.
+    /// Returns true for every block of a directory: such blocks may lie in several pieces.
     pub fn is_dir(self) -> bool {
         matches!(
             self,
@@ -171,8 +171,8 @@ impl<'a> Buf<'a> {
         Ok(buf)
     }
 
-    /// Every region must fill whole chunks of one run, every set bit lie in the buffer and have its
-    /// bytes.
+    /// Returns every region must fill whole chunks of one run, every set bit lie in the buffer and
+    /// have its bytes.
     fn verify_map(&self, ctx: &Ctx<'_>) -> VerifyResult {
         let end = self.byte_len() / CHUNK;
         let mut next = 0usize;
@@ -200,12 +200,12 @@ impl<'a> Buf<'a> {
         self.map.get(n / 32).is_some_and(|word| word.get() >> (n % 32) & 1 != 0)
     }
 
-    /// The first set bit from `n` on, or [`Self::bits`].
+    /// Returns the first set bit from `n` on, or [`Self::bits`].
     fn next_set(&self, n: usize) -> usize {
         (n..self.bits()).find(|&bit| self.bit(bit)).unwrap_or(self.bits())
     }
 
-    /// The changes, from the buffer's start to its end.
+    /// Returns the changes, from the buffer's start to its end.
     pub fn changes(&self) -> impl Iterator<Item = Change<'a>> + use<'a> {
         let this = *self;
         let mut next = 0;
@@ -216,37 +216,37 @@ impl<'a> Buf<'a> {
         })
     }
 
-    /// Address of the buffer.
+    /// Returns the address of the buffer.
     pub fn daddr(&self) -> Daddr {
         Daddr(self.format.blkno.get())
     }
 
-    /// Length of the buffer.
+    /// Returns the length of the buffer.
     pub fn sectors(&self) -> Sectors {
         Sectors(self.format.len.get().into())
     }
 
-    /// Length of the buffer in bytes.
+    /// Returns the length of the buffer in bytes.
     pub fn byte_len(&self) -> usize {
         usize::from(self.format.len.get()).saturating_mul(512)
     }
 
-    /// What the buffer holds.
+    /// Returns what the buffer holds.
     pub fn buf_type(&self) -> BufType {
         BufType::of(self.format.flags.get())
     }
 
-    /// True where the item cancels the buffer.
+    /// Returns true if the item cancels the buffer.
     pub fn is_cancel(&self) -> bool {
         self.format.flags.get() & CANCEL != 0
     }
 
-    /// True where only the unlinked pointers of an inode cluster count.
+    /// Returns true if only the unlinked pointers of an inode cluster count.
     pub fn is_unlinked(&self) -> bool {
         self.format.flags.get() & INODE_BUF != 0
     }
 
-    /// True for quota records.
+    /// Returns true for quota records.
     pub fn is_dquot(&self) -> bool {
         self.format.flags.get() & (UDQUOT_BUF | PDQUOT_BUF | GDQUOT_BUF) != 0
     }

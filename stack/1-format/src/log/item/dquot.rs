@@ -31,7 +31,7 @@ const _: () = assert!(size_of::<DquotFormat>() == 24);
 pub struct Dquot<'a> {
     /// Which record.
     pub format: &'a DquotFormat,
-    /// The record as it stands on disk, without its CRC.
+    /// The record as it is on disk, without its CRC.
     pub record: &'a [u8],
 }
 

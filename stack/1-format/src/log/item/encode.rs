@@ -40,7 +40,7 @@ pub use intent::{done, intent};
 const CHUNKS_MAX: usize = LEN_MAX as usize * 512 / CHUNK;
 
 /// Where a buffer lies.
-pub type Place = (Daddr, Sectors);
+pub type BufAddr = (Daddr, Sectors);
 
 // ---- buffers -------------------------------------------------------------------------------------
 
@@ -55,7 +55,7 @@ pub fn buf(
     out: &mut impl Regions,
     geo: &Geometry,
     block: &[u8],
-    pieces: &[Place],
+    pieces: &[BufAddr],
     changed: &[Range<usize>],
     lsn: Lsn,
 ) {
@@ -80,7 +80,7 @@ pub fn buf(
     }
 }
 
-/// What a block is logged as.
+/// Returns what a block is logged as.
 fn buf_type(block: &[u8], geo: &Geometry) -> BufType {
     match Stamp::of(block, geo) {
         Some(stamp) => stamp.buf_type,
@@ -98,14 +98,14 @@ fn with_first_chunk(runs: &[Range<usize>]) -> Vec<Range<usize>> {
     [&[joined], behind].concat()
 }
 
-/// The part of `run` in `piece`, counted from the start of `piece`.
+/// Returns the part of `run` in `piece`, counted from the start of `piece`.
 fn within(run: &Range<usize>, piece: Range<usize>) -> Option<Range<usize>> {
     let (start, end) = (run.start.max(piece.start), run.end.min(piece.end));
     (start < end).then(|| start.saturating_sub(piece.start)..end.saturating_sub(piece.start))
 }
 
 /// One buffer item: the head with its map, then every run.
-fn item(out: &mut impl Regions, place: Place, flags: u16, block: &[u8], runs: &[Range<usize>]) {
+fn item(out: &mut impl Regions, place: BufAddr, flags: u16, block: &[u8], runs: &[Range<usize>]) {
     head(out, place, flags, runs);
     for run in runs {
         out.region(&[block.get(run.clone()).unwrap_or(&[])]);
@@ -113,7 +113,7 @@ fn item(out: &mut impl Regions, place: Place, flags: u16, block: &[u8], runs: &[
 }
 
 /// The first region of a buffer item.
-fn head(out: &mut impl Regions, (daddr, len): Place, flags: u16, runs: &[Range<usize>]) {
+fn head(out: &mut impl Regions, (daddr, len): BufAddr, flags: u16, runs: &[Range<usize>]) {
     let mut map = [U32::ZERO; CHUNKS_MAX / 32];
     for chunk in runs.iter().flat_map(|run| run.start / CHUNK..run.end.div_ceil(CHUNK)) {
         if let Some(word) = map.get_mut(chunk / 32) {
@@ -134,13 +134,13 @@ fn head(out: &mut impl Regions, (daddr, len): Place, flags: u16, runs: &[Range<u
 }
 
 /// The buffer at `place` was freed. Of a block in several pieces, each is.
-pub fn cancel(out: &mut impl Regions, place: Place) {
+pub fn cancel(out: &mut impl Regions, place: BufAddr) {
     head(out, place, CANCEL, &[]);
 }
 
 /// The unlinked pointers of some inodes of the cluster at `cluster`, in ascending order: the byte at
 /// which each inode begins, and whom it points at.
-pub fn unlinked(out: &mut impl Regions, cluster: Place, pointers: &[(usize, Option<AgIno>)]) {
+pub fn unlinked(out: &mut impl Regions, cluster: BufAddr, pointers: &[(usize, Option<AgIno>)]) {
     let chunk = |start: usize| start..start.saturating_add(CHUNK);
     let runs: Vec<_> = pointers.iter().map(|&(start, _)| chunk(start)).collect();
     head(out, cluster, BufType::Inode.flags() | INODE_BUF, &runs);
@@ -159,7 +159,7 @@ pub fn inode(
     out: &mut impl Regions,
     geo: &Geometry,
     ino: Ino,
-    (cluster, offset): (Place, usize),
+    (cluster, offset): (BufAddr, usize),
     image: &[u8],
     changed: &[Range<usize>],
 ) {
@@ -229,7 +229,7 @@ impl<'a> LoggedFork<'a> {
     }
 }
 
-/// What is logged of `fork`; `None` where it is empty, which the core says.
+/// Returns what is logged of `fork`; `None` if it is empty, which the core says.
 fn fork<'a>(geo: &Geometry, ino: Ino, disk: &Dinode<'a>, fork: Fork) -> Option<LoggedFork<'a>> {
     let room = disk.fork(fork)?;
     let data = fork == Fork::Data;
@@ -252,8 +252,8 @@ fn fork<'a>(geo: &Geometry, ino: Ino, disk: &Dinode<'a>, fork: Fork) -> Option<L
     }
 }
 
-/// A btree root is logged as Linux has it in memory: the head of a block, keys, pointers, with room for
-/// no more than there are.
+/// Returns a btree root is logged as Linux has it in memory: the head of a block, keys, pointers,
+/// with room for no more than there are.
 fn root<'a>(geo: &Geometry, ino: Ino, room: &'a [u8], field: u32) -> Option<LoggedFork<'a>> {
     let numrecs = usize::from(bytes::be16(room, 2)?);
     let len = numrecs.checked_mul(8)?;
@@ -272,8 +272,8 @@ fn root<'a>(geo: &Geometry, ino: Ino, room: &'a [u8], field: u32) -> Option<Logg
     Some(LoggedFork { field, head: Some(head), bytes })
 }
 
-/// The new chunk of inodes that begins at block `agbno` of group `agno` and has `length` blocks: empty
-/// inodes of generation `generation`.
+/// Returns the new chunk of inodes that begins at block `agbno` of group `agno` and has `length`
+/// blocks: empty inodes of generation `generation`.
 pub fn icreate(
     geo: &Geometry,
     agno: AgNumber,

@@ -32,7 +32,7 @@ pub struct Icreate {
 const _: () = assert!(size_of::<Icreate>() == 28);
 
 impl Icreate {
-    /// Judges the item by the volume's geometry and answers where the chunk lies.
+    /// Verifies the item by the volume's geometry and returns where the chunk lies.
     ///
     /// # Errors
     /// The first check that fails.

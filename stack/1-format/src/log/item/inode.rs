@@ -46,7 +46,7 @@ pub const MAGIC: u16 = 0x494e;
 /// `flags2`: timestamps are one 64-bit number.
 const FLAGS2_BIGTIME: u64 = 1 << 3;
 
-/// The first region, as it stands on disk.
+/// The first region, as it is on disk.
 #[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct InodeFormat {
@@ -82,7 +82,7 @@ const FORMAT_PACKED: usize = 52;
 const PAD_OFFSET: usize = std::mem::offset_of!(InodeFormat, pad);
 
 impl InodeFormat {
-    /// The first region in either of its forms.
+    /// Returns the first region in either of its forms.
     fn decode(region: &[u8], ctx: &Ctx<'_>) -> VerifyResult<Self> {
         if region.len() != FORMAT_PACKED {
             return Ok(exactly::<Self>(region, "log.inode.format", ctx)?.clone());
@@ -95,23 +95,23 @@ impl InodeFormat {
         Ok(exactly::<Self>(&whole, "log.inode.format", ctx)?.clone())
     }
 
-    /// Bytes of the logged data fork.
+    /// Returns the bytes of the logged data fork.
     fn data_len(&self) -> usize {
         if self.fields.get() & DATA_FORK != 0 { self.dsize.get().into() } else { 0 }
     }
 
-    /// Bytes of the logged attribute fork.
+    /// Returns the bytes of the logged attribute fork.
     fn attr_len(&self) -> usize {
         if self.fields.get() & ATTR_FORK != 0 { self.asize.get().into() } else { 0 }
     }
 
-    /// Address and length of the cluster.
+    /// Returns the address and length of the cluster.
     pub fn cluster(&self) -> (Daddr, Sectors) {
         (Daddr(self.blkno.get()), Sectors(self.len.get().into()))
     }
 }
 
-/// An inode core, little-endian. Version 1 and 2 inodes end behind `gen`.
+/// An inode core, little-endian. Version 1 and 2 inodes end after `gen`.
 #[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct LogDinode {
@@ -217,7 +217,7 @@ impl LogDinode {
         u16::try_from(self.big_nextents.get() >> 48).unwrap_or(0)
     }
 
-    /// The core as it stands on disk: big-endian.
+    /// Returns the core as it is on disk: big-endian.
     pub fn to_disk(&self) -> [u8; CORE_LEN] {
         let mut core = [0; CORE_LEN];
         core.copy_from_slice(self.as_bytes());
@@ -225,7 +225,8 @@ impl LogDinode {
         core
     }
 
-    /// The core of a version 3 inode, `disk`, as the journal carries it; `None` where it is cut off.
+    /// Returns the core of a version 3 inode, `disk`, as the journal carries it; `None` if it is
+    /// cut off.
     pub fn from_disk(disk: &[u8]) -> Option<Self> {
         let mut core: [u8; CORE_LEN] = *disk.first_chunk()?;
         let flags2 = bytes::be64(&core, FLAGS2_OFFSET)?;
@@ -285,7 +286,7 @@ fn swap<const N: usize>(core: &mut [u8; CORE_LEN], at: usize) {
 pub struct Inode<'a> {
     /// The first region.
     pub format: InodeFormat,
-    /// The core, filled up with zeroes behind what the item holds.
+    /// The core, filled up with zeroes after what the item holds.
     pub core: LogDinode,
     /// Bytes of the core that the item holds: 96 on version 4, 176 on version 5.
     pub core_len: usize,
@@ -318,12 +319,12 @@ impl<'a> Inode<'a> {
         Ok(Self { format, core, core_len: core_region.len(), data, attr })
     }
 
-    /// Which inode.
+    /// Returns which inode.
     pub fn ino(&self) -> Ino {
         Ino(self.format.ino.get())
     }
 
-    /// The logged bytes of `fork`, without padding, if it changed.
+    /// Returns the logged bytes of `fork`, without padding, if it changed.
     pub fn fork(&self, fork: Fork) -> Option<&'a [u8]> {
         match fork {
             Fork::Data => self.data?.get(..self.format.data_len()),
@@ -332,7 +333,8 @@ impl<'a> Inode<'a> {
     }
 }
 
-/// A core region: 176 bytes on version 5, 96 on version 4; `next_unlinked` or more may follow.
+/// Returns a core region: 176 bytes on version 5, 96 on version 4; `next_unlinked` or more may
+/// follow.
 fn decode_core(region: &[u8], ctx: &Ctx<'_>) -> VerifyResult<LogDinode> {
     let least = Layout::of(ctx.geo).log_inode_core;
     ctx.within("log.inode.core", least..=CORE_LEN, region.len())?;

@@ -36,7 +36,7 @@ pub enum Family {
 }
 
 impl Family {
-    /// What people call the intent: "EFI", ….
+    /// Returns what people call the intent: "EFI", ….
     pub const fn intent_name(self) -> &'static str {
         match self {
             Self::ExtentFree => "EFI",
@@ -51,7 +51,7 @@ impl Family {
         }
     }
 
-    /// What people call the done item: "EFD", ….
+    /// Returns what people call the done item: "EFD", ….
     pub const fn done_name(self) -> &'static str {
         match self {
             Self::ExtentFree => "EFD",
@@ -66,7 +66,7 @@ impl Family {
         }
     }
 
-    /// The type of an intent's item.
+    /// Returns the type of an intent's item.
     pub const fn intent_kind(self) -> u16 {
         match self {
             Self::ExtentFree => kind::EFI,
@@ -81,7 +81,7 @@ impl Family {
         }
     }
 
-    /// The type of a done item.
+    /// Returns the type of a done item.
     pub const fn done_kind(self) -> u16 {
         match self {
             Self::ExtentFree => kind::EFD,
@@ -109,7 +109,7 @@ pub struct Intent {
 }
 
 impl Intent {
-    /// What says that all of it is done.
+    /// Returns what says that all of it is done.
     pub fn done(&self) -> Done {
         let freed = match &self.work {
             Work::Free(extents) => extents.clone(),
@@ -226,13 +226,13 @@ impl MapExtent {
         self.flags.get() & bit != 0
     }
 
-    /// What is to be done; `None` where there are bits that nobody knows.
+    /// Returns what is to be done; `None` if there are bits that are unknown.
     fn op(&self) -> Option<u32> {
         let known = Self::OP | Self::BIT_29 | Self::BIT_30 | Self::BIT_31;
         (!self.has(!known)).then_some(self.flags.get() & Self::OP)
     }
 
-    /// In a RUI: what is to be done; `None` for what nobody knows.
+    /// In a RUI: what is to be done; `None` if unknown.
     pub fn rmap_op(&self) -> Option<RmapOp> {
         Some(match self.op()? {
             1 | 2 | 7 => RmapOp::Map,
@@ -242,7 +242,7 @@ impl MapExtent {
         })
     }
 
-    /// In a BUI: what is to be done; `None` for what nobody knows.
+    /// In a BUI: what is to be done; `None` if unknown.
     pub fn map_op(&self) -> Option<MapOp> {
         Some(match self.op()? {
             1 => MapOp::Map,
@@ -304,7 +304,7 @@ pub enum CountOp {
 }
 
 impl CountExtent {
-    /// What is to be done; `None` for what nobody knows.
+    /// Returns what is to be done; `None` if unknown.
     pub fn op(&self) -> Option<CountOp> {
         Some(match self.flags.get() {
             1 => CountOp::Increase,
@@ -315,7 +315,7 @@ impl CountExtent {
         })
     }
 
-    /// What is left behind the first `len` blocks; `None` where nothing is.
+    /// Returns what is left after the first `len` blocks; `None` if nothing is.
     pub fn behind(&self, len: u32) -> Option<Self> {
         let left = self.len.get().checked_sub(len).filter(|&left| left > 0)?;
         let startblock = self.startblock.get().saturating_add(len.into()).into();
@@ -460,7 +460,7 @@ fn free_extents<'a>(region: &'a [u8], ctx: &Ctx<'_>) -> VerifyResult<(&'a Head, 
     Ok((head, packed.collect()))
 }
 
-/// The extents do not fill the region.
+/// Returns the extents do not fill the region.
 fn wrong_extents(head: &Head, rest: &[u8], ctx: &Ctx<'_>) -> Box<crate::Corruption> {
     let fitting = format!("as many extents as fill {} bytes", rest.len());
     ctx.corruption("log.intent.nextents", Expected::Described(fitting.into()), head.nextents.get())

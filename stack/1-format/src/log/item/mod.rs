@@ -119,7 +119,7 @@ pub enum Item<'a> {
     Done(Done),
 }
 
-/// How many regions the item has that begins with `region`, itself included.
+/// Returns how many regions the item has that begins with `region`, itself included.
 ///
 /// # Errors
 /// A region too short to say, or a number outside `1..=257`.
@@ -135,7 +135,7 @@ impl<'a> Item<'a> {
     /// Takes `regions`, all regions of one item, apart.
     ///
     /// # Errors
-    /// The first check that fails; `log.item.type` for a type nobody knows.
+    /// The first check that fails; `log.item.type` for an unknown type.
     pub fn decode(regions: &'a [&'a [u8]], ctx: &Ctx<'_>) -> VerifyResult<Self> {
         let first = regions.first().copied().unwrap_or_default();
         let Some(kind) = bytes::le16(first, 0) else {
@@ -156,7 +156,7 @@ impl<'a> Item<'a> {
     }
 }
 
-/// The structure that `region` is, no byte more or less.
+/// Returns the structure that `region` is, no byte more or less.
 fn exactly<'a, T>(region: &'a [u8], check: &'static str, ctx: &Ctx<'_>) -> VerifyResult<&'a T>
 where
     T: FromBytes + KnownLayout + Immutable + Unaligned,
@@ -165,7 +165,7 @@ where
         .map_err(|_| ctx.corruption(check, Expected::Exactly(size_of::<T>().into()), region.len()))
 }
 
-/// The structure that `region` begins with, and what follows it.
+/// Returns the structure that `region` begins with, and what follows it.
 fn prefix<'a, T>(
     region: &'a [u8],
     check: &'static str,
@@ -178,7 +178,7 @@ where
         .map_err(|_| ctx.corruption(check, Expected::AtLeast(size_of::<T>().into()), region.len()))
 }
 
-/// Splits the regions of a transaction, those behind its header, into items; ends behind the first
+/// Splits the regions of a transaction, those after its header, into items; ends after the first
 /// bad one. Entry `index` of a report is the first region of the item.
 pub fn split<'a>(
     regions: &'a [&'a [u8]],

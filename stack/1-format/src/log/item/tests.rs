@@ -185,14 +185,14 @@ fn an_inode_item_brings_its_core_and_forks() {
 fn an_inode_chunk_lies_where_its_item_says() {
     let geo = geo_v5_1k();
     let ctx = Ctx::new(&geo, Location::of("log item"));
-    let judge = |region: &Regions| {
+    let verify_block = |region: &Regions| {
         decode(&geo, region, |item| {
             let Item::Icreate(icreate) = item else { panic!("{item:?}") };
             icreate.verify(&ctx).map_err(|fault| fault.check.0)
         })
     };
     let good = regions(ICREATE);
-    assert_eq!(judge(&good), Ok(Ok((AgNumber(0), AgBlock(0x40), ExtLen(32)))));
+    assert_eq!(verify_block(&good), Ok(Ok((AgNumber(0), AgBlock(0x40), ExtLen(32)))));
     for (id, at, byte) in [
         ("log.icreate.agbno", 6, 1),
         ("log.icreate.agbno", 8, 1),
@@ -203,7 +203,7 @@ fn an_inode_chunk_lies_where_its_item_says() {
     ] {
         let mut bad = good.clone();
         bad[0][at] = byte;
-        assert_eq!(judge(&bad), Ok(Err(id)), "byte {at}");
+        assert_eq!(verify_block(&bad), Ok(Err(id)), "byte {at}");
     }
     each_check_fails(&geo, &good, &[("log.icreate.len", Cut(0, 27))]);
 }

@@ -109,18 +109,18 @@ fn each_check_of_a_record_fails_by_its_name() {
 fn each_check_of_operations_fails_by_its_name() {
     let g = plain();
     let (payload, num_logops) = unpacked(&g);
-    let judge = |payload: &[u8], count: u32| {
+    let verify_block = |payload: &[u8], count: u32| {
         op::ops(payload, count, &ctx(&g.geo)).find_map(Result::err).map(|fault| fault.check.0)
     };
-    assert_eq!(judge(&payload, num_logops), None);
+    assert_eq!(verify_block(&payload, num_logops), None);
     let broken = |offset: usize, byte: u8| {
         let mut bad = payload.clone();
         bad[offset] = byte;
-        judge(&bad, num_logops)
+        verify_block(&bad, num_logops)
     };
     assert_eq!(broken(8, 0x6a), Some("log.op.clientid"));
     assert_eq!(broken(4, 1), Some("log.op.len"));
-    assert_eq!(judge(&payload[..op::LEN * 2 - 1], 2), Some("log.op.header"));
+    assert_eq!(verify_block(&payload[..op::LEN * 2 - 1], 2), Some("log.op.header"));
 }
 
 #[test]
