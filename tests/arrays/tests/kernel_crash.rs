@@ -48,7 +48,7 @@ fn crashed(what: &str, disks: usize) -> Vec<Arc<dyn BlockDevice>> {
     guest.script(&format!("workload \"{what}\" {}", names.join(" ")));
     let mut bytes = vec![vec![0; 8 << 20]; disks];
     let output = guest.crash(&mut bytes).unwrap();
-    assert!(output.contains(&format!("synced {WRITES}")), "{output_line}");
+    assert!(output.contains(&format!("synced {WRITES}")), "{output}");
     let device = |bytes: &Vec<u8>| {
         let device = MemDevice::new(ByteLen(bytes.len() as u64));
         device.write_at(ByteOffset(0), bytes).unwrap();

@@ -529,8 +529,8 @@ impl BlockDevice for Array {
             return Ok(());
         }
         let sectors = self.sync_sectors(offset.0, buf.len() as u64);
-        let noted = self.update_metadata(|metadata| metadata.begin_write(sectors.clone()));
-        let result = noted.and_then(|()| match &self.map {
+        let recorded = self.update_metadata(|metadata| metadata.begin_write(sectors.clone()));
+        let result = recorded.and_then(|()| match &self.map {
             Map::Concat(map) => self.write_concat(map, offset.0, buf),
             Map::Raid1 | Map::Raid10(_) => self.write_mirror(offset.0, buf),
             Map::Parity => self.write_striped(offset.0, buf),

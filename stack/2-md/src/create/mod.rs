@@ -309,7 +309,7 @@ impl CreateOptions {
         let (name, available) = (all[smallest].name.clone(), layouts[smallest].data_size);
         match self.size {
             Some(size) if size > available => Err(Error::Size { size, name, available }),
-            wanted => match member_layout::rounded(wanted.unwrap_or(available), self.chunk) {
+            requested => match member_layout::rounded(requested.unwrap_or(available), self.chunk) {
                 Sectors(0) => Err(Error::Small { name, size: all[smallest].device.size() }),
                 size => Ok(size),
             },

@@ -163,10 +163,10 @@ impl SuperblockV1 {
     /// else: see [`verify`](Self::verify).
     pub fn decode(bytes: &[u8], at: Daddr) -> Option<Self> {
         let (found, _) = Self::read_from_prefix(bytes).ok()?;
-        let ours = found.magic.get() == MAGIC
+        let matches = found.magic.get() == MAGIC
             && found.major_version.get() == 1
             && found.super_offset.get() == at.0;
-        ours.then_some(found)
+        matches.then_some(found)
     }
 
     /// Encodes the superblock as it is on disk, with a new checksum.
