@@ -175,7 +175,7 @@ impl<'a> Dinode<'a> {
 
     // ---- identity ----------------------------------------------------------------------------
 
-    /// POSIX type and permissions; 0 where the inode is free.
+    /// Returns POSIX type and permissions; 0 if the inode is free.
     pub fn mode(&self) -> u16 {
         self.core.mode.get()
     }

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_handed_down_allows_what_was_asked_for() {
+    fn an_inherited_acl_allows_the_requested_permissions() {
         let access = inherited(DISK, 0o100_752).unwrap();
         assert_eq!(perm(&access), Some(0o650));
         assert_eq!(entries(&access).unwrap()[1..3], entries(DISK).unwrap()[1..3]);

@@ -114,9 +114,9 @@ pub enum Slot<'a> {
     Entry(Entry<'a>),
     /// Unused space.
     Unused {
-        /// Where, in bytes of the block.
+        /// Offset in the block, in bytes.
         offset: usize,
-        /// How long, in bytes.
+        /// Length in bytes.
         length: usize,
         /// Its own offset, in its last two bytes.
         tag: u16,
