@@ -21,7 +21,8 @@ pub struct ScrubProgress {
 
 impl Array {
     /// Compares the members in these stripes of [`scrub_stripes`](Self::scrub_stripes). With
-    /// `repair`, rewrites members that are located as wrong. Calls `on_progress` every few megabytes.
+    /// `repair`, rewrites members that are located as wrong. Calls `on_progress` every few
+    /// megabytes.
     ///
     /// # Errors
     /// Returns an error if members cannot be written.

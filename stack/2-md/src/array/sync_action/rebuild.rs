@@ -45,8 +45,8 @@ impl Array {
         !self.targets().is_empty()
     }
 
-    /// Fills members that lack data, and replacements. Calls `on_progress` every few megabytes with the
-    /// progress. A rebuild that is stopped continues from there the next time.
+    /// Fills members that lack data, and replacements. Calls `on_progress` every few megabytes with
+    /// the progress. A rebuild that is stopped continues from there the next time.
     ///
     /// # Errors
     /// Returns an error if members cannot be written, or if data that no member has cannot be
