@@ -35,7 +35,7 @@
 //! | [`measure`](mod@measure) | every routine tested and timed |
 //! | `stripe` | the sources and outputs of a routine |
 //! | `portable` | the portable routine: eight bytes at a time in a word |
-//! | `vector` | the shared code of the others: one pass over a stripe, for any processor's registers |
+//! | `vector` | the shared code of the others: one pass over a stripe, for any registers |
 //! | `x86`, `arm` | the registers of SSSE3 and AVX2, of AVX2 and AVX-512 with GFNI; of NEON |
 
 #[cfg(target_arch = "aarch64")]

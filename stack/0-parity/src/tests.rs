@@ -201,7 +201,7 @@ fn every_routine_agrees_with_the_definition_at_every_alignment() {
 }
 
 #[test]
-fn every_routine_agrees_with_the_definition_at_every_number_of_places() {
+fn every_routine_agrees_with_the_definition_at_every_number_of_exponents() {
     let noise = &mut Noise(3);
     for routine in available() {
         for exponents in 0..=EXPONENTS_MAX {

@@ -5,10 +5,11 @@
 //! node   header | key 0 | … | key max-1 | pointer 0 | … | pointer max-1
 //! ```
 //!
-//! A node's pointers begin behind room for the *largest possible* number of keys, so their place
-//! does not depend on `numrecs`. Key `i` is the key of the first record below pointer `i`; the
-//! rmapbt, whose records may overlap, stores a low and a high key for each child. Siblings of one
-//! level form a list in key order. The root is an ordinary block; an empty tree is an empty leaf.
+//! A node's pointers begin after the space of the *largest possible* number of keys, so their
+//! offset does not depend on `numrecs`. Key `i` is the key of the first record below pointer `i`.
+//! The rmapbt, whose records may overlap, stores a low and a high key for each child. Siblings of
+//! one level form a list in key order. The root is an ordinary block; an empty tree is an empty
+//! leaf.
 
 use xfskit_units::{AgBlock, AgNumber, Geometry, Lsn};
 use zerocopy::big_endian::{U16, U32, U64};
@@ -22,7 +23,7 @@ use crate::{alloc, inobt, refcount, rmap};
 /// "No sibling".
 pub const NULLAGBLOCK: u32 = u32::MAX;
 
-/// The head of a block as far as both versions have it.
+/// The part of a block's header that both versions have.
 #[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct Header {
@@ -38,7 +39,7 @@ pub struct Header {
     pub rightsib: U32,
 }
 
-/// What version 5 adds to the head.
+/// The part of the header that version 5 adds.
 #[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct SelfDescription {
@@ -61,7 +62,7 @@ const _: () = assert!(size_of::<Header>() == 16 && size_of::<SelfDescription>() 
 /// The stable names of the checks that every tree has.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Ids {
-    /// The tree's name as the kernel spells it; reports call a block by it.
+    /// The tree's name as the kernel spells it; reports use it for its blocks.
     pub tree: &'static str,
     crc: &'static str,
     magic: &'static str,
@@ -69,7 +70,7 @@ pub struct Ids {
     bno: &'static str,
     owner: &'static str,
     lsn: &'static str,
-    /// Level: beyond the tree's most, or not one below the parent's.
+    /// Level: above the tree's maximum, or not one below the parent's.
     pub level: &'static str,
     /// Number of records: too many for a block, or too few.
     pub numrecs: &'static str,
@@ -77,13 +78,13 @@ pub struct Ids {
     pub leftsib: &'static str,
     /// Right sibling: no block, or not the right neighbour.
     pub rightsib: &'static str,
-    /// Ids for users of the block: records out of order.
+    /// Records out of order; for callers that walk the tree.
     pub order: &'static str,
     /// A record with impossible content.
     pub rec: &'static str,
     /// A node's key that differs from its child's.
     pub key: &'static str,
-    /// A node's pointer that leads nowhere.
+    /// A node's pointer to an invalid block.
     pub ptr: &'static str,
 }
 
@@ -109,7 +110,7 @@ macro_rules! tree_ids {
     };
 }
 
-/// Which of the six trees.
+/// The six btrees of an allocation group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Tree {
     /// Free space by block.
@@ -131,7 +132,7 @@ impl Tree {
     pub const ALL: [Self; 6] =
         [Self::Bno, Self::Cnt, Self::Ino, Self::Fino, Self::Rmap, Self::Refcount];
 
-    /// Name and check ids.
+    /// Returns the name and the check ids.
     pub fn ids(self) -> &'static Ids {
         match self {
             Self::Bno => const { &tree_ids!("bnobt") },
@@ -143,8 +144,8 @@ impl Tree {
         }
     }
 
-    /// The magic of this tree's blocks on the volume `geo`. The last two, and the finobt, exist on
-    /// version 5 only.
+    /// Returns the magic of this tree's blocks on the volume `geo`. The last two, and the finobt,
+    /// exist on version 5 only.
     pub fn magic(self, geo: &Geometry) -> u32 {
         match (self, geo.v5()) {
             (Self::Bno, true) => 0x4142_3342,
@@ -160,7 +161,7 @@ impl Tree {
         }
     }
 
-    /// Bytes of one leaf record.
+    /// Returns the length of a leaf record, in bytes.
     pub const fn rec_len(self) -> usize {
         match self {
             Self::Bno | Self::Cnt => size_of::<alloc::Rec>(),
@@ -170,7 +171,8 @@ impl Tree {
         }
     }
 
-    /// Bytes of the key area of one child: the rmapbt's holds a low and a high key.
+    /// Returns the length of the key of one child, in bytes. The rmapbt's holds a low and a high
+    /// key.
     pub const fn key_len(self) -> usize {
         match self {
             Self::Bno | Self::Cnt => size_of::<alloc::Rec>(),
@@ -179,19 +181,19 @@ impl Tree {
         }
     }
 
-    /// Most records of a leaf (`level` 0) or children of a node.
+    /// Returns the most records of a leaf (`level` 0) or children of a node.
     pub fn maxrecs(self, geo: &Geometry, level: u16) -> usize {
         let room = geo.blocksize().saturating_sub(Layout::of(geo).short_header);
         let child = self.key_len().saturating_add(size_of::<U32>());
         room.checked_div(if level == 0 { self.rec_len() } else { child }).unwrap_or(0)
     }
 
-    /// Fewest records of any block but the root.
+    /// Returns the fewest records of any block but the root.
     pub fn minrecs(self, geo: &Geometry, level: u16) -> usize {
         self.maxrecs(geo, level) / 2
     }
 
-    /// Most levels the tree can have on this volume.
+    /// Returns the most levels the tree can have on this volume.
     pub fn max_levels(self, geo: &Geometry) -> u32 {
         match self {
             Self::Bno | Self::Cnt => alloc::max_levels(geo),
@@ -201,7 +203,7 @@ impl Tree {
         }
     }
 
-    /// True where volumes like `geo` have this tree.
+    /// Returns true if volumes like `geo` have this tree.
     pub fn exists(self, geo: &Geometry) -> bool {
         match self {
             Self::Bno | Self::Cnt | Self::Ino => true,
@@ -211,7 +213,7 @@ impl Tree {
         }
     }
 
-    /// Levels of a tree of `records` records when every block is as empty as it may be.
+    /// Returns the levels of a tree of `records` records whose blocks are as empty as allowed.
     pub fn levels_for(self, geo: &Geometry, records: u64) -> u32 {
         let leaf = self.minrecs(geo, 0).max(1) as u64;
         let node = self.minrecs(geo, 1).max(2) as u64;
@@ -224,7 +226,7 @@ impl Tree {
         levels
     }
 
-    /// Where block `agbno` of group `agno` lies, called by this tree's name.
+    /// Returns the location of block `agbno` of group `agno`, named after this tree.
     pub fn location(self, geo: &Geometry, agno: AgNumber, agbno: AgBlock) -> Location {
         let daddr = geo.agb_to_daddr(agno, agbno);
         Location::of(self.ids().tree).ag(agno).agb(agbno).daddr(daddr, geo.block_sectors())
@@ -234,7 +236,7 @@ impl Tree {
 /// A verified block.
 #[derive(Clone, Copy, Debug)]
 pub struct Block<'a> {
-    /// Which tree it belongs to.
+    /// The tree of the block.
     pub tree: Tree,
     /// 0 for a leaf.
     pub level: u16,
@@ -244,7 +246,7 @@ pub struct Block<'a> {
     pub leftsib: Option<AgBlock>,
     /// Right neighbour.
     pub rightsib: Option<AgBlock>,
-    /// Everything behind the head.
+    /// The bytes after the header.
     body: &'a [u8],
     maxrecs: usize,
 }
@@ -254,8 +256,9 @@ fn sibling(found: U32) -> Option<AgBlock> {
 }
 
 impl<'a> Block<'a> {
-    /// Judges `block` (one filesystem block) as part of `tree` in group `agno`, all but the order of its entries
-    /// ([`verify_order`](Self::verify_order)): the judge of volumes reports each record out of order.
+    /// Verifies `block` (one filesystem block) as part of `tree` in group `agno`. The order of its
+    /// entries is left to [`verify_order`](Self::verify_order), because a check of a volume reports
+    /// each record out of order.
     ///
     /// # Errors
     /// The first check that fails.
@@ -300,13 +303,14 @@ impl<'a> Block<'a> {
         Ok(Self { tree, level, numrecs, leftsib, rightsib, body, maxrecs })
     }
 
-    /// True on level 0.
+    /// Returns true on level 0.
     pub fn is_leaf(&self) -> bool {
         self.level == 0
     }
 
-    /// Fails where the records of a leaf or the keys of a node do not ascend, or where records overlap that must
-    /// not. Every search relies on this. That blocks follow each other in order is for the walk that sees two.
+    /// Fails if the records of a leaf or the keys of a node do not ascend, or if records overlap
+    /// that must not. Every search relies on this. The order between two blocks is checked by the
+    /// walk that reads both.
     ///
     /// # Errors
     /// [`Ids::order`].
@@ -351,7 +355,7 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// Fails where one of `items` may not stand before the next.
+    /// Fails if one of `items` may not precede the next.
     fn ascend<T>(&self, ctx: &Ctx<'_>, items: &[T], may: impl Fn(&T, &T) -> bool) -> VerifyResult {
         for (index, pair) in items.windows(2).enumerate() {
             if let [left, right] = pair {
@@ -369,15 +373,15 @@ impl<'a> Block<'a> {
         Ok(())
     }
 
-    /// The records of a leaf; of a node, none. `R` is the tree's record type: [`alloc::Rec`],
-    /// [`inobt::Rec`], [`rmap::Rec`] or [`refcount::Rec`].
+    /// Returns the records of a leaf; of a node, none. `R` is the tree's record type:
+    /// [`alloc::Rec`], [`inobt::Rec`], [`rmap::Rec`] or [`refcount::Rec`].
     pub fn recs<R: FromBytes + KnownLayout + Immutable + Unaligned>(&self) -> &'a [R] {
         debug_assert_eq!(size_of::<R>(), self.tree.rec_len());
         let count = if self.is_leaf() { self.numrecs } else { 0 };
         <[R]>::ref_from_prefix_with_elems(self.body, count).map_or(&[], |(recs, _)| recs)
     }
 
-    /// The keys of a node; of a leaf, none. `K` is [`alloc::Rec`], [`U32`] (inobt, finobt,
+    /// Returns the keys of a node; of a leaf, none. `K` is [`alloc::Rec`], [`U32`] (inobt, finobt,
     /// refcountbt) or [`rmap::KeyPair`].
     pub fn keys<K: FromBytes + KnownLayout + Immutable + Unaligned>(&self) -> &'a [K] {
         debug_assert_eq!(size_of::<K>(), self.tree.key_len());
@@ -385,7 +389,7 @@ impl<'a> Block<'a> {
         <[K]>::ref_from_prefix_with_elems(self.body, count).map_or(&[], |(keys, _)| keys)
     }
 
-    /// The children of a node (agbno each, unjudged); of a leaf, none.
+    /// Returns the children of a node (unverified agbno); of a leaf, none.
     pub fn ptrs(&self) -> &'a [U32] {
         let count = if self.is_leaf() { 0 } else { self.numrecs };
         let ptrs = self.maxrecs.saturating_mul(self.tree.key_len());
@@ -459,7 +463,7 @@ mod tests {
         assert_eq!(owners, expected);
     }
 
-    /// Every field of the head, broken. The last block of group 0 is 65535, or 81919.
+    /// Breaks every field of the header. The last block of group 0 is 65535, or 81919.
     macro_rules! breaks {
         ($tree:literal) => {
             &[
@@ -477,7 +481,7 @@ mod tests {
         };
     }
 
-    /// The same for version 4, whose head ends behind the siblings.
+    /// Breaks every field of a version 4 header, which ends after the siblings.
     macro_rules! head_breaks {
         ($tree:literal) => {
             &[
@@ -490,8 +494,9 @@ mod tests {
         };
     }
 
-    /// `block`, which stands at `at` and has children at `ptrs`, passes; each broken field is named.
-    fn judge(tree: Tree, block: &[u8], at: (u32, u32), ptrs: &[u32], cases: &[Case<'_>]) {
+    /// Expects that `block`, which lies at `at` and has children at `ptrs`, passes, and that each
+    /// broken field is named.
+    fn verify_block(tree: Tree, block: &[u8], at: (u32, u32), ptrs: &[u32], cases: &[Case<'_>]) {
         let geo = if block.len() == 1024 { geo_v5_1k() } else { geo_v5() };
         let (agno, agbno) = (AgNumber(at.0), AgBlock(at.1));
         let head = Some(Lsn(0x1_0000_ffff));
@@ -517,24 +522,36 @@ mod tests {
 
     #[test]
     fn each_field_of_a_leaf_is_checked() {
-        judge(Tree::Bno, &golden(4096, BNOBT), (0, 1), &[], breaks!("bnobt"));
-        judge(Tree::Cnt, &linux!("cntbt-leaf"), (3, 3), &[], breaks!("cntbt"));
-        judge(Tree::Ino, &golden(4096, INOBT), (0, 3), &[], breaks!("inobt"));
-        judge(Tree::Fino, &linux!("finobt-leaf"), (0, 1981), &[], breaks!("finobt"));
-        judge(Tree::Rmap, &golden(4096, RMAPBT), (0, 5), &[], breaks!("rmapbt"));
-        judge(Tree::Refcount, &linux!("refcountbt-leaf"), (1, 316), &[], breaks!("refcountbt"));
+        verify_block(Tree::Bno, &golden(4096, BNOBT), (0, 1), &[], breaks!("bnobt"));
+        verify_block(Tree::Cnt, &linux!("cntbt-leaf"), (3, 3), &[], breaks!("cntbt"));
+        verify_block(Tree::Ino, &golden(4096, INOBT), (0, 3), &[], breaks!("inobt"));
+        verify_block(Tree::Fino, &linux!("finobt-leaf"), (0, 1981), &[], breaks!("finobt"));
+        verify_block(Tree::Rmap, &golden(4096, RMAPBT), (0, 5), &[], breaks!("rmapbt"));
+        verify_block(
+            Tree::Refcount,
+            &linux!("refcountbt-leaf"),
+            (1, 316),
+            &[],
+            breaks!("refcountbt"),
+        );
     }
 
     #[test]
     fn each_field_of_a_node_is_checked() {
-        judge(Tree::Bno, &linux!("bnobt-node"), (1, 784), &[2, 744, 904], breaks!("bnobt"));
-        judge(Tree::Cnt, &linux!("cntbt-node"), (1, 864), &[3, 944, 824], breaks!("cntbt"));
-        judge(Tree::Ino, &linux!("inobt-node"), (0, 1964), &[4, 14], breaks!("inobt"));
-        judge(Tree::Fino, &linux!("finobt-node"), (0, 1982), &[5, 1981], breaks!("finobt"));
+        verify_block(Tree::Bno, &linux!("bnobt-node"), (1, 784), &[2, 744, 904], breaks!("bnobt"));
+        verify_block(Tree::Cnt, &linux!("cntbt-node"), (1, 864), &[3, 944, 824], breaks!("cntbt"));
+        verify_block(Tree::Ino, &linux!("inobt-node"), (0, 1964), &[4, 14], breaks!("inobt"));
+        verify_block(Tree::Fino, &linux!("finobt-node"), (0, 1982), &[5, 1981], breaks!("finobt"));
         let ptrs = [6, 65544, 65546];
-        judge(Tree::Rmap, &linux!("rmapbt-node"), (2, 65545), &ptrs, breaks!("rmapbt"));
+        verify_block(Tree::Rmap, &linux!("rmapbt-node"), (2, 65545), &ptrs, breaks!("rmapbt"));
         let ptrs = [7, 306, 316, 426];
-        judge(Tree::Refcount, &linux!("refcountbt-node"), (1, 308), &ptrs, breaks!("refcountbt"));
+        verify_block(
+            Tree::Refcount,
+            &linux!("refcountbt-node"),
+            (1, 308),
+            &ptrs,
+            breaks!("refcountbt"),
+        );
     }
 
     /// Blocks 2, 3 and 4 of the kept volume `v4-old`.
@@ -546,16 +563,16 @@ mod tests {
         let cntbt = format!("00: 41425443 00000002 ffffffff ffffffff\n{free}");
         let inobt = "00: 49414254 00000001 ffffffff ffffffff
                      10: 00000040 0000002e ffffffff fffc0000";
-        let judge = |tree: Tree, rows: &str, agbno: u32, cases: &[Case<'_>]| {
+        let verify_block = |tree: Tree, rows: &str, agbno: u32, cases: &[Case<'_>]| {
             let block = golden(1024, rows);
             each_check_fails(&block, None, cases, |block| {
                 Block::verify(block, &ctx(&geo, tree, agbno), tree, AgNumber(0)).map(drop)
             });
             block
         };
-        let bno = judge(Tree::Bno, &bnobt, 2, head_breaks!("bnobt"));
-        judge(Tree::Cnt, &cntbt, 3, head_breaks!("cntbt"));
-        let ino = judge(Tree::Ino, inobt, 4, head_breaks!("inobt"));
+        let bno = verify_block(Tree::Bno, &bnobt, 2, head_breaks!("bnobt"));
+        verify_block(Tree::Cnt, &cntbt, 3, head_breaks!("cntbt"));
+        let ino = verify_block(Tree::Ino, inobt, 4, head_breaks!("inobt"));
 
         let at = ctx(&geo, Tree::Bno, 2);
         let bno = Block::verify(&bno, &at, Tree::Bno, AgNumber(0)).unwrap();

@@ -2,7 +2,7 @@
 //!
 //! It holds the roots of the free-space btrees (and of the reverse-mapping and reference-count
 //! btrees), the window of the free list in the AGFL, and the group's free-space counters. Version
-//! 4 ends behind `btreeblks`.
+//! 4 ends after `btreeblks`.
 
 use xfskit_units::{AgNumber, Geometry, Lsn};
 use zerocopy::big_endian::{U32, U64};
@@ -17,7 +17,7 @@ use crate::{alloc, refcount, rmap};
 /// "XAGF".
 pub const MAGIC: u32 = 0x5841_4746;
 
-/// The header, as it stands on disk.
+/// The header, as it is on disk.
 #[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct Agf {
@@ -77,13 +77,13 @@ pub struct Agf {
 pub const CRC_OFFSET: usize = std::mem::offset_of!(Agf, crc);
 const _: () = assert!(size_of::<Agf>() == 224 && CRC_OFFSET == 216);
 
-/// Where the AGF of group `agno` lies.
+/// Returns the location of the AGF of group `agno`.
 pub fn location(geo: &Geometry, agno: AgNumber) -> Location {
     Location::of("AGF").ag(agno).daddr(geo.ag_header_daddr(agno, 1), geo.sect_sectors())
 }
 
 impl Agf {
-    /// Judges the sector `block` as the AGF of group `agno`.
+    /// Verifies the sector `block` as the AGF of group `agno`.
     ///
     /// # Errors
     /// The first check that fails.
@@ -145,7 +145,7 @@ impl Agf {
     }
 }
 
-/// True where `block` starts with the AGF's magic.
+/// Returns true if `block` starts with the AGF's magic.
 pub fn is_agf(block: &[u8]) -> bool {
     bytes::be32(block, 0) == Some(MAGIC)
 }

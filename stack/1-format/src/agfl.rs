@@ -1,8 +1,8 @@
 //! AGFL: the free list of one allocation group. Sector 3 of the group, `sectsize` bytes.
 //!
-//! A ring of block numbers kept back so that the free-space btrees can always grow. The AGF says
-//! which slots are active: `flfirst` to `fllast`, wrapping, `flcount` of them. Other slots hold
-//! stale numbers. Version 4 has no head: slots from byte 0.
+//! A ring of blocks reserved so that the free-space btrees can always grow. The AGF names the
+//! active slots: `flfirst` to `fllast`, wrapping, `flcount` of them. Other slots hold stale
+//! numbers. Version 4 has no header: slots begin at byte 0.
 
 use xfskit_units::{AgBlock, AgNumber, Geometry, Lsn};
 use zerocopy::big_endian::{U32, U64};
@@ -15,10 +15,10 @@ use crate::layout::Layout;
 
 /// "XAFL".
 pub const MAGIC: u32 = 0x5841_464c;
-/// What mkfs writes into a slot that was never used.
+/// The value that mkfs writes into a slot that was never used.
 pub const NULLAGBLOCK: u32 = u32::MAX;
 
-/// The head of the sector on version 5; the slots follow.
+/// The header of the sector on version 5; the slots follow.
 #[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct AgflHeader {
@@ -41,13 +41,13 @@ const _: () = assert!(size_of::<AgflHeader>() == 36 && CRC_OFFSET == 32);
 /// Bytes of one slot.
 const SLOT: usize = size_of::<U32>();
 
-/// Slots of an AGFL: 119 with 512-byte sectors on version 5.
+/// Returns the number of slots of an AGFL: 119 with 512-byte sectors on version 5.
 pub fn slots(geo: &Geometry) -> u32 {
     let room = geo.sectsize().saturating_sub(Layout::of(geo).agfl_first);
     u32::try_from(room / SLOT).unwrap_or(0)
 }
 
-/// Where the AGFL of group `agno` lies.
+/// Returns the location of the AGFL of group `agno`.
 pub fn location(geo: &Geometry, agno: AgNumber) -> Location {
     Location::of("AGFL").ag(agno).daddr(geo.ag_header_daddr(agno, 3), geo.sect_sectors())
 }
@@ -60,7 +60,7 @@ pub struct Agfl<'a> {
 }
 
 impl<'a> Agfl<'a> {
-    /// Judges the sector `block` as the AGFL of group `agno`.
+    /// Verifies the sector `block` as the AGFL of group `agno`.
     ///
     /// # Errors
     /// The first check that fails.
@@ -89,8 +89,8 @@ impl<'a> Agfl<'a> {
         Ok(Self { bno })
     }
 
-    /// The active blocks, in the order in which they will be taken. At most as many as there are
-    /// slots, whatever `agf` says.
+    /// Returns the active blocks in the order of their use. At most as many as there are slots,
+    /// whatever `agf` states.
     pub fn active(&self, agf: &Agf) -> impl Iterator<Item = AgBlock> + use<'a> {
         let bno = self.bno;
         let first = agf.flfirst.get() as usize;

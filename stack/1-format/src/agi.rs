@@ -1,7 +1,7 @@
 //! AGI: inodes of one allocation group. Sector 2 of the group, `sectsize` bytes.
 //!
 //! It holds the roots of the inode btree and the free-inode btree, the group's inode counters, and
-//! 64 lists of inodes that are open though no name leads to them any more. Version 4 ends behind
+//! 64 lists of inodes that are still open but have no name any more. Version 4 ends after
 //! `unlinked`.
 
 use xfskit_units::{AgIno, AgNumber, Geometry, Lsn};
@@ -20,7 +20,7 @@ pub const UNLINKED_BUCKETS: usize = 64;
 /// "No inode": an empty list, the end of one, a hint that is not set.
 pub const NULLAGINO: u32 = u32::MAX;
 
-/// The header, as it stands on disk.
+/// The header, as it is on disk.
 #[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct Agi {
@@ -68,13 +68,13 @@ pub struct Agi {
 pub const CRC_OFFSET: usize = std::mem::offset_of!(Agi, crc);
 const _: () = assert!(size_of::<Agi>() == 344 && CRC_OFFSET == 312);
 
-/// Where the AGI of group `agno` lies.
+/// Returns the location of the AGI of group `agno`.
 pub fn location(geo: &Geometry, agno: AgNumber) -> Location {
     Location::of("AGI").ag(agno).daddr(geo.ag_header_daddr(agno, 2), geo.sect_sectors())
 }
 
 impl Agi {
-    /// Judges the sector `block` as the AGI of group `agno`.
+    /// Verifies the sector `block` as the AGI of group `agno`.
     ///
     /// # Errors
     /// The first check that fails.
@@ -113,7 +113,7 @@ impl Agi {
     }
 }
 
-/// True where `block` starts with the AGI's magic.
+/// Returns true if `block` starts with the AGI's magic.
 pub fn is_agi(block: &[u8]) -> bool {
     bytes::be32(block, 0) == Some(MAGIC)
 }

@@ -9,7 +9,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::agbtree::Tree;
 
-/// A free extent; a node's key looks the same.
+/// A free extent. A node's key has the same layout.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
 )]
@@ -23,25 +23,26 @@ pub struct Rec {
 const _: () = assert!(size_of::<Rec>() == 8);
 
 impl Rec {
-    /// A record of this extent.
+    /// Makes the record of this extent.
     pub fn new(start: AgBlock, len: ExtLen) -> Self {
         Self { startblock: start.0.into(), blockcount: len.0.into() }
     }
-    /// First free block.
+    /// Returns the first free block.
     pub fn start(&self) -> AgBlock {
         AgBlock(self.startblock.get())
     }
-    /// Length.
+    /// Returns the length.
     pub fn len(&self) -> ExtLen {
         ExtLen(self.blockcount.get())
     }
-    /// True for the impossible record of no blocks.
+    /// Returns true for the impossible record of no blocks.
     pub fn is_empty(&self) -> bool {
         self.blockcount.get() == 0
     }
 }
 
-/// Most levels of bnobt and cntbt: every second block free, every btree block half full.
+/// Returns the most levels of bnobt and cntbt: every second block free, every btree block half
+/// full.
 pub fn max_levels(geo: &Geometry) -> u32 {
     Tree::Bno.levels_for(geo, u64::from(geo.agblocks).saturating_add(1) / 2)
 }

@@ -1,9 +1,9 @@
-//! Extent maps: which blocks of the device hold which blocks of a file.
+//! Extent maps, which map blocks of a file to blocks of the device.
 //!
-//! A fork maps file blocks to device blocks by *extents*, 128-bit records in ascending order; what
-//! no extent covers is a hole. A few of them stand in the inode itself. When they no longer fit, the
-//! fork becomes a btree, the *bmbt*, whose root (without siblings and identity: the *bmdr*) stays in
-//! the inode:
+//! A fork maps file blocks to device blocks by *extents*, 128-bit records in ascending order.
+//! Ranges without an extent are holes. A few extents fit into the inode itself. When they no longer
+//! fit, the fork becomes a btree, the *bmbt*, whose root (without siblings and identity: the
+//! *bmdr*) stays in the inode:
 //!
 //! ```text
 //! record  1 bit unwritten | 54 bits startoff | 52 bits startblock | 21 bits blockcount
@@ -45,21 +45,21 @@ const PTR_LEN: usize = 8;
 /// A key (file block) or a pointer ([`FsBlock`]) in a node.
 pub type Word = U64;
 
-/// Where the block `fsbno` lies, called a bmbt block.
+/// Returns the location of the bmbt block `fsbno`.
 pub fn location(geo: &Geometry, fsbno: FsBlock) -> Location {
     let at = Location::of("bmbt block");
     let Some((agno, agbno)) = geo.fsb_split(fsbno) else { return at };
     at.ag(agno).agb(agbno).daddr(geo.agb_to_daddr(agno, agbno), geo.block_sectors())
 }
 
-/// Extent records that fit a fork of `room` bytes.
+/// Returns the number of extent records that fit into a fork of `room` bytes.
 pub const fn inline_records(room: usize) -> usize {
     room / REC_LEN
 }
 
 // ---- records ---------------------------------------------------------------------------------
 
-/// A record, as it stands on disk.
+/// A record, as it is on disk.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
 )]
@@ -72,7 +72,7 @@ pub struct Rec {
 }
 const _: () = assert!(size_of::<Rec>() == REC_LEN);
 
-/// Some consecutive blocks of a file that are consecutive on the device.
+/// Consecutive blocks of a file that are also consecutive on the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Extent {
     /// First block within the file.
@@ -86,7 +86,7 @@ pub struct Extent {
 }
 
 impl Rec {
-    /// What the record says.
+    /// Decodes the record.
     pub fn decode(&self) -> Extent {
         let (l0, l1) = (self.l0.get(), self.l1.get());
         Extent {
@@ -98,17 +98,17 @@ impl Rec {
     }
 }
 
-/// What extents of a fork may be, besides well formed.
+/// The extents that a fork may have, besides being well formed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExtentRules {
-    /// They lie on the realtime device.
+    /// True if they lie on the realtime device.
     pub realtime: bool,
-    /// They may be unwritten: data of regular files only.
+    /// True if they may be unwritten: data of regular files only.
     pub unwritten: bool,
 }
 
 impl ExtentRules {
-    /// The rules for one fork of `inode`.
+    /// Returns the rules for one fork of `inode`.
     pub fn of(inode: &Dinode<'_>, fork: Fork) -> Self {
         let data = fork == Fork::Data;
         Self { realtime: data && inode.is_realtime(), unwritten: data && inode.is_regular() }
@@ -116,18 +116,18 @@ impl ExtentRules {
 }
 
 impl Extent {
-    /// The first file block behind the extent.
+    /// Returns the first file block after the extent.
     pub fn end(&self) -> FileOff {
         self.startoff.saturating_add(self.blockcount.0)
     }
 
-    /// The device block that holds file block `fileoff`, where the extent covers it.
+    /// Returns the device block that holds file block `fileoff`, where the extent covers it.
     pub fn block_at(&self, fileoff: FileOff) -> Option<FsBlock> {
         let ahead = fileoff.since(self.startoff)?;
         if ahead < self.blockcount.0 { self.startblock.checked_add(ahead) } else { None }
     }
 
-    /// The part of the extent that lies in `[start, end)`, which it overlaps.
+    /// Returns the part of the extent that lies in `[start, end)`, which it overlaps.
     pub fn clip(&self, start: FileOff, end: FileOff) -> Self {
         let startoff = self.startoff.max(start);
         let ahead = startoff.since(self.startoff).unwrap_or(0);
@@ -140,7 +140,7 @@ impl Extent {
         }
     }
 
-    /// The record that says this; numbers too large for their fields lose their high bits.
+    /// Encodes the extent. Numbers too large for their fields lose their high bits.
     pub fn encode(&self) -> Rec {
         let l0 = (u64::from(self.unwritten) << 63)
             | ((self.startoff.0 & MAX_STARTOFF) << 9)
@@ -149,8 +149,8 @@ impl Extent {
         Rec { l0: l0.into(), l1: l1.into() }
     }
 
-    /// Judges one extent; wherever it lies in the file, a file can be as long. That extents ascend without overlap is for those who see two of them
-    /// ([`follows`](Self::follows)).
+    /// Verifies one extent. Any position in the file is valid. The order of two extents is checked
+    /// by [`follows`](Self::follows).
     ///
     /// # Errors
     /// The first check that fails.
@@ -158,7 +158,7 @@ impl Extent {
         ctx.at_least("bmbt.rec.blockcount", 1, self.blockcount.0)?;
         let exists = if rules.realtime {
             let end = self.startblock.0.saturating_add(self.blockcount.0);
-            // Realtime groups make addresses sparse, and are judged by who reads them.
+            // Realtime groups make addresses sparse; readers of realtime extents check them.
             ctx.geo.features.metadir() || end <= ctx.geo.rblocks.0
         } else {
             ctx.geo.valid_fsb_extent(self.startblock, self.blockcount.0)
@@ -169,7 +169,7 @@ impl Extent {
         ctx.require("bmbt.rec.state", state, "written, unless data of a regular file", "unwritten")
     }
 
-    /// Fails where this extent starts before `before`, its predecessor's end.
+    /// Fails if this extent starts before `before`, its predecessor's end.
     ///
     /// # Errors
     /// `bmbt.rec.order`.
@@ -178,7 +178,7 @@ impl Extent {
     }
 }
 
-/// Fails where `recs` do not ascend, or overlap.
+/// Fails if `recs` do not ascend, or overlap.
 ///
 /// # Errors
 /// `bmbt.rec.order`.
@@ -191,13 +191,13 @@ pub fn verify_order(ctx: &Ctx<'_>, recs: &[Rec]) -> VerifyResult {
     Ok(())
 }
 
-/// The first `count` records of `bytes`, or as many as there are.
+/// Returns the first `count` records of `bytes`, or as many as there are.
 pub fn records(bytes: &[u8], count: usize) -> &[Rec] {
     let count = count.min(inline_records(bytes.len()));
     <[Rec]>::ref_from_prefix_with_elems(bytes, count).map_or(&[], |(recs, _)| recs)
 }
 
-/// `count` keys or pointers from byte `at` of `bytes`; none where they do not fit.
+/// Returns `count` keys or pointers from byte `at` of `bytes`; none if they do not fit.
 fn words(bytes: &[u8], at: usize, count: usize) -> &[Word] {
     let area = bytes.get(at..).unwrap_or(&[]);
     <[Word]>::ref_from_prefix_with_elems(area, count).map_or(&[], |(words, _)| words)
@@ -205,22 +205,22 @@ fn words(bytes: &[u8], at: usize, count: usize) -> &[Word] {
 
 // ---- limits ----------------------------------------------------------------------------------
 
-/// Records of a leaf, or children of a node: both take 16 bytes.
+/// Returns the most records of a leaf, or children of a node: both take 16 bytes.
 pub fn maxrecs(geo: &Geometry) -> usize {
     geo.blocksize().saturating_sub(Layout::of(geo).long_header) / REC_LEN
 }
 
-/// Fewest records or children of a block, unless it is the only child of the root.
+/// Returns the fewest records or children of a block, unless it is the only child of the root.
 pub fn minrecs(geo: &Geometry) -> usize {
     maxrecs(geo) / 2
 }
 
-/// Children of a root in a fork of `room` bytes.
+/// Returns the most children of a root in a fork of `room` bytes.
 pub const fn root_maxrecs(room: usize) -> usize {
     room.saturating_sub(ROOT_HEAD) / (2 * PTR_LEN)
 }
 
-/// Most levels of a fork's tree, the root in the inode included.
+/// Returns the most levels of a fork's tree, the root in the inode included.
 pub fn max_levels(geo: &Geometry, fork: Fork) -> u16 {
     let most_extents: u64 = match (geo.features.nrext64(), fork) {
         (true, Fork::Data) => (1 << 48) - 1,
@@ -251,7 +251,7 @@ pub struct BmdrRoot<'a> {
 }
 
 impl<'a> BmdrRoot<'a> {
-    /// Judges one fork's part of the inode as the root of a tree. `ctx.at` names inode and fork.
+    /// Verifies one fork's part of the inode as the root of a tree. `ctx.at` names inode and fork.
     ///
     /// # Errors
     /// The first check that fails.
@@ -273,7 +273,7 @@ impl<'a> BmdrRoot<'a> {
     }
 }
 
-/// Keys ascend, pointers lead to blocks that exist.
+/// Fails if keys do not ascend, or pointers lead to invalid blocks.
 fn verify_children(
     ctx: &Ctx<'_>,
     (key_id, ptr_id): (&'static str, &'static str),
@@ -296,7 +296,7 @@ fn verify_children(
 
 // ---- blocks ----------------------------------------------------------------------------------
 
-/// The head of a block as far as both versions have it.
+/// The part of a block's header that both versions have.
 #[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct Header {
@@ -312,7 +312,7 @@ pub struct Header {
     pub rightsib: U64,
 }
 
-/// What version 5 adds to the head.
+/// The part of the header that version 5 adds.
 #[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct SelfDescription {
@@ -343,7 +343,7 @@ pub struct BmbtBlock<'a> {
     pub leftsib: Option<FsBlock>,
     /// Right neighbour.
     pub rightsib: Option<FsBlock>,
-    /// Everything behind the head.
+    /// The bytes after the header.
     body: &'a [u8],
     maxrecs: usize,
 }
@@ -353,8 +353,8 @@ fn sibling(found: U64) -> Option<FsBlock> {
 }
 
 impl<'a> BmbtBlock<'a> {
-    /// Judges `block` (one filesystem block) as part of the tree of `fork` of inode `ctx.at.ino`.
-    /// Records are judged by who reads them, with [`Extent::verify`].
+    /// Verifies `block` (one filesystem block) as part of the tree of `fork` of inode `ctx.at.ino`.
+    /// Its records are verified by their readers, with [`Extent::verify`].
     ///
     /// # Errors
     /// The first check that fails.
@@ -395,13 +395,13 @@ impl<'a> BmbtBlock<'a> {
         Ok(block)
     }
 
-    /// True on level 0.
+    /// Returns true on level 0.
     pub fn is_leaf(&self) -> bool {
         self.level == 0
     }
 
-    /// Fails where the extents of a leaf do not ascend, or overlap: every search relies on this. A verified node's keys
-    /// ascend.
+    /// Fails if the extents of a leaf do not ascend, or overlap. Every search relies on this. A
+    /// verified node's keys ascend.
     ///
     /// # Errors
     /// `bmbt.rec.order`.
@@ -409,7 +409,7 @@ impl<'a> BmbtBlock<'a> {
         verify_order(ctx, self.recs())
     }
 
-    /// First file block of the block: its first key, or the start of its first extent.
+    /// Returns the first file block of the block: its first key, or the start of its first extent.
     pub fn first(&self) -> Option<FileOff> {
         match self.recs().first() {
             Some(rec) => Some(rec.decode().startoff),
@@ -417,17 +417,17 @@ impl<'a> BmbtBlock<'a> {
         }
     }
 
-    /// The records of a leaf; of a node, none.
+    /// Returns the records of a leaf; of a node, none.
     pub fn recs(&self) -> &'a [Rec] {
         if self.is_leaf() { records(self.body, self.numrecs) } else { &[] }
     }
 
-    /// First file block below each child of a node; of a leaf, none.
+    /// Returns the first file block below each child of a node; of a leaf, none.
     pub fn keys(&self) -> &'a [Word] {
         if self.is_leaf() { &[] } else { words(self.body, 0, self.numrecs) }
     }
 
-    /// The children of a node ([`FsBlock`]); of a leaf, none.
+    /// Returns the children of a node ([`FsBlock`]); of a leaf, none.
     pub fn ptrs(&self) -> &'a [Word] {
         let ptrs_at = self.maxrecs.saturating_mul(PTR_LEN);
         if self.is_leaf() { &[] } else { words(self.body, ptrs_at, self.numrecs) }
@@ -464,15 +464,15 @@ mod tests {
     fn each_impossible_extent_is_named() {
         let geo = geo_v5();
         let ctx = Ctx::new(&geo, Location::of("inode"));
-        let judge = |extent: Extent, unwritten| {
+        let verify_block = |extent: Extent, unwritten| {
             let rules = ExtentRules { realtime: false, unwritten };
             extent.verify(&ctx, rules).map_err(|fault| fault.check.0)
         };
-        assert_eq!(judge(extent(0, 22, 3, true), true), Ok(()));
-        assert_eq!(judge(extent(0, 22, 3, true), false), Err("bmbt.rec.state"));
-        assert_eq!(judge(extent(0, 22, 0, false), true), Err("bmbt.rec.blockcount"));
-        assert_eq!(judge(extent(0, 0, 3, false), true), Err("bmbt.rec.startblock"));
-        assert_eq!(judge(extent(0, 65535, 2, false), true), Err("bmbt.rec.startblock"));
+        assert_eq!(verify_block(extent(0, 22, 3, true), true), Ok(()));
+        assert_eq!(verify_block(extent(0, 22, 3, true), false), Err("bmbt.rec.state"));
+        assert_eq!(verify_block(extent(0, 22, 0, false), true), Err("bmbt.rec.blockcount"));
+        assert_eq!(verify_block(extent(0, 0, 3, false), true), Err("bmbt.rec.startblock"));
+        assert_eq!(verify_block(extent(0, 65535, 2, false), true), Err("bmbt.rec.startblock"));
         let rules = ExtentRules { realtime: true, unwritten: true };
         let realtime = extent(0, 22, 3, true).verify(&ctx, rules);
         assert_eq!(realtime.unwrap_err().check.0, "bmbt.rec.startblock");

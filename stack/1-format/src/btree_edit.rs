@@ -1,4 +1,4 @@
-//! Changing one block of a btree, whichever tree it is: a [`Shape`] says where things lie.
+//! Edits one block of a btree of any kind, whose layout a [`Shape`] describes.
 //!
 //! ```text
 //! short form   magic level numrecs leftsib rightsib (4 bytes each)   self-description   entries
@@ -6,9 +6,9 @@
 //! in an inode        level numrecs                                                      entries
 //! ```
 //!
-//! The entries of a leaf are records; those of a node are keys and, behind room for the most keys,
-//! pointers. Here they are counted, moved and compared as bytes; what they mean is told elsewhere.
-//! Everything is version 5, which is all that is written.
+//! The entries of a leaf are records. Those of a node are keys and, after the space of the most
+//! keys, pointers. Here they are counted, moved and compared as bytes, without their meaning.
+//! Everything is version 5, the only version that is written.
 
 use std::mem::offset_of;
 use std::ops::Range;
@@ -27,7 +27,7 @@ use crate::layout::Layout;
 const NONE_32: u32 = agbtree::NULLAGBLOCK;
 const NONE_64: u64 = bmbt::NULLFSBLOCK;
 
-/// Where things lie in a block, or in the part of an inode that is a root. All in bytes.
+/// The layout of a block, or of the part of an inode that is a root. All offsets are in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// The level, 2 bytes; the number of entries follows.
@@ -47,7 +47,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// A block of a per-AG tree, on version 5.
+    /// Returns the shape of a block of a per-AG tree, on version 5.
     pub fn short(tree: Tree, geo: &Geometry, level: u16) -> Self {
         let body = Layout::V5.short_header;
         let max = tree.maxrecs(geo, level);
@@ -63,7 +63,7 @@ impl Shape {
         }
     }
 
-    /// A block of a fork's tree, on version 5.
+    /// Returns the shape of a block of a fork's tree, on version 5.
     pub fn long(geo: &Geometry, level: u16) -> Self {
         let body = Layout::V5.long_header;
         let max = bmbt::maxrecs(geo);
@@ -79,7 +79,7 @@ impl Shape {
         }
     }
 
-    /// The root of a fork's tree: the part `fork` of its inode.
+    /// Returns the shape of the root of a fork's tree: the part `fork` of its inode.
     pub fn root_in_inode(fork: &Range<usize>) -> Self {
         let max = bmbt::root_maxrecs(fork.len());
         let body = fork.start.saturating_add(size_of::<[U16; 2]>());
@@ -95,40 +95,40 @@ impl Shape {
         }
     }
 
-    /// Most entries.
+    /// Returns the most entries.
     pub fn max(&self) -> usize {
         self.max
     }
 
-    /// Fewest entries of a block that is not the root.
+    /// Returns the fewest entries of a block that is not the root.
     pub fn min(&self) -> usize {
         self.max / 2
     }
 
     // ---- reading -----------------------------------------------------------------------------
 
-    /// The level: 0 for a leaf.
+    /// Returns the level: 0 for a leaf.
     pub fn level(&self, bytes: &[u8]) -> u16 {
         be16(bytes, self.level_at).unwrap_or(0)
     }
 
-    /// How many entries there are, at most [`max`](Self::max).
+    /// Returns the number of entries, at most [`max`](Self::max).
     pub fn count(&self, bytes: &[u8]) -> usize {
         let found = be16(bytes, self.level_at.saturating_add(size_of::<U16>()));
         usize::from(found.unwrap_or(0)).min(self.max)
     }
 
-    /// The left neighbour.
+    /// Returns the left neighbour.
     pub fn left(&self, bytes: &[u8]) -> Option<u64> {
         self.ptr_at(bytes, self.siblings_at?)
     }
 
-    /// The right neighbour.
+    /// Returns the right neighbour.
     pub fn right(&self, bytes: &[u8]) -> Option<u64> {
         self.ptr_at(bytes, self.siblings_at?.saturating_add(self.ptr_len))
     }
 
-    /// Record or key `index`; `T` is as long as they are.
+    /// Returns record or key `index`. `T` must have its length.
     pub fn entry<T>(&self, bytes: &[u8], index: usize) -> Option<T>
     where
         T: FromBytes + KnownLayout + Immutable + Unaligned + Copy,
@@ -137,7 +137,7 @@ impl Shape {
         T::ref_from_bytes(slice(bytes, self.entry_at(index), self.entry_len)?).ok().copied()
     }
 
-    /// All records or keys.
+    /// Returns all records or keys.
     pub fn entries<'a, T>(&self, bytes: &'a [u8]) -> &'a [T]
     where
         T: FromBytes + KnownLayout + Immutable + Unaligned,
@@ -147,7 +147,7 @@ impl Shape {
         <[T]>::ref_from_prefix_with_elems(body, self.count(bytes)).map_or(&[], |(all, _)| all)
     }
 
-    /// Pointer `index` of a node.
+    /// Returns pointer `index` of a node.
     pub fn ptr(&self, bytes: &[u8], index: usize) -> Option<u64> {
         self.ptr_at(bytes, self.ptr_place(index)?)
     }
@@ -211,7 +211,8 @@ impl Shape {
         }
     }
 
-    /// Makes room for `more` entries at `index`: they hold anything until they are set. There must be room.
+    /// Opens a gap for `more` entries at `index`, whose content is undefined until they are set.
+    /// There must be space for them.
     pub fn open(&self, image: &mut impl Image, index: usize, more: usize) {
         let count = self.count(image.bytes());
         let to = index.saturating_add(more);
@@ -219,7 +220,7 @@ impl Shape {
         self.set_count(image, count.saturating_add(more));
     }
 
-    /// Takes `gone` entries from `index` on away.
+    /// Removes `gone` entries from `index` on.
     pub fn close(&self, image: &mut impl Image, index: usize, gone: usize) {
         let count = self.count(image.bytes());
         self.shift(image, index.saturating_add(gone)..count, index);
@@ -234,8 +235,8 @@ impl Shape {
         }
     }
 
-    /// Copies the entries `from` of another block, of shape `other`, over those from `index` on, whose room was
-    /// [opened](Self::open) before.
+    /// Copies the entries `from` of another block, of shape `other`, over those from `index` on.
+    /// Their gap was [opened](Self::open) before.
     pub fn copy(
         &self,
         image: &mut impl Image,
@@ -274,7 +275,7 @@ fn count_word(count: usize) -> U16 {
     U16::new(u16::try_from(count).unwrap_or(u16::MAX))
 }
 
-/// Writes the head of a new block of a per-AG tree: empty, without siblings; LSN and CRC are 0.
+/// Writes the header of a new block of a per-AG tree: empty, without siblings; LSN and CRC are 0.
 pub fn init_short(
     image: &mut impl Image,
     geo: &Geometry,
@@ -301,7 +302,7 @@ pub fn init_short(
     image.put(size_of::<agbtree::Header>(), &own);
 }
 
-/// Writes the head of a new block of the tree of a fork of `ino`: empty, without siblings; LSN and CRC
+/// Writes the header of a new block of the tree of a fork of `ino`: empty, without siblings; LSN and CRC
 /// are 0.
 pub fn init_long(image: &mut impl Image, geo: &Geometry, level: u16, ino: Ino, daddr: Daddr) {
     let head = bmbt::Header {

@@ -24,13 +24,13 @@ impl fmt::Display for CheckId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Fork {
-    /// Content.
+    /// File content.
     Data,
     /// Extended attributes.
     Attr,
 }
 
-/// A value as a report shows it.
+/// A value as reports print it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum Value {
@@ -38,13 +38,13 @@ pub enum Value {
     Number(u64),
     /// A signed number.
     Signed(i64),
-    /// A number that people read in hexadecimal: a magic, a checksum, a mask.
+    /// A number that reports print in hexadecimal: a magic, a checksum, a mask.
     Hex(#[serde(serialize_with = "as_hex")] u64),
     /// A UUID.
     Uuid(Uuid),
-    /// Words.
+    /// A text.
     Text(Cow<'static, str>),
-    /// Nothing where something was due.
+    /// A missing value.
     Missing,
 }
 
@@ -99,7 +99,7 @@ value_from! {
     Daddr => |v| Self::Number(v.0);
 }
 
-/// What a check wanted to see.
+/// The value that a check expected.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Expected {
@@ -109,9 +109,9 @@ pub enum Expected {
     AtMost(Value),
     /// At least this.
     AtLeast(Value),
-    /// One of a range, both ends included.
+    /// A value of a range, both ends included.
     Between(Value, Value),
-    /// Something described in words.
+    /// A value described in words.
     Described(Cow<'static, str>),
 }
 
@@ -127,10 +127,10 @@ impl fmt::Display for Expected {
     }
 }
 
-/// Where something is. Only what is known is set; reports leave out the rest.
+/// The location of a finding. Only known fields are set; reports leave out the rest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Location {
-    /// What stands there, as people call it: "AGF", "bnobt block", "inode", "dir leaf".
+    /// Type of the structure, as engineers call it: "AGF", "bnobt block", "inode", "dir leaf".
     pub what: &'static str,
     /// Allocation group.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -153,7 +153,7 @@ pub struct Location {
     /// Position in that fork, in filesystem blocks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fileoff: Option<FileOff>,
-    /// Which record or entry of the block, from 0.
+    /// Record or entry of the block, from 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub index: Option<u32>,
 }
@@ -164,35 +164,35 @@ fn no_sectors(s: &Sectors) -> bool {
 }
 
 impl Location {
-    /// Something called `what`, place unknown.
+    /// Makes the location of a structure called `what`, with nothing else known.
     pub fn of(what: &'static str) -> Self {
         Self { what, ..Self::default() }
     }
-    /// … in group `agno`.
+    /// Adds the group.
     pub fn ag(self, agno: AgNumber) -> Self {
         Self { agno: Some(agno), ..self }
     }
-    /// … in block `agbno` of its group.
+    /// Adds the block within the group.
     pub fn agb(self, agbno: AgBlock) -> Self {
         Self { agbno: Some(agbno), ..self }
     }
-    /// … at `daddr`, `sectors` long.
+    /// Adds the address on the device, and the length.
     pub fn daddr(self, daddr: Daddr, sectors: Sectors) -> Self {
         Self { daddr: Some(daddr), sectors, ..self }
     }
-    /// … of inode `ino`.
+    /// Adds the inode.
     pub fn ino(self, ino: Ino) -> Self {
         Self { ino: Some(ino), ..self }
     }
-    /// … in this fork of its inode.
+    /// Adds the fork of the inode.
     pub fn fork(self, fork: Fork) -> Self {
         Self { fork: Some(fork), ..self }
     }
-    /// … at this block of its fork.
+    /// Adds the block within the fork.
     pub fn fileoff(self, fileoff: FileOff) -> Self {
         Self { fileoff: Some(fileoff), ..self }
     }
-    /// … at record or entry `index`, counted from 0.
+    /// Adds the record or entry, counted from 0.
     pub fn index(self, index: usize) -> Self {
         Self { index: u32::try_from(index).ok(), ..self }
     }
@@ -238,13 +238,13 @@ impl fmt::Display for Location {
 /// A failed check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Corruption {
-    /// Which check failed.
+    /// The check that failed.
     pub check: CheckId,
-    /// Where.
+    /// The location.
     pub at: Location,
-    /// What it wanted to see.
+    /// The expected value.
     pub expected: Expected,
-    /// What it saw.
+    /// The value found.
     pub found: Value,
 }
 
@@ -277,7 +277,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_report_says_where_what_was_expected_and_what_was_found() {
+    fn a_report_names_location_expected_and_found_value() {
         let fault = Corruption {
             check: CheckId("agf.flcount"),
             at: Location::of("AGF").ag(AgNumber(3)).daddr(Daddr(786_433), Sectors(1)),

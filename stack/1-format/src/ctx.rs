@@ -1,4 +1,4 @@
-//! What a verifier knows about the block it judges, and the tools it judges with.
+//! The context of a verifier, and the checks that verifiers share.
 
 use std::ops::RangeInclusive;
 
@@ -6,47 +6,47 @@ use xfskit_units::{AgBlock, AgNumber, Geometry, Lsn, Uuid};
 
 use crate::corruption::{CheckId, Corruption, Expected, Location, Value, VerifyResult};
 
-/// The surroundings of one block: the volume's geometry, where the block was read, and how far the
-/// journal has come. Cheap to make, one per block.
+/// The context of one block: the volume's geometry, the block's address, and the journal's head.
+/// Cheap to make, one per block.
 #[derive(Clone, Copy, Debug)]
 pub struct Ctx<'a> {
-    /// The volume.
+    /// Geometry of the volume.
     pub geo: &'a Geometry,
-    /// The block: `at.daddr` is what its `blkno` must say, `at.ino` its owner.
+    /// Location of the block: `at.daddr` must equal its `blkno`, `at.ino` its owner.
     pub at: Location,
-    /// The journal's head; a block must not be newer. `None` when the head is not known.
+    /// The journal's head. No block may be newer. `None` if the head is not known.
     pub log_head: Option<Lsn>,
-    /// The block's CRC was found right when it was read, and need not be summed again.
+    /// True if the block's CRC was verified when it was read, and need not be computed again.
     pub crc_known: bool,
 }
 
 impl<'a> Ctx<'a> {
-    /// A block at `at` of the volume `geo`, with the journal's head unknown.
+    /// Makes the context of a block at `at` of the volume `geo`, with the journal's head unknown.
     pub fn new(geo: &'a Geometry, at: Location) -> Self {
         Self { geo, at, log_head: None, crc_known: false }
     }
 
-    /// The same block, where LSNs must not lie ahead of `head`.
+    /// Adds the journal's head, which no LSN may exceed.
     pub fn log_head(self, head: Option<Lsn>) -> Self {
         Self { log_head: head, ..self }
     }
 
-    /// The same block, read through a cache that summed its CRC.
+    /// Marks the block's CRC as verified, because it was read through a cache.
     pub fn crc_known(self) -> Self {
         Self { crc_known: true, ..self }
     }
 
-    /// The same surroundings at another place.
+    /// Returns this context at another location.
     pub fn at(self, at: Location) -> Self {
         Self { at, ..self }
     }
 
-    /// The same block, narrowed to its entry `index`.
+    /// Returns this context, narrowed to entry `index` of the block.
     pub fn entry(self, index: usize) -> Self {
         Self { at: self.at.index(index), ..self }
     }
 
-    /// A failed check, as an error.
+    /// Makes the corruption of a failed check.
     #[cold]
     pub fn corruption(
         &self,
@@ -57,7 +57,7 @@ impl<'a> Ctx<'a> {
         Box::new(Corruption { check: CheckId(check), at: self.at, expected, found: found.into() })
     }
 
-    /// Fails where `found` is not `expected`.
+    /// Fails if `found` is not `expected`.
     #[inline]
     pub fn eq<T: PartialEq + Into<Value>>(
         &self,
@@ -71,7 +71,7 @@ impl<'a> Ctx<'a> {
         Err(self.corruption(check, Expected::Exactly(expected.into()), found))
     }
 
-    /// Fails where `found` is not `expected`; the report shows both in hexadecimal.
+    /// Fails if `found` is not `expected`; the report shows both in hexadecimal.
     #[inline]
     pub fn eq_hex(
         &self,
@@ -86,7 +86,7 @@ impl<'a> Ctx<'a> {
         Err(self.corruption(check, Expected::Exactly(Value::Hex(expected)), Value::Hex(found)))
     }
 
-    /// Fails where `found` is larger than `max`.
+    /// Fails if `found` is larger than `max`.
     #[inline]
     pub fn at_most<T: PartialOrd + Into<Value>>(
         &self,
@@ -100,7 +100,7 @@ impl<'a> Ctx<'a> {
         Err(self.corruption(check, Expected::AtMost(max.into()), found))
     }
 
-    /// Fails where `found` is smaller than `min`.
+    /// Fails if `found` is smaller than `min`.
     #[inline]
     pub fn at_least<T: PartialOrd + Into<Value>>(
         &self,
@@ -114,7 +114,7 @@ impl<'a> Ctx<'a> {
         Err(self.corruption(check, Expected::AtLeast(min.into()), found))
     }
 
-    /// Fails where `found` lies outside `range`.
+    /// Fails if `found` lies outside `range`.
     #[inline]
     pub fn within<T: PartialOrd + Into<Value> + Copy>(
         &self,
@@ -129,7 +129,7 @@ impl<'a> Ctx<'a> {
         Err(self.corruption(check, Expected::Between(lo.into(), hi.into()), found))
     }
 
-    /// Fails unless `ok`; `expected` says in words what should have been.
+    /// Fails unless `ok`. `expected` describes the correct value in words.
     #[inline]
     pub fn require(
         &self,
@@ -144,7 +144,7 @@ impl<'a> Ctx<'a> {
         Err(self.corruption(check, Expected::Described(expected.into()), found))
     }
 
-    /// Fails where `block` does not carry its right CRC at byte `field`. Version 4 has none.
+    /// Fails if `block` does not carry its correct CRC at byte `field`. Version 4 has none.
     #[inline]
     pub fn crc(&self, check: &'static str, block: &[u8], field: usize) -> VerifyResult {
         if !self.geo.v5() || self.crc_known || xfskit_crc::verify(block, field) {
@@ -155,7 +155,7 @@ impl<'a> Ctx<'a> {
         self.eq_hex(check, expected, found)
     }
 
-    /// Fails where metadata carries another volume's UUID. Version 4 carries none.
+    /// Fails if metadata carries another volume's UUID. Version 4 carries none.
     #[inline]
     pub fn uuid(&self, check: &'static str, found: [u8; 16]) -> VerifyResult {
         if self.geo.v5() && self.geo.meta_uuid.as_bytes() != &found {
@@ -164,7 +164,7 @@ impl<'a> Ctx<'a> {
         Ok(())
     }
 
-    /// Fails where a block claims to be newer than the journal. Version 4 has no LSNs.
+    /// Fails if a block's LSN lies ahead of the journal's head. Version 4 has no LSNs.
     #[inline]
     pub fn lsn(&self, check: &'static str, found: Lsn) -> VerifyResult {
         match self.log_head {
@@ -175,7 +175,7 @@ impl<'a> Ctx<'a> {
         }
     }
 
-    /// Fails where a self-describing block says it lives elsewhere. Version 4 does not say.
+    /// Fails if a self-describing block carries another address. Version 4 carries none.
     #[inline]
     pub fn blkno(&self, check: &'static str, found: u64) -> VerifyResult {
         match self.at.daddr {
@@ -184,13 +184,13 @@ impl<'a> Ctx<'a> {
         }
     }
 
-    /// A block too short to hold what it should.
+    /// Makes the corruption of a block that is too short.
     #[cold]
     pub fn short(&self, check: &'static str, len: usize) -> Box<Corruption> {
         self.corruption(check, Expected::Described("a longer block".into()), len)
     }
 
-    /// Fails where `found` is not a block of group `agno` behind its headers.
+    /// Fails if `found` is not a block of group `agno` after its headers.
     #[inline]
     pub fn agbno(&self, check: &'static str, agno: AgNumber, found: u32) -> VerifyResult {
         let valid = self.geo.valid_agbno(agno, AgBlock(found));

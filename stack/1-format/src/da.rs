@@ -1,10 +1,11 @@
-//! What directories and attribute forks share: the head of their blocks, and the hash btree.
+//! The structures that directories and attribute forks share: the header of their blocks, and the
+//! hash btree.
 //!
 //! Both keep names in a btree of their own kind, in the address space of one fork. The leaves hold
-//! entries sorted by [hash](crate::hash); a *node* holds for each child the largest hash below it
-//! and the child's address. The root has a fixed place (a directory's at 32 GiB of its data fork,
-//! an attribute fork's at block 0), and with a single leaf that leaf stands there. All blocks of
-//! one level are chained in hash order.
+//! entries sorted by [hash](crate::hash). A *node* holds for each child the largest hash below it
+//! and the child's address. The root has a fixed address (a directory's at 32 GiB of its data fork,
+//! an attribute fork's at block 0); a single leaf lies there itself. All blocks of one level are
+//! chained in hash order.
 //!
 //! ```text
 //! version 5   forw back magic pad crc bno lsn uuid owner | count level pad | entries
@@ -23,7 +24,7 @@ use crate::layout::Layout;
 /// Deepest tree: levels of nodes above the leaves.
 pub const MAX_LEVEL: u16 = 5;
 
-/// The head of a block as far as both versions have it.
+/// The part of a block's header that both versions have.
 #[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct BlkInfo {
@@ -31,13 +32,13 @@ pub struct BlkInfo {
     pub forw: U32,
     /// Previous block of this level, 0 for none.
     pub back: U32,
-    /// Which kind of block.
+    /// Type of the block.
     pub magic: U16,
     /// Zero.
     pub pad: U16,
 }
 
-/// What version 5 adds to the head.
+/// The part of the header that version 5 adds.
 #[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct SelfDescription {
@@ -68,7 +69,7 @@ pub(crate) struct Ids {
     pub(crate) lsn: &'static str,
 }
 
-/// … and those of a block that is chained to its siblings.
+/// The stable names of the checks of a block that is chained to its siblings.
 #[derive(Debug)]
 pub(crate) struct ChainIds {
     pub(crate) own: Ids,
@@ -91,7 +92,7 @@ macro_rules! ids {
 pub(crate) use ids;
 
 impl Ids {
-    /// Judges what version 5 blocks say about themselves.
+    /// Verifies the identity in version 5 blocks.
     pub(crate) fn identity(
         &self,
         ctx: &Ctx<'_>,
@@ -110,7 +111,8 @@ impl Ids {
     }
 }
 
-/// Bytes of a block of this fork's tree: a directory block, or a filesystem block.
+/// Returns the size of a block of this fork's tree in bytes: a directory block, or a filesystem
+/// block.
 pub fn block_len(geo: &Geometry, fork: Fork) -> usize {
     match fork {
         Fork::Data => geo.dirblksize(),
@@ -118,7 +120,7 @@ pub fn block_len(geo: &Geometry, fork: Fork) -> usize {
     }
 }
 
-/// Where the tree of this fork has its root.
+/// Returns the address of the root of this fork's tree.
 pub fn root(geo: &Geometry, fork: Fork) -> DaBlock {
     match fork {
         Fork::Data => geo.dir_leafblk(),
@@ -126,7 +128,7 @@ pub fn root(geo: &Geometry, fork: Fork) -> DaBlock {
     }
 }
 
-/// True where `dablk` can be a block of this fork's tree.
+/// Returns true if `dablk` can be a block of this fork's tree.
 pub fn valid_dablk(geo: &Geometry, fork: Fork, dablk: u32) -> bool {
     match fork {
         Fork::Data => {
@@ -137,12 +139,12 @@ pub fn valid_dablk(geo: &Geometry, fork: Fork, dablk: u32) -> bool {
     }
 }
 
-/// The magic of a block of a hash btree, or of one of its leaves.
+/// Returns the magic of a block of a hash btree, or of one of its leaves.
 pub fn magic(block: &[u8]) -> Option<u16> {
     bytes::be16(block, 8)
 }
 
-/// Judges the head that da nodes and all leaves share; `magics` are those that may stand there.
+/// Verifies the header that da nodes and all leaves share. `magics` are the valid magics.
 pub(crate) fn verify_info<'a>(
     block: &'a [u8],
     ctx: &Ctx<'_>,
@@ -176,12 +178,12 @@ pub(crate) fn verify_info<'a>(
     Ok(info)
 }
 
-/// How many rows of `T` fit into `len` bytes.
-pub(crate) fn rows<T>(len: usize) -> usize {
+/// Returns the number of entries of type `T` that fit into `len` bytes.
+pub(crate) fn entries_in<T>(len: usize) -> usize {
     len.checked_div(size_of::<T>()).unwrap_or(0)
 }
 
-/// The rows of `T` that begin at byte `offset` of `block`.
+/// Returns the entries of type `T` from byte `offset` of `block` on.
 pub(crate) fn table<T: FromBytes + KnownLayout + Immutable + Unaligned>(
     block: &[u8],
     offset: usize,
@@ -199,14 +201,14 @@ pub(crate) fn table<T: FromBytes + KnownLayout + Immutable + Unaligned>(
 pub struct NodeEntry {
     /// Largest hash below the child: that of its last entry.
     pub hashval: U32,
-    /// Where the child is (dablk).
+    /// Address of the child (dablk).
     pub before: U32,
 }
 
 /// A verified node.
 #[derive(Clone, Copy, Debug)]
 pub struct Node<'a> {
-    /// The head.
+    /// The header.
     pub info: &'a BlkInfo,
     /// 1 above leaves, at most [`MAX_LEVEL`].
     pub level: u16,
@@ -214,14 +216,14 @@ pub struct Node<'a> {
     pub btree: &'a [NodeEntry],
 }
 
-/// Most children of a node of this fork's tree.
+/// Returns the most children of a node of this fork's tree.
 pub fn node_max(geo: &Geometry, fork: Fork) -> usize {
-    rows::<NodeEntry>(block_len(geo, fork).saturating_sub(Layout::of(geo).da_node_header))
+    entries_in::<NodeEntry>(block_len(geo, fork).saturating_sub(Layout::of(geo).da_node_header))
 }
 
 impl<'a> Node<'a> {
-    /// Judges `block` as a node of this fork's tree. Whether the children keep what the node
-    /// promises is the business of whoever walks the tree.
+    /// Verifies `block` as a node of this fork's tree. A walk of the tree checks that its children
+    /// agree with its entries.
     ///
     /// # Errors
     /// The first check that fails.
@@ -250,8 +252,8 @@ impl<'a> Node<'a> {
         Ok(node)
     }
 
-    /// A node that was verified before, or (for a look at a damaged one) as far as it can be
-    /// understood. `None` where its entries do not fit the block.
+    /// Parses a node that was verified before, or as much as possible of a damaged one. `None` if
+    /// its entries do not fit into the block.
     pub fn parse(block: &'a [u8], geo: &Geometry) -> Option<Self> {
         let layout = Layout::of(geo);
         let (info, _) = BlkInfo::ref_from_prefix(block).ok()?;
@@ -261,7 +263,7 @@ impl<'a> Node<'a> {
         Some(Self { info, level, btree })
     }
 
-    /// The first child that may hold `hash`; `None` where all are smaller.
+    /// Returns the first child that may hold `hash`; `None` if all are smaller.
     pub fn child(&self, hash: u32) -> Option<DaBlock> {
         let at = self.btree.partition_point(|child| child.hashval.get() < hash);
         self.btree.get(at).map(|child| DaBlock(child.before.get()))

@@ -1,7 +1,8 @@
-//! Changing what directories and attribute forks share: the head of their blocks, and nodes.
+//! Edits the structures that directories and attribute forks share: the header of their blocks, and
+//! nodes.
 //!
-//! Everything here is version 5, which is all that is written. Blocks were verified before; a
-//! place that lies outside of one is the caller's mistake.
+//! Everything here is version 5, the only version that is written. Blocks were verified before; an
+//! index outside of one is the caller's mistake.
 
 use xfskit_units::{DaBlock, Daddr, Geometry, Ino};
 use zerocopy::IntoBytes;
@@ -18,16 +19,16 @@ const BNO: usize = size_of::<BlkInfo>() + std::mem::offset_of!(SelfDescription, 
 /// Byte of `level` in a node.
 const LEVEL: usize = V5.da_count + 2;
 
-/// What a block says of itself.
+/// The identity that a block carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// The inode whose fork it belongs to.
     pub owner: Ino,
-    /// Where it lies on the device.
+    /// Its address on the device.
     pub daddr: Daddr,
 }
 
-/// Writes the head of a new block of kind `magic`, without siblings; LSN and CRC are 0.
+/// Writes the header of a new block of kind `magic`, without siblings; LSN and CRC are 0.
 pub fn init(image: &mut impl Image, geo: &Geometry, magic: u16, id: Identity) {
     let info = BlkInfo { forw: U32::ZERO, back: U32::ZERO, magic: magic.into(), pad: U16::ZERO };
     let own = SelfDescription {
@@ -41,8 +42,8 @@ pub fn init(image: &mut impl Image, geo: &Geometry, magic: u16, id: Identity) {
     image.put(size_of::<BlkInfo>(), &own);
 }
 
-/// Makes `image` a copy of the block `from` of the same fork, at home at `daddr`: for a root whose
-/// content moves down, or a last child whose content moves up.
+/// Makes `image` a copy, with address `daddr`, of the block `from` of the same fork. Used for a
+/// root whose content moves down, or a last child whose content moves up.
 pub fn copy(image: &mut impl Image, from: &[u8], daddr: Daddr) {
     image.put(0, from);
     image.put(BNO, &U64::new(daddr.0));
@@ -61,7 +62,7 @@ pub fn set_back(image: &mut impl Image, back: DaBlock) {
 /// Stamps the CRC of a finished block: of a node, a directory leaf or an attribute leaf.
 ///
 /// # Panics
-/// Where `block` is shorter than its head: the caller's mistake.
+/// If `block` is shorter than its header, which is the caller's mistake.
 pub fn stamp(block: &mut [u8]) {
     xfskit_crc::update(block, da::CRC_OFFSET);
 }
@@ -74,18 +75,18 @@ pub fn init_node(image: &mut impl Image, geo: &Geometry, id: Identity, level: u1
     image.put(LEVEL, &U16::new(level));
 }
 
-/// Byte of child `index` of a node.
+/// Returns the byte of child `index` of a node.
 fn child_at(index: usize) -> usize {
     V5.da_node_header.saturating_add(index.saturating_mul(size_of::<NodeEntry>()))
 }
 
-/// Children of the node in `image`.
+/// Returns the number of children of the node in `image`.
 fn count(image: &impl Image) -> usize {
     crate::bytes::be16(image.bytes(), V5.da_count).unwrap_or(0).into()
 }
 
-/// Puts `children` in the place of the `len` children from `at` on. False, and nothing done, where
-/// the node has no room for them.
+/// Replaces the `len` children from `at` on by `children`. Returns false and changes nothing if
+/// they do not fit.
 pub fn splice_children(
     image: &mut impl Image,
     geo: &Geometry,
@@ -115,7 +116,7 @@ pub fn set_hash(image: &mut impl Image, index: usize, hash: u32) {
     image.put(child_at(index), &U32::new(hash));
 }
 
-/// One child of a node: the last hash below it, and where it is.
+/// Makes the entry of one child: the last hash below it, and its address.
 pub fn child(hash: u32, before: DaBlock) -> NodeEntry {
     NodeEntry { hashval: hash.into(), before: before.0.into() }
 }
@@ -140,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn children_are_put_in_replaced_and_taken_out() {
+    fn children_are_inserted_replaced_and_removed() {
         let geo = geo_v5_1k();
         let mut block = vec![0xff; 1024];
         init_node(&mut block, &geo, ID, 2);
@@ -163,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_knows_its_new_home() {
+    fn a_copy_carries_its_new_address() {
         let geo = geo_v5_1k();
         let mut old = vec![0; 1024];
         init_node(&mut old, &geo, Identity { daddr: Daddr(8), ..ID }, 2);

@@ -18,19 +18,19 @@ pub const CRC_OFFSET: usize = 108;
 /// Bit of `type`: timers count in units of four seconds.
 pub const TYPE_BIGTIME: u8 = 0x80;
 
-/// Whose usage a dquot counts: `type` without [`TYPE_BIGTIME`].
+/// The kind of owner of a dquot: `type` without [`TYPE_BIGTIME`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Kind {
-    /// A user's.
+    /// A user.
     User = 1,
-    /// A project's.
+    /// A project.
     Project = 2,
-    /// A group's.
+    /// A group.
     Group = 4,
 }
 
-/// One slot, as it stands on disk. The last 32 bytes are zero on version 4.
+/// One slot, as it is on disk. The last 32 bytes are zero on version 4.
 #[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct Dqblk {
@@ -42,21 +42,21 @@ pub struct Dqblk {
     pub r#type: u8,
     /// User, group or project.
     pub id: U32,
-    /// Blocks nobody may go beyond; 0 for no limit.
+    /// Hard limit of blocks; 0 for none.
     pub blk_hardlimit: U64,
-    /// Blocks nobody may be beyond for long.
+    /// Soft limit of blocks, which usage may exceed for some time only.
     pub blk_softlimit: U64,
-    /// The same for inodes.
+    /// The corresponding limit of inodes.
     pub ino_hardlimit: U64,
-    /// The same for inodes.
+    /// The corresponding limit of inodes.
     pub ino_softlimit: U64,
     /// Blocks in use.
     pub bcount: U64,
     /// Inodes in use.
     pub icount: U64,
-    /// When the inode soft limit turns hard.
+    /// Time when the inode soft limit becomes hard.
     pub itimer: U32,
-    /// When the block soft limit turns hard.
+    /// Time when the block soft limit becomes hard.
     pub btimer: U32,
     /// Warnings, no longer counted.
     pub iwarns: U16,
@@ -64,19 +64,19 @@ pub struct Dqblk {
     pub bwarns: U16,
     /// Padding.
     pub pad0: U32,
-    /// The same for realtime blocks.
+    /// The corresponding limit of realtime blocks.
     pub rtb_hardlimit: U64,
-    /// The same for realtime blocks.
+    /// The corresponding limit of realtime blocks.
     pub rtb_softlimit: U64,
     /// Realtime blocks in use.
     pub rtbcount: U64,
-    /// When the realtime soft limit turns hard.
+    /// Time when the realtime soft limit becomes hard.
     pub rtbtimer: U32,
     /// Warnings, no longer counted.
     pub rtbwarns: U16,
     /// Padding.
     pub pad: U16,
-    /// Padding up to what version 5 adds.
+    /// Padding before the fields of version 5.
     pub fill: [u8; 4],
     /// CRC32c of the slot, little-endian.
     pub crc: [u8; 4],
@@ -88,13 +88,13 @@ pub struct Dqblk {
 const _: () = assert!(size_of::<Dqblk>() == 136);
 const _: () = assert!(std::mem::offset_of!(Dqblk, crc) == CRC_OFFSET);
 
-/// Slots of one block.
+/// Returns the number of slots of one block.
 pub fn per_block(geo: &Geometry) -> usize {
     geo.blocksize().checked_div(size_of::<Dqblk>()).unwrap_or(0)
 }
 
 impl Dqblk {
-    /// Judges the first 136 bytes of `slot` as the dquot of `id` in the quota file of `kind`.
+    /// Verifies the first 136 bytes of `slot` as the dquot of `id` in the quota file of `kind`.
     ///
     /// # Errors
     /// The first check that fails.

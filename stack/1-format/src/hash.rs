@@ -1,19 +1,20 @@
-//! The name hash, by which directories and attribute forks find names, and its two variations.
+//! The name hash of directories and attribute forks, and its two variations.
 //!
-//! One byte after the other, the sum so far is rotated left by 7 bits and the byte is put in with
-//! an exclusive or. Volumes made with `-n version=ci` hash (and compare) directory names with
-//! their letters folded to lower case; attribute names are never folded. A parent pointer's hash
-//! mixes the parent's inode number into its name's, so that a thousand links named `x` from a
-//! thousand directories do not fall together.
+//! For each byte, the hash so far is rotated left by 7 bits and the byte is added by exclusive or.
+//! Volumes made with `-n version=ci` hash (and compare) directory names with their letters folded
+//! to lower case; attribute names are never folded. The hash of a parent pointer also mixes in the
+//! parent's inode number, so that a thousand links named `x` from a thousand directories have
+//! different hashes.
 
 use std::borrow::Cow;
 
 use xfskit_units::{Geometry, Ino};
 
-/// The hash of `name`, letter case as it is: attribute names, and directory names on all volumes
-/// but those with [`ascii_ci`](xfskit_units::Features::ascii_ci).
+/// Returns the hash of `name`, letter case as it is: attribute names, and directory names on all
+/// volumes but those with [`ascii_ci`](xfskit_units::Features::ascii_ci).
 pub fn name_hash(name: &[u8]) -> u32 {
-    // Four bytes make one turn: 4 * 7 bits of rotation, each byte moved by what is left of them.
+    // Four bytes make one step: 4 * 7 bits of rotation, each byte shifted by its remaining
+    // rotation.
     let (fours, rest) = name.as_chunks::<4>();
     let sum = fours.iter().fold(0u32, |sum, four| {
         let [a, b, c, d] = four.map(u32::from);
@@ -22,7 +23,7 @@ pub fn name_hash(name: &[u8]) -> u32 {
     rest.iter().fold(sum, |sum, &byte| sum.rotate_left(7) ^ u32::from(byte))
 }
 
-/// The hash under which a directory of the volume `geo` files `name`.
+/// Returns the hash of `name` in directories of the volume `geo`.
 pub fn dir_hash(geo: &Geometry, name: &[u8]) -> u32 {
     if geo.features.ascii_ci() {
         return name.iter().fold(0u32, |sum, &b| sum.rotate_left(7) ^ u32::from(fold(b)));
@@ -30,7 +31,7 @@ pub fn dir_hash(geo: &Geometry, name: &[u8]) -> u32 {
     name_hash(name)
 }
 
-/// The hash of a parent pointer: an entry called `name` in the directory `parent`.
+/// Returns the hash of a parent pointer: an entry called `name` in the directory `parent`.
 pub fn parent_hash(geo: &Geometry, name: &[u8], parent: Ino) -> u32 {
     let [high, low] = halves(parent.0);
     dir_hash(geo, name) ^ high ^ low
@@ -41,7 +42,7 @@ const fn halves(n: u64) -> [u32; 2] {
     [(n >> 32) as u32, n as u32]
 }
 
-/// `byte` in lower case, where it is a letter of ISO 8859-1.
+/// Returns `byte` in lower case if it is a letter of ISO 8859-1.
 pub const fn fold(byte: u8) -> u8 {
     match byte {
         0x41..=0x5a | 0xc0..=0xd6 | 0xd8..=0xde => byte | 0x20,
@@ -49,7 +50,7 @@ pub const fn fold(byte: u8) -> u8 {
     }
 }
 
-/// `name` as directories of the volume `geo` compare it.
+/// Returns `name` as directories of the volume `geo` compare it.
 pub fn folded<'a>(geo: &Geometry, name: &'a [u8]) -> Cow<'a, [u8]> {
     if geo.features.ascii_ci() {
         return Cow::Owned(name.iter().copied().map(fold).collect());
@@ -57,7 +58,7 @@ pub fn folded<'a>(geo: &Geometry, name: &'a [u8]) -> Cow<'a, [u8]> {
     Cow::Borrowed(name)
 }
 
-/// True where directories of the volume `geo` take `a` and `b` for the same name.
+/// Returns true if directories of the volume `geo` take `a` and `b` for the same name.
 pub fn same_name(geo: &Geometry, a: &[u8], b: &[u8]) -> bool {
     if geo.features.ascii_ci() {
         return a.len() == b.len() && a.iter().zip(b).all(|(&a, &b)| fold(a) == fold(b));
@@ -101,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn four_bytes_at_once_are_as_good_as_one_by_one() {
+    fn four_bytes_at_once_equal_one_by_one() {
         let name: Vec<u8> = (0..=255).map(|i: u8| i.wrapping_mul(167)).collect();
         for end in 0..name.len() {
             let slow = name[..end].iter().fold(0u32, |h, &b| h.rotate_left(7) ^ u32::from(b));

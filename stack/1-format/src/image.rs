@@ -1,9 +1,9 @@
 //! An [`Image`]: the bytes of one structure in memory, changed only through declared ranges.
 //!
-//! Code that edits a structure works on any image. For plain bytes (mkfs, the builder of whole
-//! images, tests) declaring a range means nothing. For a block or an inode in a transaction it saves
-//! what stood there, so that the transaction can be undone, and marks the range for the journal.
-//! Declare what changes and no more: the range is what the journal carries.
+//! Code that edits a structure works on any image. For plain bytes (mkfs, bulk building, tests)
+//! declaring a range has no effect. For a block or an inode in a transaction it saves the old
+//! bytes, so that the transaction can be undone, and marks the range for the journal. Declare only
+//! the changed range: the journal carries all of it.
 
 use std::ops::Range;
 
@@ -11,14 +11,14 @@ use zerocopy::{Immutable, IntoBytes};
 
 /// Bytes of one structure: a block, or an inode.
 pub trait Image {
-    /// All of them.
+    /// Returns all bytes.
     fn bytes(&self) -> &[u8];
 
-    /// The part `range`, to be changed.
+    /// Declares the part `range` as changed, and returns it.
     ///
     /// # Panics
-    /// Where `range` lies outside of the image: what an edit changes was verified before, so this
-    /// is a bug and no finding.
+    /// If `range` lies outside of the image. The edited structure was verified before, so this is a
+    /// bug, not a corruption.
     fn edit(&mut self, range: Range<usize>) -> &mut [u8];
 
     /// Writes `value` (a big-endian number, a record, a whole header) at byte `offset`.
@@ -30,8 +30,8 @@ pub trait Image {
         self.edit(offset..offset.saturating_add(bytes.len())).copy_from_slice(bytes);
     }
 
-    /// Moves the bytes `from` so that they begin at `to`; the two may overlap. What lies
-    /// between them is declared as changed too: for near places.
+    /// Moves the bytes `from` so that they begin at `to`; both may overlap. The bytes between them
+    /// are declared as changed too, so both should be near.
     fn shift(&mut self, from: Range<usize>, to: usize) {
         if from.is_empty() || from.start == to {
             return;
@@ -39,7 +39,7 @@ pub trait Image {
         let (low, high) = (from.start.min(to), from.end.max(to.saturating_add(from.len())));
         let at = from.start.saturating_sub(low);
         let len = from.len();
-        // `copy_within` needs a slice over both places: what lies between them is declared too.
+        // `copy_within` needs a slice over both: the bytes between them are declared too.
         let span = self.edit(low..high);
         span.copy_within(at..at.saturating_add(len), to.saturating_sub(low));
     }
@@ -55,7 +55,7 @@ impl Image for Vec<u8> {
         self
     }
 
-    #[expect(clippy::indexing_slicing, reason = "the trait says that this panics")]
+    #[expect(clippy::indexing_slicing, reason = "the trait documents this panic")]
     fn edit(&mut self, range: Range<usize>) -> &mut [u8] {
         &mut self[range]
     }
@@ -66,7 +66,7 @@ impl Image for &mut [u8] {
         self
     }
 
-    #[expect(clippy::indexing_slicing, reason = "the trait says that this panics")]
+    #[expect(clippy::indexing_slicing, reason = "the trait documents this panic")]
     fn edit(&mut self, range: Range<usize>) -> &mut [u8] {
         &mut self[range]
     }

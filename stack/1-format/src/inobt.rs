@@ -15,7 +15,7 @@ pub const INODES_PER_CHUNK: u32 = 64;
 /// Inodes that one bit of the hole mask stands for.
 pub const INODES_PER_HOLEMASK_BIT: u32 = 4;
 
-/// A record, as it stands on disk.
+/// A record, as it is on disk.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
 )]
@@ -41,16 +41,16 @@ pub struct Chunk {
     pub startino: AgIno,
     /// Bit `i` set where inodes `4i..4i+4` do not exist.
     pub holemask: u16,
-    /// Inodes that exist, as the record says.
+    /// Inodes that exist, according to the record.
     pub count: u32,
-    /// Inodes that exist and are free, as the record says.
+    /// Inodes that exist and are free, according to the record.
     pub freecount: u32,
     /// Bit `n` set where inode `startino + n` is free or does not exist.
     pub free: u64,
 }
 
 impl Rec {
-    /// The record's meaning on a volume like `geo`.
+    /// Decodes the record of a volume like `geo`.
     pub fn decode(&self, geo: &Geometry) -> Chunk {
         let startino = AgIno(self.startino.get());
         let free = self.free.get();
@@ -71,7 +71,7 @@ impl Rec {
 }
 
 impl Chunk {
-    /// One bit per inode number: set where the inode exists.
+    /// Returns one bit per inode number: set where the inode exists.
     pub fn present(&self) -> u64 {
         if self.holemask == 0 {
             return u64::MAX;
@@ -85,25 +85,25 @@ impl Chunk {
         present
     }
 
-    /// One bit per inode number: set where the inode exists and is in use.
+    /// Returns one bit per inode number: set where the inode exists and is in use.
     pub fn used(&self) -> u64 {
         self.present() & !self.free
     }
 
-    /// The first inode that exists and is free.
+    /// Returns the first inode that exists and is free.
     pub fn first_free(&self) -> Option<AgIno> {
         let free = self.free & self.present();
         (free != 0).then(|| AgIno(self.startino.0.saturating_add(free.trailing_zeros())))
     }
 
-    /// The same with inode `agino`, a free one of its own, in use.
-    pub fn without(&self, agino: AgIno) -> Self {
+    /// Returns the chunk with the free inode `agino` in use.
+    pub fn with_allocated(&self, agino: AgIno) -> Self {
         let bit = agino.0.wrapping_sub(self.startino.0) % INODES_PER_CHUNK;
         let freecount = self.freecount.saturating_sub(1);
         Self { free: self.free & !(1 << bit), freecount, ..*self }
     }
 
-    /// The record that says this on a volume like `geo`.
+    /// Encodes the chunk for a volume like `geo`.
     pub fn encode(&self, geo: &Geometry) -> Rec {
         let [b0, b1, b2, b3] = self.freecount.to_be_bytes();
         let low_byte = |n: u32| n.to_be_bytes()[3];
@@ -118,7 +118,7 @@ impl Chunk {
     }
 }
 
-/// Most levels of inobt and finobt: a record for every 64 inode numbers a group has.
+/// Returns the most levels of inobt and finobt: a record for every 64 inode numbers a group has.
 pub fn max_levels(geo: &Geometry) -> u32 {
     let bits = u32::from(geo.agblklog).saturating_add(geo.inopblog.into());
     let inodes = 1u64.checked_shl(bits).unwrap_or(u64::MAX);

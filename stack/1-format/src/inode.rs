@@ -1,4 +1,4 @@
-//! Inode: everything about a file but its name and content. `inodesize` bytes, 256 to 2048.
+//! Inode: everything about a file except its name and content. `inodesize` bytes, 256 to 2048.
 //!
 //! ```text
 //! 0          core             100 (v1, v2) or 176 (v3)        + 8 * forkoff    inodesize
@@ -6,18 +6,18 @@
 //!                               '-------------- literal area -------------------'
 //! ```
 //!
-//! A *fork* is what hangs off an inode: the data fork holds content (of a file, a directory, a
-//! symlink), the attribute fork extended attributes. Each says by its [`Format`] whether its part
-//! of the literal area holds the content itself, extent records, or the root of a btree of them.
+//! A *fork* is a map of an inode: the data fork holds content (of a file, a directory, a symlink),
+//! the attribute fork extended attributes. Its [`Format`] tells whether its part of the literal
+//! area holds the content itself, extent records, or the root of a btree of them.
 //!
 //! Version 3 belongs to version 5 of the volume: it adds CRC, own number, UUID, LSN, birth time and
-//! more flags. Versions 1 and 2 may stand side by side on one version 4 volume; 1 differs in where
-//! link count and project id are. Two flags of version 3 change the meaning of earlier fields:
-//! BIGTIME of the times, NREXT64 of the extent counters.
+//! more flags. Versions 1 and 2 may coexist on one version 4 volume; 1 stores link count and
+//! project id elsewhere. Two flags of version 3 change the meaning of earlier fields: BIGTIME of
+//! the times, NREXT64 of the extent counters.
 //!
-//! A [`Dinode`] hides all that. [`Dinode::parse`] looks without judging, [`Dinode::verify`] judges,
-//! free inodes too: they keep core, CRC and identity, with `mode` 0. Nothing here allocates, for
-//! walks over whole volumes verify every inode they meet.
+//! A [`Dinode`] hides all that. [`Dinode::parse`] reads without verifying. [`Dinode::verify`]
+//! verifies, free inodes too: they keep core, CRC and identity, with `mode` 0. Nothing here
+//! allocates, because walks over whole volumes verify every inode.
 
 mod kind;
 mod make;
@@ -33,7 +33,9 @@ use crate::layout::Layout;
 use crate::timestamp::Timestamp;
 
 pub use kind::{FileType, Format, S_IFMT, flags, flags2};
-pub use make::{InodeMut, is_whole, stamp, stamp_bare, stamp_lsn, template, template_unstamped};
+pub use make::{
+    InodeMut, is_whole, stamp, stamp_empty_forks, stamp_lsn, template, template_unstamped,
+};
 
 /// "IN".
 pub const MAGIC: u16 = 0x494e;
@@ -42,13 +44,13 @@ pub const CRC_OFFSET: usize = 100;
 /// "Not on an unlinked list."
 pub const NULLAGINO: u32 = u32::MAX;
 
-/// The core as far as all versions have it, as it stands on disk.
+/// The part of the core that all versions have, as it is on disk.
 #[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct Core {
     /// [`MAGIC`].
     pub magic: U16,
-    /// POSIX type and permissions; 0 where the inode is free.
+    /// POSIX type and permissions; 0 if the inode is free.
     pub mode: U16,
     /// 1 or 2 on version 4 of the volume, 3 on version 5.
     pub version: u8,
@@ -85,17 +87,17 @@ pub struct Core {
     pub nextents: U32,
     /// Extents of the attribute fork, or with NREXT64 0.
     pub naextents: U16,
-    /// Where the attribute fork begins: 8-byte units into the literal area; 0 for no such fork.
+    /// Start of the attribute fork, in 8-byte units into the literal area; 0 for no such fork.
     pub forkoff: u8,
     /// [`Format`] of the attribute fork.
     pub aformat: u8,
-    /// Of DMAPI, long gone.
+    /// Used by DMAPI, which no longer exists.
     pub dmevmask: U32,
-    /// Of DMAPI.
+    /// Used by DMAPI.
     pub dmstate: U16,
     /// [`flags`].
     pub flags: U16,
-    /// Generation: changes whenever the inode is used anew. (`gen` to `xfs_db`; a Rust keyword.)
+    /// Generation: changes whenever the inode is reused. (`gen` to `xfs_db`; a Rust keyword.)
     pub generation: U32,
     /// Next inode of the unlinked list (agino), or [`NULLAGINO`].
     pub next_unlinked: U32,
@@ -105,7 +107,7 @@ pub struct Core {
 #[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct CoreV3 {
-    /// What all versions have.
+    /// The part that all versions have.
     pub core: Core,
     /// CRC32c of the whole inode, little-endian.
     pub crc: [u8; 4],
@@ -132,17 +134,17 @@ const _: () =
     assert!(size_of::<Core>() == Layout::V4.inode_core && V3_LEN == Layout::V5.inode_core);
 const _: () = assert!(std::mem::offset_of!(CoreV3, crc) == CRC_OFFSET);
 
-/// One inode, of whatever version, seen in its bytes.
+/// A view of the bytes of one inode of any version.
 #[derive(Clone, Copy, Debug)]
 pub struct Dinode<'a> {
     /// The core's older part.
     pub core: &'a Core,
-    /// All of it, on version 3.
+    /// The whole core, on version 3.
     pub v3: Option<&'a CoreV3>,
     literal: &'a [u8],
 }
 
-/// Where inode `ino` lies: the block that holds it.
+/// Returns the location of inode `ino`: the block that holds it.
 pub fn location(geo: &Geometry, ino: Ino) -> Location {
     let at = Location::of("core").ino(ino);
     let Some((agno, agino)) = geo.ino_split(ino) else { return at };
@@ -151,14 +153,14 @@ pub fn location(geo: &Geometry, ino: Ino) -> Location {
 }
 
 impl<'a> Dinode<'a> {
-    /// Looks at the first `inodesize` bytes of `bytes` without judging them; `None` where there
-    /// are fewer.
+    /// Parses the first `inodesize` bytes of `bytes` without verifying them; `None` if there are
+    /// fewer.
     pub fn parse(bytes: &'a [u8], geo: &Geometry) -> Option<Self> {
-        Self::over(bytes.get(..geo.inodesize())?, Layout::of(geo))
+        Self::from_core(bytes.get(..geo.inodesize())?, Layout::of(geo))
     }
 
-    /// Looks at `bytes`, which are one inode and nothing else; `None` where they are too few.
-    pub fn over(bytes: &'a [u8], layout: &Layout) -> Option<Self> {
+    /// Parses `bytes`, which are one inode and nothing else; `None` if they are too few.
+    pub fn from_core(bytes: &'a [u8], layout: &Layout) -> Option<Self> {
         let literal = bytes.get(layout.inode_core..)?;
         let v3 = match layout.inode_core {
             V3_LEN => Some(CoreV3::ref_from_prefix(bytes).ok()?.0),
@@ -171,25 +173,25 @@ impl<'a> Dinode<'a> {
         Some(Self { core, v3, literal })
     }
 
-    // ---- what it is --------------------------------------------------------------------------
+    // ---- identity ----------------------------------------------------------------------------
 
-    /// POSIX type and permissions; 0 where the inode is free.
+    /// Returns POSIX type and permissions; 0 if the inode is free.
     pub fn mode(&self) -> u16 {
         self.core.mode.get()
     }
-    /// True where nobody uses the inode.
+    /// Returns true if the inode is free.
     pub fn is_free(&self) -> bool {
         self.mode() == 0
     }
-    /// What the file is; `None` where the inode is free.
+    /// Returns the type of the file; `None` if the inode is free.
     pub fn file_type(&self) -> Option<FileType> {
         FileType::from_mode(self.mode())
     }
-    /// True for a directory.
+    /// Returns true for a directory.
     pub fn is_dir(&self) -> bool {
         self.file_type() == Some(FileType::Directory)
     }
-    /// True for a regular file.
+    /// Returns true for a regular file.
     pub fn is_regular(&self) -> bool {
         self.file_type() == Some(FileType::Regular)
     }
@@ -201,22 +203,22 @@ impl<'a> Dinode<'a> {
     pub fn gid(&self) -> u32 {
         self.core.gid.get()
     }
-    /// Links to it.
+    /// Returns the number of links.
     pub fn nlink(&self) -> u32 {
         if self.core.version == 1 { self.core.onlink.get().into() } else { self.core.nlinkv2.get() }
     }
-    /// Project id; version 1 has none, which is 0.
+    /// Returns the project id; 0 on version 1, which has none.
     pub fn projid(&self) -> u32 {
         if self.core.version == 1 {
             return 0;
         }
         (u32::from(self.core.projid_hi.get()) << 16) | u32::from(self.core.projid_lo.get())
     }
-    /// Generation: changes whenever the inode is used anew.
+    /// Returns the generation, which changes whenever the inode is reused.
     pub fn generation(&self) -> u32 {
         self.core.generation.get()
     }
-    /// Next inode of the unlinked list it stands on.
+    /// Returns the next inode of its unlinked list.
     pub fn next_unlinked(&self) -> Option<AgIno> {
         let next = self.core.next_unlinked.get();
         (next != NULLAGINO).then_some(AgIno(next))
@@ -225,35 +227,35 @@ impl<'a> Dinode<'a> {
     pub fn flags(&self) -> u16 {
         self.core.flags.get()
     }
-    /// [`flags2`]; none before version 3.
+    /// Returns [`flags2`]; 0 before version 3.
     pub fn flags2(&self) -> u64 {
         self.v3.map_or(0, |v3| v3.flags2.get())
     }
-    /// True where the data fork's extents lie on the realtime device.
+    /// Returns true if the data fork's extents lie on the realtime device.
     pub fn is_realtime(&self) -> bool {
         self.flags() & flags::REALTIME != 0
     }
-    /// True where some block may be shared with another file.
+    /// Returns true if some block may be shared with another file.
     pub fn is_reflink(&self) -> bool {
         self.flags2() & flags2::REFLINK != 0
     }
-    /// True where times are in bigtime.
+    /// Returns true if times are in bigtime.
     pub fn has_bigtime(&self) -> bool {
         self.flags2() & flags2::BIGTIME != 0
     }
-    /// True where the extent counters are the large ones.
+    /// Returns true if the extent counters are the large ones.
     pub fn has_nrext64(&self) -> bool {
         self.flags2() & flags2::NREXT64 != 0
     }
-    /// Number of the changes so far; before version 3 nobody counted.
+    /// Returns the change counter; `None` before version 3.
     pub fn change_count(&self) -> Option<u64> {
         self.v3.map(|v3| v3.change_count.get())
     }
-    /// LSN of the last write; [`Lsn::NONE`] before version 3.
+    /// Returns the LSN of the last write; [`Lsn::NONE`] before version 3.
     pub fn lsn(&self) -> Lsn {
         self.v3.map_or(Lsn::NONE, |v3| Lsn(v3.lsn.get()))
     }
-    /// Major and minor number of a device.
+    /// Returns the major and minor number of a device.
     pub fn rdev(&self) -> Option<(u32, u32)> {
         let raw = bytes::be32(self.literal, 0)?;
         matches!(self.file_type()?, FileType::CharDevice | FileType::BlockDevice)
@@ -269,34 +271,34 @@ impl<'a> Dinode<'a> {
             Timestamp::from_legacy(raw.get())
         }
     }
-    /// Last access.
+    /// Returns the time of the last access.
     pub fn atime(&self) -> Timestamp {
         self.time(self.core.atime)
     }
-    /// Last change of content.
+    /// Returns the time of the last change of content.
     pub fn mtime(&self) -> Timestamp {
         self.time(self.core.mtime)
     }
-    /// Last change of the inode.
+    /// Returns the time of the last change of the inode.
     pub fn ctime(&self) -> Timestamp {
         self.time(self.core.ctime)
     }
-    /// Birth; unknown before version 3.
+    /// Returns the time of birth; `None` before version 3.
     pub fn crtime(&self) -> Option<Timestamp> {
         self.v3.map(|v3| self.time(v3.crtime))
     }
 
     // ---- sizes -------------------------------------------------------------------------------
 
-    /// Bytes of content.
+    /// Returns the size of the content, in bytes.
     pub fn size(&self) -> ByteLen {
         ByteLen(self.core.size.get())
     }
-    /// Filesystem blocks of both forks with their btrees.
+    /// Returns the filesystem blocks of both forks with their btrees.
     pub fn nblocks(&self) -> FilBlks {
         FilBlks(self.core.nblocks.get())
     }
-    /// Extents of the data fork.
+    /// Returns the number of extents of the data fork.
     pub fn nextents(&self) -> u64 {
         if self.has_nrext64() {
             self.core.big_nextents.get()
@@ -304,67 +306,67 @@ impl<'a> Dinode<'a> {
             self.core.nextents.get().into()
         }
     }
-    /// Extents of the attribute fork.
+    /// Returns the number of extents of the attribute fork.
     pub fn anextents(&self) -> u32 {
         if self.has_nrext64() { self.core.nextents.get() } else { self.core.naextents.get().into() }
     }
-    /// Extent size hint, in filesystem blocks.
+    /// Returns the extent size hint, in filesystem blocks.
     pub fn extsize(&self) -> ExtLen {
         ExtLen(self.core.extsize.get())
     }
-    /// Copy-on-write extent size hint, in filesystem blocks.
+    /// Returns the copy-on-write extent size hint, in filesystem blocks.
     pub fn cowextsize(&self) -> ExtLen {
         ExtLen(self.v3.map_or(0, |v3| v3.cowextsize.get()))
     }
 
     // ---- forks -------------------------------------------------------------------------------
 
-    /// Everything behind the core.
+    /// Returns the bytes after the core.
     pub fn literal(&self) -> &'a [u8] {
         self.literal
     }
-    /// Where the attribute fork begins, in 8-byte units into the literal area; 0 for none.
+    /// Returns the start of the attribute fork, in 8-byte units into the literal area; 0 for none.
     pub fn forkoff(&self) -> u8 {
         self.core.forkoff
     }
-    /// Where the attribute fork begins, in bytes into the literal area, at most at its end.
+    /// Returns the start of the attribute fork, in bytes into the literal area, at most at its end.
     fn boundary(&self) -> usize {
         match self.core.forkoff {
             0 => self.literal.len(),
             n => usize::from(n).saturating_mul(8).min(self.literal.len()),
         }
     }
-    /// Format of the data fork; `None` where no such format exists.
+    /// Returns the format of the data fork; `None` if it is unknown.
     pub fn format(&self) -> Option<Format> {
         Format::from_disk(self.core.format)
     }
-    /// Format of the attribute fork; `None` where no such format exists.
+    /// Returns the format of the attribute fork; `None` if it is unknown.
     pub fn aformat(&self) -> Option<Format> {
         Format::from_disk(self.core.aformat)
     }
-    /// The data fork's part of the inode.
+    /// Returns the data fork's part of the inode.
     pub fn data_fork(&self) -> &'a [u8] {
         self.literal.get(..self.boundary()).unwrap_or(&[])
     }
-    /// The attribute fork's part of the inode, where there is one.
+    /// Returns the attribute fork's part of the inode, where there is one.
     pub fn attr_fork(&self) -> Option<&'a [u8]> {
         if self.core.forkoff == 0 { None } else { self.literal.get(self.boundary()..) }
     }
-    /// One fork's part of the inode.
+    /// Returns one fork's part of the inode.
     pub fn fork(&self, fork: Fork) -> Option<&'a [u8]> {
         match fork {
             Fork::Data => Some(self.data_fork()),
             Fork::Attr => self.attr_fork(),
         }
     }
-    /// One fork's format.
+    /// Returns one fork's format.
     pub fn fork_format(&self, fork: Fork) -> Option<Format> {
         match fork {
             Fork::Data => self.format(),
             Fork::Attr => self.aformat(),
         }
     }
-    /// One fork's extents, as the inode counts them.
+    /// Returns the number of one fork's extents, as the inode counts them.
     pub fn fork_nextents(&self, fork: Fork) -> u64 {
         match fork {
             Fork::Data => self.nextents(),

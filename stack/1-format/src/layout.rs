@@ -1,7 +1,7 @@
 //! The sizes and offsets in which version 4 and version 5 differ, in one table.
 //!
-//! Version 5 added a self-describing head to every block: CRC, LSN, UUID, own address, owner. That
-//! is all that moved; records, entries and addresses are the same. Code that reads both versions
+//! Version 5 added a self-describing header to every block: CRC, LSN, UUID, own address, owner.
+//! Only offsets changed; records, entries and addresses are the same. Code that reads both versions
 //! takes its numbers from [`Layout::of`].
 
 use xfskit_units::{Geometry, Version};
@@ -25,7 +25,7 @@ pub struct Layout {
     pub dir_data_header: usize,
     /// Where `bestfree` lies in a directory data block.
     pub dir_bestfree: usize,
-    /// Data-space offset of the first entry behind "." and "..".
+    /// Data-space offset of the first entry after "." and "..".
     pub dir_first_entry: usize,
     /// Head of a directory free-index block.
     pub dir_free_header: usize,
@@ -120,7 +120,7 @@ impl Layout {
         attr_leaf_magic: 0x3bee,
     };
 
-    /// The layout of the volume `geo`.
+    /// Returns the layout of the volume `geo`.
     pub fn of(geo: &Geometry) -> &'static Self {
         match geo.features.version {
             Version::V4 => &Self::V4,

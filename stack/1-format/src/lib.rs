@@ -1,30 +1,30 @@
 //! Floor 1: every byte of XFS, as structs and verifiers. No I/O, no `unsafe`.
 //!
 //! This is the trust boundary: bytes go in, a `Result` comes out. Each on-disk structure has a
-//! module of its own, in the same order everywhere: what it is, the struct (its fields spelled as
+//! module of its own, in the same order everywhere: description, the struct (its fields spelled as
 //! `xfs_db` prints them), compile-time checks of size and offsets, the verifier, tests.
 //!
-//! | read in this order | what |
+//! | read in this order | content |
 //! | --- | --- |
-//! | [`fault`] | [`Corruption`]: which check failed, where, expected, found |
-//! | [`ctx`] | [`Ctx`]: what a verifier knows about the block it judges, and its tools |
-//! | [`image`] | [`Image`]: bytes that are changed by declared ranges |
+//! | [`corruption`] | [`Corruption`]: which check failed, where, expected, found |
+//! | [`ctx`] | [`Ctx`]: the context of a verifier, and its helpers |
+//! | [`image`] | [`Image`]: bytes that change only in declared ranges |
 //! | [`layout`] | [`Layout`]: the sizes and offsets in which version 4 and 5 differ |
 //! | [`sb`] | the superblock, and the [`Geometry`](xfskit_units::Geometry) it describes |
-//! | [`sb_search`] | the copies of the superblock, where the primary is lost
+//! | [`sb_search`] | finds copies of the superblock when the primary is lost
 //! | [`agf`], [`agi`], [`agfl`] | the three headers of an allocation group |
 //! | [`agbtree`] | one block of a per-AG btree; [`alloc`], [`inobt`], [`rmap`], [`refcount`] its records |
 //! | [`inode`] | an inode of any version, its forks; [`timestamp`] its times |
 //! | [`bmbt`] | extent records and the btree of a fork |
-//! | [`btree_edit`] | blocks of any btree, changed |
+//! | [`btree_edit`] | edits blocks of any btree |
 //! | [`symlink`], [`dquot`], [`rtsb`] | remote symlink targets, quota records, the realtime superblock |
 //! | [`hash`], [`da`], [`da_edit`] | the name hash and the hash btree that serve directories and attributes |
 //! | [`dir`], [`attr`] | directories and extended attributes in all their forms |
 //! | [`log`] | the journal: records, operations, items |
-//! | [`judge`] | a block judged by its magic, before it is written |
+//! | [`verify`] | verifies a block by its magic before it is written |
 //!
-//! A verifier checks the CRC first, then magic, identity (uuid, address, owner), then structure,
-//! cheapest and most depended upon first, and answers with the first [`Box<Corruption>`]. The same verifier
+//! A verifier checks the CRC first, then magic and identity (uuid, address, owner), then structure:
+//! cheapest and most depended upon first. It returns the first [`Corruption`]. The same verifier
 //! runs after every read and before every write; then the writer stamps LSN and CRC.
 
 #![warn(clippy::indexing_slicing, clippy::unwrap_used, clippy::arithmetic_side_effects)]

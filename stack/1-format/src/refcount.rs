@@ -1,7 +1,7 @@
 //! Shared extents: the records of the refcountbt.
 //!
 //! Bit 31 of the start block puts a record into the domain of copy-on-write staging extents, which
-//! therefore sort behind all shared ones. Blocks with a single owner have no record.
+//! therefore sort after all shared ones. Blocks with a single owner have no record.
 
 use xfskit_units::{AgBlock, ExtLen, Geometry};
 use zerocopy::big_endian::U32;
@@ -12,7 +12,7 @@ use crate::agbtree::Tree;
 /// Bit 31 of `startblock`: a staging extent.
 pub const COW_FLAG: u32 = 1 << 31;
 
-/// A record, as it stands on disk. A node's key is the first field alone.
+/// A record, as it is on disk. A node's key is the first field alone.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
 )]
@@ -22,31 +22,31 @@ pub struct Rec {
     pub startblock: U32,
     /// Length in blocks, at least 1.
     pub blockcount: U32,
-    /// How many files map the extent: at least 2 for shared extents, 1 for staging extents.
+    /// Number of mappings of the extent: at least 2 for shared extents, 1 for staging extents.
     pub refcount: U32,
 }
 const _: () = assert!(size_of::<Rec>() == 12);
 
 impl Rec {
-    /// True for a staging extent of copy-on-write.
+    /// Returns true for a staging extent of copy-on-write.
     pub fn is_cow(&self) -> bool {
         self.startblock.get() & COW_FLAG != 0
     }
-    /// First block.
+    /// Returns the first block.
     pub fn start(&self) -> AgBlock {
         AgBlock(self.startblock.get() & !COW_FLAG)
     }
-    /// Length.
+    /// Returns the length.
     pub fn len(&self) -> ExtLen {
         ExtLen(self.blockcount.get())
     }
-    /// True for the impossible record of no blocks.
+    /// Returns true for the impossible record of no blocks.
     pub fn is_empty(&self) -> bool {
         self.blockcount.get() == 0
     }
 }
 
-/// Most levels of the refcountbt.
+/// Returns the most levels of the refcountbt.
 pub fn max_levels(geo: &Geometry) -> u32 {
     Tree::Refcount.levels_for(geo, geo.agblocks.into())
 }

@@ -1,6 +1,7 @@
-//! What Linux withholds of the free blocks of a volume, so that a full one can still be changed. Nothing of it is on disk.
+//! The free blocks that Linux withholds, so that a full volume can still be changed. Nothing of it
+//! is on disk.
 //!
-//! | what | blocks |
+//! | reserve | blocks |
 //! | --- | --- |
 //! | growth of the refcountbt and the rmapbt of each group | as large as they are when every block of the group has a record and their own blocks are half full (the rmapbt at least a hundredth of the group), without what they have |
 //! | growth of the finobt | the same for a record of 64 inodes |
@@ -8,8 +9,8 @@
 //! | [`SET_ASIDE`] | in each group, to refill the AGFL |
 //! | [`pool`] | a twentieth of the volume, at most 8192 |
 //!
-//! A journal in the group counts as if it were not there. Found by comparing the kernel's `statfs` with what the
-//! superblock counts, over a hundred geometries (`docs/format/volume.md`).
+//! A journal in the group is ignored. Found by comparing the kernel's `statfs` with the
+//! superblock's counters over a hundred geometries (`docs/format/volume.md`).
 
 use xfskit_units::{AgNumber, Geometry};
 
@@ -23,19 +24,20 @@ pub const SET_ASIDE: u64 = 8;
 /// Most blocks of the reserve pool.
 const POOL_MAX: u64 = 8192;
 
-/// Blocks that the trees of a group have, their roots among them.
+/// Blocks of the trees of a group, including their roots.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TreeBlocks {
-    /// Of the refcountbt.
+    /// Blocks of the refcountbt.
     pub refcount: u64,
-    /// Of the finobt.
+    /// Blocks of the finobt.
     pub fino: u64,
-    /// Of the rmapbt.
+    /// Blocks of the rmapbt.
     pub rmap: u64,
 }
 
 impl TreeBlocks {
-    /// What a group's headers say. Without INOBTCNT the finobt counts as its root alone.
+    /// Reads the counters of a group's headers. Without INOBTCNT the finobt counts as its root
+    /// alone.
     pub fn of(geo: &Geometry, agf: &Agf, agi: &Agi) -> Self {
         let fino = if geo.features.inobtcount() { agi.fino_blocks.get() } else { 1 };
         Self {
@@ -46,7 +48,8 @@ impl TreeBlocks {
     }
 }
 
-/// Blocks by which the trees of group `agno`, which have `have`, may come to grow: those that nothing else may take.
+/// Returns the blocks by which the trees of group `agno`, which have `have`, may grow. Nothing else
+/// may take them.
 pub fn growth(geo: &Geometry, agno: AgNumber, have: &TreeBlocks) -> u64 {
     let log = geo.logstart.and_then(|start| geo.fsb_split(start));
     let log_here = log.is_some_and(|(log, _)| log == agno);
@@ -62,18 +65,19 @@ pub fn growth(geo: &Geometry, agno: AgNumber, have: &TreeBlocks) -> u64 {
     refcount.saturating_add(fino).saturating_add(rmap)
 }
 
-/// Blocks that the superblock counts as free and that Linux gives to nothing but the trees of group `agno`.
+/// Returns the blocks that the superblock counts as free and that Linux gives to nothing but the trees
+/// of group `agno`.
 pub fn of_group(geo: &Geometry, agno: AgNumber, agf: &Agf, agi: &Agi) -> u64 {
     let trees = growth(geo, agno, &TreeBlocks::of(geo, agf, agi));
     trees.saturating_add(agf.btreeblks.get().into()).saturating_add(SET_ASIDE)
 }
 
-/// The reserve pool: blocks that Linux keeps for changes that must not fail.
+/// Returns the reserve pool: blocks that Linux keeps for changes that must not fail.
 pub fn pool(geo: &Geometry) -> u64 {
     (geo.dblocks.0 / 20).min(POOL_MAX)
 }
 
-/// Most inodes that the volume may have by its `imax_pct`; `None` for no limit.
+/// Returns the most inodes that the volume may have by its `imax_pct`; `None` for no limit.
 pub fn inodes_max(geo: &Geometry) -> Option<u64> {
     let percent = u64::from(geo.imax_pct);
     let chunk = u64::from(geo.chunk_blocks());
@@ -82,7 +86,7 @@ pub fn inodes_max(geo: &Geometry) -> Option<u64> {
     (percent > 0).then(|| whole.saturating_mul(geo.inopblock().into()))
 }
 
-/// All blocks of a tree of `records` records whose blocks are as empty as they may be.
+/// Returns all blocks of a tree of `records` records whose blocks are as empty as they may be.
 fn size(tree: Tree, geo: &Geometry, records: u64) -> u64 {
     let mut blocks = records.div_ceil(tree.minrecs(geo, 0).max(1) as u64);
     let mut all = blocks;

@@ -10,7 +10,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::agbtree::Tree;
 
-/// Who owns an extent, as the 64-bit number on disk.
+/// Owners of extents, as 64-bit numbers on disk.
 pub mod owner {
     /// AG headers.
     pub const FS: u64 = (-3i64).cast_unsigned();
@@ -37,7 +37,7 @@ pub const OFF_UNWRITTEN: u64 = 1 << 61;
 /// The file position in `offset`, in filesystem blocks.
 pub const OFF_MASK: u64 = (1 << 54) - 1;
 
-/// A record, as it stands on disk.
+/// A record, as it is on disk.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
 )]
@@ -67,7 +67,7 @@ pub struct Key {
     pub offset: U64,
 }
 
-/// What a node stores for each child.
+/// The key that a node stores for each child.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
 )]
@@ -81,32 +81,33 @@ pub struct KeyPair {
 const _: () = assert!(size_of::<Rec>() == 24 && size_of::<KeyPair>() == 40);
 
 impl Key {
-    /// What keys are compared by. Old kernels left the unwritten flag in node keys; it is masked.
+    /// Returns the tuple by which keys are compared. Old kernels left the unwritten flag in node
+    /// keys; it is masked.
     pub fn sort_key(&self) -> (u32, u64, u64) {
         (self.startblock.get(), self.owner.get(), self.offset.get() & !OFF_UNWRITTEN)
     }
 }
 
 impl Rec {
-    /// First block.
+    /// Returns the first block.
     pub fn start(&self) -> AgBlock {
         AgBlock(self.startblock.get())
     }
-    /// Length.
+    /// Returns the length.
     pub fn len(&self) -> ExtLen {
         ExtLen(self.blockcount.get())
     }
-    /// True for the impossible record of no blocks.
+    /// Returns true for the impossible record of no blocks.
     pub fn is_empty(&self) -> bool {
         self.blockcount.get() == 0
     }
-    /// The inode that owns the extent; `None` for the special owners.
+    /// Returns the inode that owns the extent; `None` for the special owners.
     pub fn inode(&self) -> Option<Ino> {
         let owner = self.owner.get();
         (owner >> 63 == 0).then_some(Ino(owner))
     }
 
-    /// The record's low key.
+    /// Returns the record's low key.
     pub fn low_key(&self) -> Key {
         Key {
             startblock: self.startblock,
@@ -115,7 +116,7 @@ impl Rec {
         }
     }
 
-    /// The record's high key: its last block, and for file data its last file position.
+    /// Returns the record's high key: its last block, and for file data its last file position.
     pub fn high_key(&self) -> Key {
         let last = self.blockcount.get().saturating_sub(1);
         let mut offset = self.offset.get() & !OFF_UNWRITTEN;
@@ -131,8 +132,8 @@ impl Rec {
     }
 }
 
-/// Most levels of the rmapbt. With reflink there may be more records than blocks, and the bound is
-/// a minimally filled tree that takes up the whole group.
+/// Returns the most levels of the rmapbt. With reflink there may be more records than blocks, and
+/// the bound is a minimally filled tree that takes up the whole group.
 pub fn max_levels(geo: &Geometry) -> u32 {
     if !geo.features.reflink() {
         return Tree::Rmap.levels_for(geo, geo.agblocks.into());

@@ -1,6 +1,6 @@
 //! Realtime superblock: block 0 of the realtime device of volumes with a metadata directory.
 //!
-//! It only says to which volume the device belongs: label and UUIDs are copies of the superblock's.
+//! It only identifies the volume of the device: label and UUIDs are copies of the superblock's.
 
 use zerocopy::big_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -14,7 +14,7 @@ pub const MAGIC: u32 = 0x4672_6f67;
 /// Byte of the CRC field.
 pub const CRC_OFFSET: usize = 4;
 
-/// The block, as far as it is in use; the rest is zero.
+/// The used part of the block; the rest is zero.
 #[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct RtSuperblock {
@@ -35,7 +35,7 @@ const _: () = assert!(size_of::<RtSuperblock>() == 56);
 const _: () = assert!(std::mem::offset_of!(RtSuperblock, crc) == CRC_OFFSET);
 
 impl RtSuperblock {
-    /// Judges one block as realtime superblock.
+    /// Verifies one block as realtime superblock.
     ///
     /// # Errors
     /// The first check that fails.

@@ -1,12 +1,13 @@
-//! Superblock: what the volume is. Sector 0 of every allocation group, `sectsize` bytes.
+//! Superblock: identity and geometry of the volume. Sector 0 of every allocation group, `sectsize`
+//! bytes.
 //!
-//! Group 0's is the primary; the others are written by mkfs, growfs and label changes only, and
+//! Group 0's is the primary. The others are written only by mkfs, growfs and label changes, and
 //! serve repair. Version 5 uses the first 248 bytes, up to 304 with features that need more, and
 //! the rest of the sector must be zero. Version 4 ends at byte 208.
 //!
-//! Reading goes in two steps, for the sector size is in the sector itself: [`Superblock::parse`]
-//! takes at least 512 bytes and finds out [`Superblock::sectsize`]; [`Superblock::verify`] then
-//! takes the whole sector.
+//! Reading takes two steps, because the sector size is in the sector itself: [`Superblock::parse`]
+//! takes at least 512 bytes and finds [`Superblock::sectsize`]; [`Superblock::verify`] then takes
+//! the whole sector.
 
 use xfskit_units::features::{features2, incompat, log_incompat, ro_compat, versionnum};
 use xfskit_units::{
@@ -23,7 +24,7 @@ use crate::layout::Layout;
 /// "XFSB".
 pub const MAGIC: u32 = 0x5846_5342;
 
-/// The superblock, as it stands on disk.
+/// The superblock, as it is on disk.
 #[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct Superblock {
@@ -85,7 +86,7 @@ pub struct Superblock {
     pub imax_pct: u8,
     /// Allocated inodes; exact after a clean unmount.
     pub icount: U64,
-    /// Free among them.
+    /// Free inodes among them.
     pub ifree: U64,
     /// Free data blocks.
     pub fdblocks: U64,
@@ -158,23 +159,23 @@ pub const CRC_OFFSET: usize = std::mem::offset_of!(Superblock, crc);
 const _: () = assert!(size_of::<Superblock>() == 304 && CRC_OFFSET == 224);
 const _: () = assert!(std::mem::offset_of!(Superblock, meta_uuid) == 248);
 
-/// Inode number as the superblock stores "none": 0 or all ones.
+/// Decodes an inode number, for which the superblock stores "none" as 0 or all ones.
 fn some_ino(ino: U64) -> Option<Ino> {
     (ino.get() != 0 && ino.get() != u64::MAX).then_some(Ino(ino.get()))
 }
 
-/// Why a superblock cannot be used at all.
+/// The reason why a superblock cannot be used at all.
 #[derive(Debug, thiserror::Error)]
 pub enum SbError {
-    /// No XFS here.
+    /// Not an XFS volume.
     #[error(
         "not an XFS volume: the superblock's magic is {found:#010x}, expected 0x58465342 (XFSB)"
     )]
     NotXfs {
-        /// What stands where the magic should be.
+        /// The value found in place of the magic.
         found: u32,
     },
-    /// A version that nobody writes any more.
+    /// A version that is no longer written.
     #[error("XFS version {0} is not supported (versions 4 and 5 are)")]
     Version(u16),
     /// A feature this reader does not know.
@@ -194,8 +195,8 @@ pub enum SbError {
 }
 
 impl SbError {
-    /// What is wrong, as the failed check that it is: where there is a sound copy, a superblock that asks for a
-    /// newer reader is as bad as one whose checksum is wrong.
+    /// Returns the error as a failed check. If there is a sound copy, a superblock that requires a
+    /// newer reader is as bad as one with a wrong checksum.
     pub fn corruption(&self) -> Box<Corruption> {
         let (check, expected, found) = match self {
             Self::Corrupt(fault) => return fault.clone(),
@@ -219,29 +220,30 @@ impl SbError {
 }
 
 impl Superblock {
-    /// The superblock at the start of `sector`, which holds at least 304 bytes. Checks nothing.
+    /// Parses the superblock at the start of `sector`, which holds at least 304 bytes, without
+    /// verifying it.
     pub fn parse(sector: &[u8]) -> Option<&Self> {
         Self::ref_from_prefix(sector).ok().map(|(sb, _)| sb)
     }
 
-    /// Major version: the low nibble of `versionnum`.
+    /// Returns the major version: the low nibble of `versionnum`.
     pub fn version(&self) -> u16 {
         self.versionnum.get() & 0xf
     }
 
-    /// The label, without its padding. Any bytes.
+    /// Returns the label, without its padding. Any bytes.
     pub fn label(&self) -> &[u8] {
         let end = self.fname.iter().position(|&b| b == 0).unwrap_or(self.fname.len());
         self.fname.get(..end).unwrap_or(&[])
     }
 
-    /// When this superblock was last logged.
+    /// Returns the LSN of the last change of this superblock.
     pub fn lsn(&self) -> Lsn {
         Lsn(self.lsn.get())
     }
 
-    /// The feature words. Version 4's two copies of `features2` are merged, and ignored where
-    /// MOREBITS is clear, as Linux does.
+    /// Returns the feature words. Version 4's two copies of `features2` are merged, and ignored
+    /// where MOREBITS is clear, as Linux does.
     pub fn features(&self) -> Features {
         let v5 = self.version() == 5;
         let word = |w: U32| if v5 { w.get() } else { 0 };
@@ -258,8 +260,8 @@ impl Superblock {
         }
     }
 
-    /// Refuses what no reader here can read: another magic, another version, an incompat bit that
-    /// is unknown. Unknown ro-compat bits only forbid writing; see [`Self::unknown_ro_compat`].
+    /// Refuses volumes that cannot be read: another magic, another version, an unknown incompat
+    /// bit. Unknown ro-compat bits only forbid writing; see [`Self::unknown_ro_compat`].
     ///
     /// # Errors
     /// [`SbError`], with the bit's number.
@@ -293,17 +295,17 @@ impl Superblock {
         Ok(())
     }
 
-    /// Ro-compat bits that are not known: with any of them a volume may only be read.
+    /// Returns the unknown ro-compat bits. With any of them a volume may only be read.
     pub fn unknown_ro_compat(&self) -> u32 {
         self.features().ro_compat & !known(ro_compat::ALL)
     }
 
-    /// Log-incompat bits that are not known: with any of them a dirty log cannot be replayed.
+    /// Returns the unknown log-incompat bits. With any of them a dirty log cannot be replayed.
     pub fn unknown_log_incompat(&self) -> u32 {
         self.features().log_incompat & !known(log_incompat::ALL)
     }
 
-    /// The geometry that the fields describe. Meaningful after [`Self::verify`].
+    /// Returns the geometry that the fields describe. Meaningful after [`Self::verify`].
     pub fn geometry(&self) -> Geometry {
         let features = self.features();
         let uuid = Uuid::from_bytes(self.uuid);
@@ -340,7 +342,7 @@ impl Superblock {
         }
     }
 
-    /// Bytes of the sector that this feature set makes meaningful; zero must follow.
+    /// Returns the length in bytes that this feature set uses of the sector; the rest must be zero.
     pub fn used_len(&self) -> usize {
         let features = self.features();
         match features.version {
@@ -352,7 +354,7 @@ impl Superblock {
         }
     }
 
-    /// Judges the superblock of group `agno` in `sector`, which is `sectsize` long.
+    /// Verifies the superblock of group `agno` in `sector`, which is `sectsize` long.
     ///
     /// # Errors
     /// The first check that fails, in the order: CRC, sizes, counts, log, optional features.
@@ -372,7 +374,7 @@ impl Superblock {
                 found: Value::Hex(found.into()),
             })));
         }
-        // Nothing of the geometry is used by the checks below before they have judged it.
+        // The checks below use no part of the geometry before they have verified it.
         let geo = sb.geometry();
         let ctx = Ctx::new(&geo, at);
         sb.verify_sizes(&ctx)?;
@@ -491,17 +493,17 @@ impl Superblock {
     }
 }
 
-/// All bits of a feature word that the format defines.
+/// Returns all bits of a feature word that the format defines.
 fn known(bits: &[xfskit_units::features::FeatureBit]) -> u32 {
     bits.iter().fold(0, |all, bit| all | bit.mask)
 }
 
-/// 2 to the power `log`, or 0 where that does not fit.
+/// Returns 2 to the power `log`, or 0 if that does not fit.
 fn power(log: u8) -> u32 {
     1u32.checked_shl(log.into()).unwrap_or(0)
 }
 
-/// Where the superblock of group `agno` lies.
+/// Returns the location of the superblock of group `agno`.
 pub fn location(geo: &Geometry, agno: AgNumber) -> Location {
     Location::of("superblock").ag(agno).daddr(geo.ag_header_daddr(agno, 0), geo.sect_sectors())
 }
@@ -581,7 +583,7 @@ mod tests {
         match Superblock::verify(sector, AgNumber(0)) {
             Ok(_) => Ok(()),
             Err(SbError::Corrupt(fault)) => Err(fault),
-            // Refusals are no findings; tests of fields must not end here.
+            // Refusals are not corruptions; tests of fields must not end here.
             Err(_) => Err(Ctx::new(&geo_v5(), Location::of("superblock")).short("refused", 0)),
         }
     }
@@ -636,7 +638,7 @@ mod tests {
     }
 
     #[test]
-    fn a_superblock_that_is_refused_is_at_fault_where_another_copy_is_not() {
+    fn a_refused_superblock_is_a_corruption_if_another_copy_is_sound() {
         let mut other = golden(512, PRIMARY_1G);
         other[0] = b'Y';
         let refused = Superblock::verify(&other, AgNumber(0)).unwrap_err();
@@ -657,7 +659,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_that_only_some_volumes_use_are_checked_there() {
+    fn fields_of_optional_features_are_checked_on_volumes_that_have_them() {
         let realtime: &[(&str, usize, &[u8])] = &[
             ("sb.rextsize", 80, &[0, 0, 0, 0]),
             ("sb.rextsize", 80, &[0, 4, 0, 1]),
@@ -678,7 +680,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_refused_by_name() {
+    fn unreadable_superblocks_are_refused_with_the_reason() {
         let good = golden(512, PRIMARY_1G);
         let refusal = |offset, bytes: &[u8]| {
             let bad = broken(&good, offset, bytes, Some(CRC_OFFSET));

@@ -1,14 +1,17 @@
-//! The copies of the superblock: one at the start of every group but the first, found without the primary.
+//! Finds copies of the superblock without the primary. Every group except the first begins with
+//! one.
 //!
-//! A copy counts where its checksum is right and it stands where its own geometry has a group. Where groups begin is
-//! guessed from what is cheapest to look at first:
+//! A copy counts if its checksum is correct and its own geometry has a group at its address. The
+//! search tries the likely starts of groups, cheapest first:
 //!
-//! 1. the headers beside the lost primary: AGF and AGI hold the group's length; so may what is left of the primary;
+//! 1. the headers beside the lost primary: AGF and AGI hold the group's length, and so may the
+//!    remains of the primary;
 //! 2. the sizes that mkfs chooses: the device in 2, 4, … equal groups, rounded to a stripe;
 //! 3. every sector, up to `SCAN_MAX` bytes of data.
 //!
-//! Of several candidates the one with which most other copies agree is taken. Its counters are summed anew from the
-//! group headers, and a root that it does not know is looked for in group 0.
+//! Of several candidates, the search takes the one with which most other copies agree. It sums the
+//! counters from the group headers, and searches group 0 for a root directory that the copy does
+//! not name.
 
 use xfskit_units::features::versionnum;
 use xfskit_units::{AgNumber, Geometry};
@@ -21,18 +24,18 @@ use crate::inode::FileType;
 use crate::sb::{CRC_OFFSET, MAGIC, Superblock};
 use crate::{Ctx, Location};
 
-/// Bytes of data that are looked through for a copy, where no header says where groups begin.
+/// Most bytes of data searched for a copy, if no header locates the groups.
 const SCAN_MAX: u64 = 1 << 30;
 /// Bytes read at once.
 const PIECE: usize = 1 << 20;
-/// Bytes looked through around each size that mkfs may have chosen: it rounds to stripe units.
+/// Bytes searched around each size that mkfs may have chosen, because it rounds to stripe units.
 const AROUND: u64 = 2 << 20;
 /// Groups that mkfs divides a device into by default are powers of two up to this one.
 const GROUPS_MAX: u64 = 128;
 /// Other groups whose copies are compared with a candidate.
 const COMPARED: u32 = 32;
-/// Sectors with the right magic that are judged, at most.
-const JUDGED_MAX: u32 = 4096;
+/// Most sectors with the correct magic that are verified.
+const VERIFIED_MAX: u32 = 4096;
 /// Largest sector, in bytes.
 const SECTOR_MAX: usize = 32768;
 /// Bytes of group 0 that are searched for the root directory.
@@ -41,11 +44,11 @@ const ROOT_MAX: u64 = 64 << 20;
 /// A device, as the search reads it.
 #[derive(Clone, Copy)]
 pub struct Source<'a> {
-    /// Its size in bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// Fills a buffer from a byte offset; false where that fails.
+    /// Fills a buffer from a byte offset. Returns false if that fails.
     pub read: &'a dyn Fn(u64, &mut [u8]) -> bool,
-    /// The next byte at or behind an offset that may be other than zero.
+    /// Returns the next byte at or after an offset that may differ from zero.
     pub skip_hole: &'a dyn Fn(u64) -> u64,
 }
 
@@ -68,14 +71,15 @@ pub struct Rebuilt {
     pub compared: u32,
 }
 
-/// Finds the best copy of the superblock on `source`. `None` where there is none, as on what is no XFS.
+/// Finds the best copy of the superblock on `source`. `None` if there is none, as on a device
+/// without XFS.
 pub fn find_copy(source: &Source<'_>) -> Option<Rebuilt> {
-    let mut search = Search { source, judged: 0, best: None };
+    let mut search = Search { source, verified: 0, best: None };
     search.beside_the_primary();
-    if !search.is_settled() {
+    if !search.has_majority() {
         search.usual_sizes();
     }
-    if !search.is_settled() {
+    if !search.has_majority() {
         search.scan(0, source.size, SCAN_MAX);
     }
     let mut found = search.best?;
@@ -84,7 +88,7 @@ pub fn find_copy(source: &Source<'_>) -> Option<Rebuilt> {
 }
 
 impl Superblock {
-    /// The sector that holds this superblock, its checksum right.
+    /// Returns the sector of this superblock, with its checksum.
     pub fn to_sector(&self) -> Vec<u8> {
         let len = usize::from(self.sectsize.get()).clamp(512, SECTOR_MAX);
         let mut sector = vec![0; len];
@@ -101,18 +105,18 @@ impl Superblock {
 
 struct Search<'a> {
     source: &'a Source<'a>,
-    judged: u32,
+    verified: u32,
     best: Option<Rebuilt>,
 }
 
 impl Search<'_> {
-    /// True where more than half of the copies agree with the best.
-    fn is_settled(&self) -> bool {
-        self.judged >= JUDGED_MAX
+    /// Returns true if more than half of the copies agree with the best.
+    fn has_majority(&self) -> bool {
+        self.verified >= VERIFIED_MAX
             || self.best.as_ref().is_some_and(|best| best.agreeing > best.compared / 2)
     }
 
-    /// Where AGF, AGI or the rest of the primary have the second group begin.
+    /// Tries the starts of the second group that AGF, AGI or the remains of the primary give.
     fn beside_the_primary(&mut self) {
         let mut lengths = Vec::new();
         let mut start = vec![0; usize::try_from(self.source.size).unwrap_or(PIECE).min(PIECE)];
@@ -139,27 +143,28 @@ impl Search<'_> {
         }
     }
 
-    /// Where a device divided by powers of two has the second group begin; for large groups, at 1 TiB.
+    /// Tries the starts of the second group on a device divided by powers of two; for large groups,
+    /// 1 TiB.
     fn usual_sizes(&mut self) {
         let size = self.source.size;
         let mut groups = 2;
-        while groups <= GROUPS_MAX && !self.is_settled() {
+        while groups <= GROUPS_MAX && !self.has_majority() {
             let near = size.checked_div(groups).unwrap_or(size);
             let from = near.saturating_sub(AROUND) & !511;
             self.scan(from, near.saturating_add(AROUND).min(size), u64::MAX);
             groups <<= 1;
         }
         let largest = (1u64 << 40).saturating_sub(AROUND);
-        if !self.is_settled() {
+        if !self.has_majority() {
             self.scan(largest, largest.saturating_add(2 * AROUND).min(size), u64::MAX);
         }
     }
 
-    /// Looks at every sector of `[from, to)`, until as much data was read as `budget` allows.
+    /// Tries every sector of `[from, to)`, until `budget` bytes of data were read.
     fn scan(&mut self, from: u64, to: u64, mut budget: u64) {
         let mut piece = vec![0; PIECE];
         let mut at = from;
-        while at < to && budget > 0 && !self.is_settled() {
+        while at < to && budget > 0 && !self.has_majority() {
             at = (self.source.skip_hole)(at) & !511;
             let len = to.saturating_sub(at).min(PIECE as u64);
             let Some(buf) = usize::try_from(len).ok().and_then(|len| piece.get_mut(..len)) else {
@@ -177,9 +182,9 @@ impl Search<'_> {
         }
     }
 
-    /// Takes the superblock at byte `offset` where it is a copy, and better than the best so far.
+    /// Takes the superblock at byte `offset` if it is a copy, and better than the best so far.
     fn try_at(&mut self, offset: u64) {
-        if self.judged >= JUDGED_MAX {
+        if self.verified >= VERIFIED_MAX {
             return;
         }
         let Some((agno, sb)) = self.copy_at(offset) else { return };
@@ -199,7 +204,8 @@ impl Search<'_> {
         }
     }
 
-    /// The copy at byte `offset`, where its own geometry has a group other than the first.
+    /// Returns the copy at byte `offset`, if its own geometry has a group other than the first
+    /// there.
     fn copy_at(&mut self, offset: u64) -> Option<(AgNumber, Superblock)> {
         let mut first = [0; 512];
         if offset == 0 || !self.source.read(offset, &mut first) {
@@ -209,7 +215,7 @@ impl Search<'_> {
         let group = u64::from(sb.agblocks.get()).saturating_mul(sb.blocksize.get().into());
         let agno = offset.checked_div(group).filter(|_| offset.checked_rem(group) == Some(0))?;
         let agno = u32::try_from(agno).ok().filter(|agno| (1..sb.agcount.get()).contains(agno))?;
-        self.judged = self.judged.saturating_add(1);
+        self.verified = self.verified.saturating_add(1);
         let mut sector = vec![0; usize::from(sb.sectsize.get()).clamp(512, SECTOR_MAX)];
         if !self.source.read(offset, &mut sector) {
             return None;
@@ -218,7 +224,8 @@ impl Search<'_> {
         Some((AgNumber(agno), sb.clone()))
     }
 
-    /// Compares the copy of group `agno` with others, first and last ones, and takes from them what it lacks.
+    /// Compares the copy of group `agno` with others, first and last ones, and fills its missing
+    /// inode numbers from them.
     fn compared(&mut self, agno: AgNumber, sb: Superblock) -> Rebuilt {
         let count = sb.agcount.get();
         let last = count.saturating_sub(COMPARED / 2).max(COMPARED / 2);
@@ -240,7 +247,7 @@ impl Search<'_> {
     }
 }
 
-/// True where both are of the same volume with the same geometry.
+/// Returns true if both are of the same volume with the same geometry.
 fn agree(one: &Superblock, other: &Superblock) -> bool {
     let fields = |sb: &Superblock| {
         let sizes = (sb.blocksize, sb.sectsize, sb.inodesize, sb.logstart, sb.logblocks);
@@ -249,12 +256,12 @@ fn agree(one: &Superblock, other: &Superblock) -> bool {
     fields(one) == fields(other)
 }
 
-/// True for an inode number that the superblock does not know.
+/// Returns true for an inode number that is not set.
 fn is_none(ino: u64) -> bool {
     ino == 0 || ino == u64::MAX
 }
 
-/// mkfs writes the root's number into few copies only.
+/// Copies inode numbers that `sb` lacks: mkfs writes the root's number into few copies only.
 fn take_inodes(sb: &mut Superblock, copy: &Superblock) {
     for (field, known) in [
         (&mut sb.rootino, copy.rootino),
@@ -268,7 +275,7 @@ fn take_inodes(sb: &mut Superblock, copy: &Superblock) {
     }
 }
 
-/// Gives a copy what only the primary has: the root, counters, the ATTR bit and the end of mkfs.
+/// Adds the fields that only the primary has: the root, counters, the ATTR bit and the end of mkfs.
 fn complete(source: &Source<'_>, sb: &mut Superblock) {
     sb.inprogress = 0;
     #[allow(clippy::cast_possible_truncation)] // bits of a 16-bit field
@@ -280,7 +287,7 @@ fn complete(source: &Source<'_>, sb: &mut Superblock) {
     }
     let root = sb.rootino.get();
     if root != 0 && !geo.features.metadir() {
-        // mkfs makes the three of them in a row.
+        // mkfs allocates the three consecutively.
         for (field, place) in [(&mut sb.rbmino, 1), (&mut sb.rsumino, 2)] {
             if is_none(field.get()) {
                 *field = root.saturating_add(place).into();
@@ -290,7 +297,7 @@ fn complete(source: &Source<'_>, sb: &mut Superblock) {
     sum_counters(source, sb, &geo);
 }
 
-/// The first directory of group 0, which is the root: mkfs makes it before anything else.
+/// Returns the first directory of group 0, which is the root, because mkfs makes it first.
 fn find_root(source: &Source<'_>, geo: &Geometry) -> Option<u64> {
     let group = u64::from(geo.agblocks) << geo.blocklog;
     let end = group.min(ROOT_MAX).min(source.size);
@@ -312,7 +319,7 @@ fn find_root(source: &Source<'_>, geo: &Geometry) -> Option<u64> {
     None
 }
 
-/// True where `bytes`, at byte `place` of group 0, are the inode of a directory.
+/// Returns true if `bytes`, at byte `place` of group 0, are the inode of a directory.
 fn is_root(geo: &Geometry, place: u64, bytes: &[u8]) -> bool {
     let is_dir = bytes.starts_with(b"IN")
         && be16(bytes, 2).and_then(FileType::from_mode) == Some(FileType::Directory);

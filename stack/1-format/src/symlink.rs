@@ -1,7 +1,7 @@
 //! Remote symlinks: targets too long for the inode.
 //!
 //! A target of up to 1023 bytes lies in the data fork's extents. On version 5 each *extent* (not
-//! each block) begins with a head, and its CRC covers the whole extent; with blocks of 2 KiB or
+//! each block) begins with a header, and its CRC covers the whole extent; with blocks of 2 KiB or
 //! more there is exactly one. Version 4 has the bare bytes.
 
 use xfskit_units::{ByteLen, Daddr, FilBlks, FsBlock, Geometry, Ino, Lsn, Sectors};
@@ -20,15 +20,15 @@ pub const CRC_OFFSET: usize = 12;
 /// Longest target, in bytes.
 pub const MAX_LEN: u32 = 1023;
 
-/// The head of an extent of a remote target, as it stands on disk.
+/// The header of an extent of a remote target, as it is on disk.
 #[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct Header {
     /// [`MAGIC`].
     pub magic: U32,
-    /// Where in the target this part begins, in bytes.
+    /// Offset of this part in the target, in bytes.
     pub offset: U32,
-    /// How much of the target is here, in bytes.
+    /// Length of this part of the target, in bytes.
     pub bytes: U32,
     /// CRC32c of the extent, little-endian.
     pub crc: [u8; 4],
@@ -44,7 +44,7 @@ pub struct Header {
 const _: () = assert!(size_of::<Header>() == 56);
 const _: () = assert!(std::mem::offset_of!(Header, crc) == CRC_OFFSET);
 
-/// Where the extent of `blocks` blocks from `start` lies, called a symlink.
+/// Returns the location of the extent of `blocks` blocks from `start`, named as a symlink.
 pub fn location(geo: &Geometry, start: FsBlock, blocks: FilBlks) -> Location {
     let at = Location::of("symlink target");
     let Some((agno, agbno)) = geo.fsb_split(start) else { return at };
@@ -52,8 +52,8 @@ pub fn location(geo: &Geometry, start: FsBlock, blocks: FilBlks) -> Location {
     at.ag(agno).agb(agbno).daddr(geo.agb_to_daddr(agno, agbno), sectors)
 }
 
-/// Judges one whole extent of the remote target of inode `ctx.at.ino`, and answers with its part
-/// of the target: what lies from byte `offset` on, of the `remaining` bytes that are due.
+/// Verifies one whole extent of the remote target of inode `ctx.at.ino`, and returns its part of
+/// the target: from byte `offset` on, of the `remaining` bytes.
 ///
 /// # Errors
 /// The first check that fails.
@@ -84,8 +84,8 @@ pub fn verify<'a>(
     payload.get(..len).ok_or_else(|| ctx.short("symlink.bytes", extent.len()))
 }
 
-/// Lays out, over a zeroed `extent` of version 5 at `daddr`, the part of a target of inode `owner` that
-/// begins at byte `offset`; answers how much of `target`'s rest went in.
+/// Fills a zeroed `extent` of version 5 at `daddr` with the part of a target of inode `owner` that
+/// begins at byte `offset`. Returns how much of the rest of `target` fits.
 pub fn make(
     extent: &mut impl Image,
     geo: &Geometry,
@@ -116,7 +116,7 @@ pub fn make(
 /// Writes the CRC of a finished extent of version 5.
 ///
 /// # Panics
-/// Where `extent` is no longer than a head: the caller's mistake.
+/// If `extent` is no longer than a header, which is the caller's mistake.
 pub fn stamp(extent: &mut [u8]) {
     xfskit_crc::update(extent, CRC_OFFSET);
 }
@@ -151,7 +151,7 @@ mod tests {
             |block| verify(block, &ctx, 0, ByteLen(400)).map(drop),
         );
         assert_eq!(verify(&block, &ctx, 0, ByteLen(400)).unwrap(), [b'a'; 400]);
-        // A size that no inode passes with.
+        // A size that is invalid in an inode.
         let long = broken(&block, 8, &[0, 0, 4, 0], Some(CRC_OFFSET));
         let fault = verify(&long, &ctx, 0, ByteLen(1024)).unwrap_err();
         assert_eq!(fault.check.0, "symlink.length");

@@ -1,5 +1,5 @@
-//! Shared by the tests of this crate: example volumes, golden bytes, and the loop that breaks one
-//! field after the other.
+//! Helpers of this crate's tests: example volumes, golden bytes, and a loop that breaks one field
+//! after the other.
 
 use xfskit_units::{Features, FsBlock, Geometry, Ino, RfsBlock, Version, example};
 
@@ -34,8 +34,8 @@ pub(crate) fn geo_v4() -> Geometry {
     }
 }
 
-/// Bytes from rows of `offset: hex hex …`; rows that are not given, and the rest up to `len`, are
-/// zero. Anything behind `|` or `#` in a row is a comment.
+/// Parses rows of `offset: hex hex …`. Missing rows, and the rest up to `len`, are zero. Text after
+/// `|` or `#` in a row is a comment.
 pub(crate) fn golden(len: usize, rows: &str) -> Vec<u8> {
     let mut bytes = vec![0; len];
     for row in rows.lines().map(str::trim).filter(|row| !row.is_empty()) {
@@ -51,7 +51,7 @@ pub(crate) fn golden(len: usize, rows: &str) -> Vec<u8> {
     bytes
 }
 
-/// `good` with `bytes` at `offset`, and its CRC (at `crc`, where it has one) made right again.
+/// Returns `good` with `bytes` at `offset`, and with its CRC (at `crc`, if it has one) corrected.
 pub(crate) fn broken(good: &[u8], offset: usize, bytes: &[u8], crc: Option<usize>) -> Vec<u8> {
     let mut bad = good.to_vec();
     bad[offset..offset + bytes.len()].copy_from_slice(bytes);
@@ -61,9 +61,9 @@ pub(crate) fn broken(good: &[u8], offset: usize, bytes: &[u8], crc: Option<usize
     bad
 }
 
-/// Breaks one field after the other: each case is the check that must fail, the field's offset and
-/// the bytes to put there. `verify` judges the whole block. A block with a CRC (at `crc`) has a case
-/// that breaks just that.
+/// Breaks one field after the other. Each case is the check that must fail, the field's offset and
+/// the bytes to put there. `verify` verifies the whole block. A block with a CRC (at `crc`) has a
+/// case that breaks just that.
 pub(crate) fn each_check_fails(
     good: &[u8],
     crc: Option<usize>,
@@ -107,7 +107,7 @@ pub(crate) fn geo_v5_1k() -> Geometry {
     }
 }
 
-/// The same as `mkfs.xfs -m crc=0` 6.1 makes it, with inodes of 256 bytes.
+/// Returns [`geo_v5_1k`] as `mkfs.xfs -m crc=0` 6.1 makes it, with inodes of 256 bytes.
 pub(crate) fn geo_v4_1k() -> Geometry {
     let v4 = geo_v4();
     Geometry {

@@ -20,7 +20,8 @@ pub const SEC_MAX_BIGTIME: i64 = 16_299_260_424;
 pub struct Timestamp {
     /// Seconds since 1970-01-01T00:00:00Z, as POSIX counts them.
     pub sec: i64,
-    /// Nanoseconds into that second. Below 10^9, unless an older encoding on disk holds nonsense.
+    /// Nanoseconds into that second. Below 10^9, unless an older encoding on disk holds an invalid
+    /// number.
     pub nsec: u32,
 }
 
@@ -42,14 +43,14 @@ impl Timestamp {
         Self { sec: (raw / nsec_per_sec) as i64 + SEC_MIN, nsec: (raw % nsec_per_sec) as u32 }
     }
 
-    /// The older encoding; times it cannot express become the nearest one it can.
+    /// Returns the older encoding; times it cannot express become the nearest one it can.
     #[allow(clippy::cast_sign_loss, clippy::cast_possible_truncation)] // clamped to 32 bits
     pub fn to_legacy(self) -> u64 {
         let sec = self.sec.clamp(SEC_MIN, SEC_MAX_LEGACY) as i32 as u32;
         (u64::from(sec) << 32) | u64::from(self.nsec.min(NSEC_PER_SEC.saturating_sub(1)))
     }
 
-    /// Bigtime; times it cannot express become the nearest one it can.
+    /// Returns bigtime; times it cannot express become the nearest one it can.
     pub fn to_bigtime(self) -> u64 {
         let sec = self.sec.clamp(SEC_MIN, SEC_MAX_BIGTIME).saturating_sub(SEC_MIN);
         let nsec = u64::from(self.nsec.min(NSEC_PER_SEC.saturating_sub(1)));

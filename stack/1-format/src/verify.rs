@@ -1,8 +1,9 @@
-//! A block judged by what it says it is: the last look before it is written.
+//! Verification of a block by its magic, the last check before it is written.
 //!
-//! Who reads a block knows what it must be, and asks that verifier. Write-back has blocks of every kind, and
-//! their magic to go by: whatever a fault in memory or a mistake of ours made of a block, it does not reach the
-//! device unless it looks like one. Owners inside of inodes are not known here, and not judged.
+//! A reader knows the type of the block that it reads and calls that verifier. Write-back has
+//! blocks of every type and identifies them by their magic. A block that a memory error or a bug
+//! has damaged does not reach the device unless it passes. The owner in inode forks is not known
+//! here, and not verified.
 
 use xfskit_units::ByteLen;
 
@@ -15,12 +16,12 @@ use crate::log::Stamp;
 use crate::log::item::buf::BufType;
 use crate::{Ctx, Fork, VerifyResult, agf, agfl, agi, attr, bytes, dir, symlink};
 
-/// Trees of a group.
+/// The btrees of an allocation group.
 const TREES: [Tree; 6] = [Tree::Bno, Tree::Cnt, Tree::Ino, Tree::Fino, Tree::Rmap, Tree::Refcount];
 
-/// Judges `block`, which is about to be written to `ctx.at.daddr` and carries neither its new LSN nor its CRC
-/// yet. Blocks without a magic (clusters of inodes, and superblocks, which are checked where they are made)
-/// pass.
+/// Verifies `block`, which is about to be written to `ctx.at.daddr` and carries neither its new LSN
+/// nor its CRC yet. Blocks without a magic pass: inode clusters, and superblocks, which are
+/// verified where they are made.
 ///
 /// # Errors
 /// The first check that fails.
@@ -74,17 +75,17 @@ mod tests {
     use crate::testing::{broken, geo_v5, golden};
 
     #[test]
-    fn a_block_goes_where_it_says_and_nowhere_outside() {
+    fn a_block_is_written_to_its_own_address_inside_the_volume() {
         let geo = geo_v5();
         let block = golden(4096, include_str!("golden/symlink.txt"));
-        let judged = |block: &[u8], daddr| {
+        let verified = |block: &[u8], daddr| {
             let at = Location::of("buffer").daddr(Daddr(daddr), Sectors(8));
             before_write(block, &Ctx::new(&geo, at)).map_err(|fault| fault.check.0)
         };
-        assert_eq!(judged(&block, 120), Ok(()));
-        assert_eq!(judged(&block, 128), Err("symlink.bno"));
-        assert_eq!(judged(&block, 1 << 40), Err("block.place"));
-        assert_eq!(judged(&broken(&block, 16, &[0], None), 120), Err("symlink.uuid"));
-        assert_eq!(judged(&[0; 4096], 1 << 40), Ok(()), "no magic, no judgement");
+        assert_eq!(verified(&block, 120), Ok(()));
+        assert_eq!(verified(&block, 128), Err("symlink.bno"));
+        assert_eq!(verified(&block, 1 << 40), Err("block.place"));
+        assert_eq!(verified(&broken(&block, 16, &[0], None), 120), Err("symlink.uuid"));
+        assert_eq!(verified(&[0; 4096], 1 << 40), Ok(()), "no magic, no check");
     }
 }

@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn all_bits_are_only_those_that_exist() {
+    fn set_all_sets_only_existing_bits() {
         let mut bitmap = Bitmap::new(BitmapSuper::new([7; 16], 1, Sectors(1300), 65536)).unwrap();
         bitmap.set_all();
         assert_eq!((bitmap.count(), bitmap.dirty()), (11, 11));

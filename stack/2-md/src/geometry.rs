@@ -46,14 +46,14 @@ pub enum GeometryError {
     )]
     LayoutUnspecified,
     /// A chunk size that the level does not support.
-    #[error("{level} cannot have chunks of {chunk} sectors: {want} [md.chunk]")]
+    #[error("{level} cannot have chunks of {chunk} sectors: {expected} [md.chunk]")]
     Chunk {
         /// The level.
         level: Level,
         /// The chunk, in sectors.
         chunk: Sectors,
         /// What it should be.
-        want: &'static str,
+        expected: &'static str,
     },
     /// Fewer or more members than the level and layout support.
     #[error("{level} cannot have {raid_disks} members, only {min} to {max} [md.raid_disks]")]
@@ -246,14 +246,14 @@ fn round(size: Sectors, chunk: Sectors) -> Result<Sectors, GeometryError> {
 }
 
 fn check_chunk(level: Level, chunk: Sectors) -> Result<(), GeometryError> {
-    let want = match level {
+    let expected = match level {
         Level::Linear | Level::Raid1 => return Ok(()),
         Level::Raid0 if chunk.0 > 0 && chunk.0.is_multiple_of(PAGE_SECTORS) => return Ok(()),
         Level::Raid0 => "a multiple of 4 KiB",
         _ if chunk.0 >= PAGE_SECTORS && chunk.0.is_power_of_two() => return Ok(()),
         _ => "a power of two, at least 4 KiB",
     };
-    Err(GeometryError::Chunk { level, chunk, want })
+    Err(GeometryError::Chunk { level, chunk, expected })
 }
 
 fn raid_disks_error(level: Level, raid_disks: u32, (min, max): (u32, u32)) -> GeometryError {
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn array_sizes_are_the_kernels() {
+    fn array_sizes_equal_the_kernels() {
         let size = |layout, n| {
             Geometry::new(layout, Sectors(32), n, Sectors(2048 + 31), &[]).unwrap().array_size()
         };

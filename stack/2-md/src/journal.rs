@@ -193,11 +193,11 @@ impl<'a> JournalReader<'a> {
     ) -> xfskit_block::Result<Option<Entry>> {
         let Ok((head, _)) = MetaBlock::read_from_prefix(block) else { return Ok(None) };
         let follows = seq.is_none_or(|seq| seq == head.seq.get());
-        let ours = head.magic.get() == MAGIC && head.version == 1;
+        let matches = head.magic.get() == MAGIC && head.version == 1;
         let here = head.position.get() == position;
         let mut zeroed = block.to_vec();
         zeroed[CHECKSUM..CHECKSUM + 4].fill(0);
-        if !(ours && here && follows && self.area.checksum(&zeroed) == head.checksum.get()) {
+        if !(matches && here && follows && self.area.checksum(&zeroed) == head.checksum.get()) {
             return Ok(None);
         }
         let size = usize::try_from(head.meta_size.get()).unwrap_or(usize::MAX);

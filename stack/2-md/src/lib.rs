@@ -6,7 +6,7 @@
 //!
 //! | module | what |
 //! | --- | --- |
-//! | [`layout`] | levels and their layouts, by md's numbers and mdadm's names; where each chunk lies |
+//! | [`layout`] | levels and layouts, by md's numbers and mdadm's names; where each chunk lies |
 //! | [`geometry`] | the numbers of one array, checked; [`Slot`]: the member of one role |
 //! | [`array`](mod@array) | the device: reads, reconstruction, writes |
 //!
@@ -19,7 +19,7 @@
 //! | [`bad_blocks`] | the bad-block log |
 //! | [`ppl`] | the partial parity log |
 //! | [`journal`] | the journal device |
-//! | [`assemble`](mod@assemble) | which members form which array; fresh, stale and missing members |
+//! | [`assemble`](mod@assemble) | from members to an array; fresh, stale and missing members |
 //! | [`guess`](mod@guess) | arrays without superblocks, found by the XFS volume on them |
 //! | [`reshape`] | an array that stopped half-way through a reshape |
 //! | [`create`](mod@create) | new arrays |

@@ -68,10 +68,10 @@ impl PplHeader {
     /// Decodes the header in `bytes`, if it is valid and belongs to this array.
     pub fn decode(bytes: &[u8], set_uuid: [u8; 16]) -> Option<Self> {
         let (header, _) = Self::read_from_prefix(bytes).ok()?;
-        let ours = header.signature.get() == xfskit_crc::crc32c(&set_uuid);
+        let matches = header.signature.get() == xfskit_crc::crc32c(&set_uuid);
         let whole = xfskit_crc::verify(header.as_bytes(), CHECKSUM);
         let count = usize::try_from(header.entries_count.get()).ok()?;
-        (ours && whole && count <= MAX_ENTRIES).then_some(header)
+        (matches && whole && count <= MAX_ENTRIES).then_some(header)
     }
 
     /// Encodes the header with a new checksum.

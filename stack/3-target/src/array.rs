@@ -135,7 +135,10 @@ fn parse_manual(text: &str) -> Result<ManualGeometry> {
             "offset" => offset = sectors(text, value)?,
             "size" => size = Some(Sectors(sectors(text, value)?)),
             _ => {
-                return Err(bad(text, "its only options are level, layout, chunk, offset and size"));
+                return Err(bad(
+                    text,
+                    "its only options are level, layout, chunk, offset and size",
+                ));
             }
         }
     }

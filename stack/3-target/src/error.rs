@@ -28,7 +28,7 @@ pub enum Error {
     NotWritable {
         /// The target.
         target: String,
-        /// What stands in the way.
+        /// The reason.
         why: String,
     },
     /// The device failed, or could not be opened.

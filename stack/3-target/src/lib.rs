@@ -7,7 +7,7 @@
 //! | `IMAGE`, `/dev/sdb1` | a file or a block device, whole |
 //! | `mem:SIZE` | a sparse device in memory, all zeroes |
 //! | `IMAGE#p2` | partition 2 of an MBR or GPT disk |
-//! | `IMAGE#lv:vg/root` | the logical volume `root` of group `vg`, whose physical volumes lie in IMAGE |
+//! | `IMAGE#lv:vg/root` | the logical volume `root` of group `vg`, with physical volumes in IMAGE |
 //! | `md:MEMBER,MEMBER,…` | an md array; [`array`](mod@array) has the whole grammar |
 //! | `[TARGET]#p2` | brackets group a target |
 //!

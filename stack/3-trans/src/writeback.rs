@@ -432,7 +432,7 @@ fn put_inodes(geo: &Geometry, cluster: &mut [u8], inodes: &[InodeCopy]) -> Verif
         inode.bytes.put(image);
         Dinode::verify(image, &ctx, inode.ino)?;
         if inode.bytes.is_compact() {
-            inode::stamp_bare(image, inode.lsn);
+            inode::stamp_empty_forks(image, inode.lsn);
         } else {
             inode::stamp_lsn(image, inode.lsn);
         }

@@ -40,7 +40,7 @@ impl Inode {
     /// # Panics
     /// Never: the bytes were verified when the inode was made.
     pub fn core(&self) -> Dinode<'_> {
-        Dinode::over(&self.bytes, self.layout).expect("a verified inode has a core")
+        Dinode::from_core(&self.bytes, self.layout).expect("a verified inode has a core")
     }
 
     /// The same inode, its bytes changed by `edit`; they have no checksum then.

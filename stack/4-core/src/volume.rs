@@ -389,7 +389,7 @@ fn finished(
 /// What healed of the journal is told with what heals of the rest.
 fn note_healed(cache: &BufCache, replay: &Replay) {
     for record in &replay.healed {
-        cache.heals().note(Box::new(record.fault.clone()), record.rewritten);
+        cache.heals().note(Box::new(record.corruption.clone()), record.rewritten);
     }
 }
 

@@ -1,6 +1,6 @@
 //! Extended attributes of one inode, in all their forms, with remote values and parent pointers.
 
-use xfskit_format::attr::leaf::{Leaf, Place};
+use xfskit_format::attr::leaf::{AttrValue, Leaf};
 use xfskit_format::attr::{self, Namespace, remote, sf};
 use xfskit_format::bmbt::Extent;
 use xfskit_format::inode::{Dinode, Format};
@@ -183,13 +183,13 @@ fn judge_leaf(
             vol.sink.error(ctx.require("attr.dup", false, "each name once", name));
         }
         match attr.value {
-            Place::Remote { valueblk, valuelen } => seen.values.push((valueblk.0, valuelen)),
-            Place::Local(value) if is_parent => {
+            AttrValue::Remote { valueblk, valuelen } => seen.values.push((valueblk.0, valuelen)),
+            AttrValue::Local(value) if is_parent => {
                 judge_parent(vol, &ctx, attr.name, value, on_parent);
             }
-            Place::Local(_) => {}
+            AttrValue::Local(_) => {}
         }
-        if is_parent && matches!(attr.value, Place::Remote { .. }) {
+        if is_parent && matches!(attr.value, AttrValue::Remote { .. }) {
             vol.sink.error(ctx.require("parent.value", false, "beside its name", "remote"));
         }
     }

@@ -262,7 +262,7 @@ fn check_scrub_repair_rewrites_the_members_that_lied() {
 }
 
 #[test]
-fn what_lies_within_arrays_of_arrays_is_found_and_mended() {
+fn what_lies_within_arrays_of_arrays_is_found_and_repaired() {
     for shape in NESTED {
         let volume = Volume::nested(shape);
         let (level, target) = (&volume.level, volume.target.as_str());
@@ -275,9 +275,9 @@ fn what_lies_within_arrays_of_arrays_is_found_and_mended() {
         let found = expect(0, &["find", target, "/"]);
         assert_eq!(sorted(&found), sorted(&plain), "RAID{level}");
         let said = expect(1, &["check", "--scrub", target]);
-        assert!(said.stdout.contains("did not agree, 0 mended"), "RAID{level}: {}", said.stdout);
+        assert!(said.stdout.contains("did not agree, 0 repaired"), "RAID{level}: {}", said.stdout);
         let said = expect(0, &["check", "--scrub", "--repair", target]);
-        assert!(said.stdout.contains("mended"), "RAID{level}: {}", said.stdout);
+        assert!(said.stdout.contains("repaired"), "RAID{level}: {}", said.stdout);
         let said = expect(0, &["check", "--scrub", target]);
         assert!(!said.stdout.contains("agree"), "RAID{level}: {}", said.stdout);
         volume.is_sound();
@@ -358,7 +358,7 @@ fn content_that_no_checksum_covers_is_named_with_its_file() {
     let named = said.iter().find(|line| line["mismatch"].is_object()).expect("a page");
     let files = named["mismatch"]["files"].as_array().unwrap();
     assert!(files.iter().any(|file| file["path"] == path && file["offset"] == 0), "{named:#}");
-    assert_eq!(named["mismatch"]["mended"], false);
+    assert_eq!(named["mismatch"]["repaired"], false);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What tests ask of whole arrays.
+//! Helpers for tests of whole arrays.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -9,13 +9,13 @@ use xfskit_md::array::Array;
 use xfskit_md::assemble::{Assembly, Member, assemble};
 use xfskit_units::{ByteLen, ByteOffset, index};
 
-/// When it is in these tests, in seconds since 1970.
+/// The current time in these tests, in seconds since 1970.
 pub const NOW: u64 = 1_800_000_000;
 
-/// What these devices make, called `m0`, `m1`, …
+/// Assembles these devices, named `m0`, `m1`, …
 ///
 /// # Panics
-/// Where they make no array.
+/// Panics if they make no array.
 pub fn assembly(devices: &[Arc<dyn BlockDevice>]) -> Assembly {
     let member = |(i, device): (usize, &Arc<dyn BlockDevice>)| Member {
         name: format!("m{i}"),
@@ -46,31 +46,31 @@ impl BlockDevice for ReadOnlyView {
     }
 }
 
-/// The same devices, for reading only.
+/// Returns read-only views of the devices.
 pub fn read_only_views(devices: &[Arc<dyn BlockDevice>]) -> Vec<Arc<dyn BlockDevice>> {
     devices.iter().map(|device| Arc::new(ReadOnlyView(Arc::clone(device))) as _).collect()
 }
 
-/// All that a device holds.
+/// Returns the whole content of a device.
 ///
 /// # Panics
-/// Where it cannot be read.
+/// Panics if it cannot be read.
 pub fn content(device: &dyn BlockDevice) -> Vec<u8> {
     let mut all = vec![0; index(device.size().0)];
     device.read_at(ByteOffset(0), &mut all).expect("all of the device");
     all
 }
 
-/// Whether members agree everywhere.
+/// Returns whether all members agree.
 ///
 /// # Panics
-/// Where they cannot be compared.
+/// Panics if they cannot be compared.
 pub fn is_consistent(array: &Array) -> bool {
     (0..array.scrub_stripes())
         .all(|row| array.scrub_stripe(row, false).expect("members to compare").is_empty())
 }
 
-/// SHA-256, in hexadecimal.
+/// Returns the SHA-256 in hexadecimal.
 pub fn sha256(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().fold(String::new(), |mut text, byte| {
         write!(text, "{byte:02x}").expect("a string");

@@ -1,6 +1,6 @@
-//! Arrays that the kernel made, kept in `tests/images/md` (its README says which), as devices in
-//! memory; arrays made here, on a [`shelf`]; and a [`tape`] for what a crash leaves of them. The tests that
-//! assemble them live in `tests/`.
+//! Test support for arrays: arrays made by the kernel, kept in `tests/images/md` (see its README),
+//! as devices in memory; arrays created here, as a [`member_set`]; and a [`recording`] of writes,
+//! to compute what a crash leaves. The tests are in `tests/`.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -21,7 +21,7 @@ pub use member_set::MemberSet;
 pub use random::Random;
 pub use recording::{Crash, Recording, WriteHistory};
 
-/// Bytes that are looked at together when zeroes are left out.
+/// Unit in which zeroes are detected, in bytes.
 const PIECE: usize = 64 * 1024;
 
 fn folder() -> PathBuf {
@@ -41,7 +41,7 @@ pub struct Entry {
     pub sha256: String,
 }
 
-/// Every array there is, by name.
+/// Returns the manifest.
 pub fn manifest() -> Vec<Entry> {
     let text = std::fs::read_to_string(folder().join("manifest.tsv")).expect("the manifest");
     let entry = |line: &str| {
@@ -55,7 +55,7 @@ pub fn manifest() -> Vec<Entry> {
     text.lines().filter(|line| !line.starts_with('#')).map(entry).collect()
 }
 
-/// One array: its members, and what the tools said about them.
+/// One array: its members, and the tools' output about them.
 #[derive(Debug)]
 pub struct Fixture {
     /// Its line in the manifest.
@@ -66,7 +66,7 @@ pub struct Fixture {
 }
 
 impl Fixture {
-    /// The array called `name`.
+    /// Opens the array called `name`.
     pub fn open(name: &str) -> Self {
         let entry = manifest().into_iter().find(|entry| entry.name == name).expect("a known array");
         let packed = File::open(folder().join(format!("{name}.tar.zst"))).expect("a kept array");
@@ -91,24 +91,24 @@ impl Fixture {
         Self { entry, members, texts }
     }
 
-    /// What a tool said: `m0.examine`, `m0.bitmap`, `detail.txt`.
+    /// Returns the output of a tool: `m0.examine`, `m0.bitmap`, `detail.txt`.
     pub fn text(&self, name: &str) -> Option<&str> {
         self.texts.get(name).map(String::as_str)
     }
 
-    /// The members as devices.
+    /// Returns the members as devices.
     pub fn devices(&self) -> Vec<Arc<dyn BlockDevice>> {
         self.members.iter().map(|member| Arc::clone(member) as _).collect()
     }
 
-    /// The members as devices, with their names.
+    /// Returns the members as devices, with their names.
     pub fn named(&self) -> Vec<(String, Arc<dyn BlockDevice>)> {
         let device = |member: &Arc<MemDevice>| Arc::clone(member) as Arc<dyn BlockDevice>;
         self.members.iter().enumerate().map(|(i, m)| (format!("m{i}.img"), device(m))).collect()
     }
 }
 
-/// A device in memory with the content of a file of the archive; what is zero takes no room.
+/// Copies a file of the archive to a device in memory. Zeroes use no memory.
 fn device(file: &mut tar::Entry<'_, impl Read>) -> MemDevice {
     let device = MemDevice::new(ByteLen(file.size()));
     let (mut offset, mut piece) = (0, vec![0; PIECE]);
@@ -130,7 +130,8 @@ fn device(file: &mut tar::Entry<'_, impl Read>) -> MemDevice {
     }
 }
 
-/// A sector of the pattern that fills most arrays: `tag` 1 at first, 2 where written later.
+/// Returns a sector of the pattern that fills most arrays: `tag` is 1 initially, 2 if written
+/// later.
 pub fn pattern(tag: u64, sector: u64) -> [u8; 512] {
     let mut x = ((tag << 40) ^ sector).wrapping_add(0x9e37_79b9_7f4a_7c15);
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,4 +1,4 @@
-//! Arrays made in memory, for tests that tend them.
+//! Arrays created in memory.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -23,40 +23,40 @@ pub const MIB: u64 = 1 << 20;
 pub struct MemberSet(pub Vec<(String, Arc<MemDevice>)>);
 
 impl MemberSet {
-    /// So many members of 3 MiB.
+    /// Creates `count` members of 3 MiB.
     pub fn new(count: usize) -> Self {
         let mut set = Self::default();
         (0..count).for_each(|_| set.put(3 * MIB));
         set
     }
 
-    /// Puts another member of this size there.
+    /// Adds a member of this size.
     pub fn put(&mut self, bytes: u64) {
         let name = format!("m{}", self.0.len());
         self.0.push((name, Arc::new(MemDevice::new(ByteLen(bytes)))));
     }
 
-    /// A member as one that an array is made of.
+    /// Returns a member for creating an array.
     ///
     /// # Panics
-    /// Where there is none of this number.
+    /// Panics if there is no member of this number.
     pub fn new_member(&self, i: usize) -> NewMember {
         let (name, device) = &self.0[i];
         let uuid = [u8::try_from(i + 1).unwrap(); 16];
         NewMember { name: name.clone(), device: Arc::clone(device) as _, uuid }
     }
 
-    /// What all members make.
+    /// Assembles all members.
     pub fn assembly(&self) -> Assembly {
         self.without(usize::MAX)
     }
 
-    /// What they make without one.
+    /// Assembles the members except one.
     ///
     /// # Panics
-    /// Where they make no array.
-    pub fn without(&self, gone: usize) -> Assembly {
-        let there = self.0.iter().enumerate().filter(|(i, _)| *i != gone);
+    /// Panics if they make no array.
+    pub fn without(&self, removed: usize) -> Assembly {
+        let there = self.0.iter().enumerate().filter(|(i, _)| *i != removed);
         let member = |(name, device): &(String, Arc<MemDevice>)| Member {
             name: name.clone(),
             device: Arc::clone(device) as _,
@@ -64,10 +64,10 @@ impl MemberSet {
         assemble(there.map(|(_, member_)| member(member_)).collect()).unwrap()
     }
 
-    /// The array, to be written.
+    /// Opens the array for writing.
     ///
     /// # Panics
-    /// Where it is refused.
+    /// Panics if writing is refused.
     pub fn open(&self) -> Array {
         let assembly = self.assembly();
         assert_eq!(assembly.write_refusal(), None);
@@ -75,12 +75,12 @@ impl MemberSet {
     }
 }
 
-/// The layout of this name, or the level's own.
+/// Returns the layout of this name, or the level's default.
 pub fn layout(level: Level, name: &str) -> Layout {
     Layout::from_name(level, name).unwrap_or_else(|| Layout::default_of(level))
 }
 
-/// A small array with chunks of 16 KiB.
+/// Returns the options of a small array with chunks of 16 KiB.
 pub fn create_options(layout: Layout, bitmap: bool) -> CreateOptions {
     CreateOptions {
         layout,
@@ -96,10 +96,10 @@ pub fn create_options(layout: Layout, bitmap: bool) -> CreateOptions {
     }
 }
 
-/// An array of the first members of a new shelf; the others are spares.
+/// Creates an array of the first members of a new set; the others are spares.
 ///
 /// # Panics
-/// Where it cannot be made.
+/// Panics if it cannot be created.
 pub fn create_array(layout: Layout, members: usize, spares: usize, bitmap: bool) -> MemberSet {
     let set = MemberSet::new(members + spares);
     let roles: Vec<_> = (0..members).map(|i| Some(set.new_member(i))).collect();
@@ -108,10 +108,10 @@ pub fn create_array(layout: Layout, members: usize, spares: usize, bitmap: bool)
     set
 }
 
-/// The same members, the last of which, a spare, is the journal from now on.
+/// Turns the last member, a spare, into the journal device.
 ///
 /// # Panics
-/// Where they are not of version 1.
+/// Panics if the superblocks are not of version 1.
 pub fn journaled(set: &MemberSet) -> MemberSet {
     let last = set.0.len() - 1;
     for (_, device) in &set.0 {
@@ -125,10 +125,10 @@ pub fn journaled(set: &MemberSet) -> MemberSet {
     MemberSet(set.0.clone())
 }
 
-/// Fills the array; answers what it holds.
+/// Fills the array and returns its content.
 ///
 /// # Panics
-/// Where it cannot be written.
+/// Panics if it cannot be written.
 pub fn fill(array: &Array, seed: u64) -> Vec<u8> {
     let mut x = seed | 1;
     let bytes = std::iter::repeat_with(|| {
@@ -140,7 +140,7 @@ pub fn fill(array: &Array, seed: u64) -> Vec<u8> {
     all
 }
 
-/// Watches a job and lets it go on.
+/// Lets a sync action run to its end.
 pub fn run_to_end(_: Progress) -> ControlFlow<()> {
     ControlFlow::Continue(())
 }

@@ -1,4 +1,4 @@
-//! Choices without a pattern, from a seed.
+//! A seeded random number generator.
 
 use xfskit_units::index;
 
@@ -7,7 +7,7 @@ use xfskit_units::index;
 pub struct Random(pub u64);
 
 impl Random {
-    /// 64 bits.
+    /// Returns 64 random bits.
     #[allow(clippy::should_implement_trait)] // it never ends
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -16,7 +16,7 @@ impl Random {
         x ^ (x >> 31)
     }
 
-    /// A number below `n`.
+    /// Returns a number below `n`.
     pub fn below(&mut self, n: u64) -> u64 {
         self.next() % n
     }
@@ -28,7 +28,8 @@ impl Random {
         }
     }
 
-    /// A place and a length within `size` bytes, `most` of one of four lengths; half of the places at a page's begin.
+    /// Returns a start and a length within `size` bytes, at most one of four lengths. Half of the
+    /// starts are page-aligned.
     pub fn range(&mut self, size: usize, most: [u64; 4]) -> (usize, usize) {
         let size = size as u64;
         let most = most[index(self.below(4))];

@@ -1,5 +1,5 @@
-//! Members on one tape: every write and flush of all of them, in order; and what a crash at any place of
-//! the tape would leave of each.
+//! A recording of all writes and flushes of an array's members, in order. It computes what a crash
+//! after any number of them leaves on each member.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,19 +9,19 @@ use xfskit_units::{ByteLen, ByteOffset, index};
 
 use crate::Random;
 
-/// Bytes that arrive on a disk together or not at all.
+/// Bytes that reach a disk together or not at all.
 const SECTOR: usize = 512;
 
-/// What becomes of writes that no flush has followed.
+/// What happens to writes that were not flushed.
 #[derive(Debug)]
 pub enum Crash<'r> {
     /// The process is killed: what was written is written.
     Process,
-    /// The power fails: any sector may be lost.
+    /// The power fails: any unflushed sector may be lost.
     Power(&'r mut Random),
 }
 
-/// The members before, and what happened to them.
+/// The initial members, and the recorded events.
 #[derive(Debug)]
 pub struct Recording {
     before: Vec<Arc<dyn BlockDevice>>,
@@ -29,12 +29,12 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// A tape of these members, which are not changed any more.
+    /// Returns a tape of these members, which are not changed any more.
     pub fn new(before: Vec<Arc<dyn BlockDevice>>) -> Arc<Self> {
         Arc::new(Self { before, events: Mutex::default() })
     }
 
-    /// The members as devices to write.
+    /// Returns the members as recording devices.
     pub fn devices(self: &Arc<Self>) -> Vec<Arc<dyn BlockDevice>> {
         let recorded = |(member, device): (usize, &Arc<dyn BlockDevice>)| {
             let now = OverlayDevice::new(Arc::clone(device));
@@ -44,20 +44,20 @@ impl Recording {
         self.before.iter().enumerate().map(recorded).collect()
     }
 
-    /// Events so far.
+    /// Returns the number of recorded events.
     pub fn len(&self) -> usize {
         self.lock().len()
     }
 
-    /// True where nothing happened yet.
+    /// Returns true if nothing was recorded.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The members after a crash behind the first `cut` events.
+    /// Returns the members after a crash behind the first `cut` events.
     ///
     /// # Panics
-    /// Never: the devices are memory.
+    /// Never panics: the devices are in memory.
     pub fn crash(&self, cut: usize, mut crash: Crash<'_>) -> Vec<Arc<dyn BlockDevice>> {
         let mut after: Vec<Arc<dyn BlockDevice>> = Vec::new();
         let events = self.lock();
@@ -95,7 +95,7 @@ impl Recording {
     }
 }
 
-/// One member on the tape.
+/// A recording view of one member.
 #[derive(Debug)]
 struct RecordedDevice {
     recording: Arc<Recording>,
@@ -122,7 +122,7 @@ impl BlockDevice for RecordedDevice {
     }
 }
 
-/// What the sectors of an array may hold after a crash.
+/// The writes and flushes of an array, to check its content after a crash.
 #[derive(Debug)]
 pub struct WriteHistory {
     start: Vec<u8>,
@@ -133,20 +133,20 @@ pub struct WriteHistory {
 struct Operation {
     began: usize,
     ended: usize,
-    /// Where, and what; nothing for a flush.
+    /// The offset and the data; `None` for a flush.
     written: Option<(usize, Vec<u8>)>,
 }
 
 impl WriteHistory {
-    /// An array that holds this.
+    /// Starts a history of an array with this content.
     pub fn new(start: Vec<u8>) -> Self {
         Self { start, operations: Vec::new() }
     }
 
-    /// Writes, and remembers.
+    /// Writes to the array and records it.
     ///
     /// # Panics
-    /// Where the array does not take it.
+    /// Panics if the write fails.
     pub fn write(
         &mut self,
         recording: &Recording,
@@ -163,30 +163,30 @@ impl WriteHistory {
         });
     }
 
-    /// Flushes, and remembers.
+    /// Flushes the array and records it.
     ///
     /// # Panics
-    /// Where the array fails.
+    /// Panics if the flush fails.
     pub fn flush(&mut self, recording: &Recording, array: &dyn BlockDevice) {
         let began = recording.len();
         array.flush().expect("flushed");
         self.operations.push(Operation { began, ended: recording.len(), written: None });
     }
 
-    /// Judges the array as a crash behind `cut` events left it: every sector holds what was last
-    /// made durable, or something that was written since.
+    /// Checks the array's content after a crash behind `cut` events: every sector holds what was
+    /// last durable, or data written since then.
     ///
     /// # Errors
-    /// The first sector that holds anything else.
+    /// Returns the first sector that holds anything else.
     pub fn check(&self, cut: usize, power: bool, found: &[u8]) -> std::result::Result<(), usize> {
         self.check_stripes(cut, power, found, None)
     }
 
-    /// [`judge`](Self::judge) of an array whose parity is not to be trusted: where something of a row, of
-    /// so many bytes, was written since, all of that row is in doubt.
+    /// Does what [`check`](Self::check) does for an array whose parity cannot be trusted: if a part
+    /// of a stripe, of this many bytes, was written since then, the whole stripe may hold anything.
     ///
     /// # Errors
-    /// As there.
+    /// See [`check`](Self::check).
     pub fn check_stripes(
         &self,
         cut: usize,
@@ -213,7 +213,7 @@ impl WriteHistory {
         Ok(())
     }
 
-    /// Puts what was durable where writes were under way: what stands there shall not count.
+    /// Replaces ranges of writes in flight by their durable content, so that they do not count.
     pub fn forget_under_way(&self, cut: usize, power: bool, found: &mut [u8]) {
         let (sure, maybe) = self.at(cut, power);
         for (at, data) in maybe {
@@ -221,11 +221,12 @@ impl WriteHistory {
         }
     }
 
-    /// What is durable for sure, and the writes since.
+    /// Returns the durable content, and the writes since then.
     fn at(&self, cut: usize, power: bool) -> (Vec<u8>, Vec<&(usize, Vec<u8>)>) {
         let begun: Vec<&Operation> =
             self.operations.iter().filter(|operation| operation.began < cut).collect();
-        // Written before the last flush that returned, or where only the process ends, at all.
+        // Durable: written before the last flush that returned or, if only the process ends, before
+        // the cut.
         let durable = if power {
             let flush = begun
                 .iter()
@@ -242,19 +243,19 @@ impl WriteHistory {
         (sure, begun[durable..].iter().filter_map(|operation| operation.written.as_ref()).collect())
     }
 
-    /// How long the array is, in bytes.
+    /// Returns the size of the array, in bytes.
     pub fn len(&self) -> u64 {
         self.start.len() as u64
     }
 
-    /// True where the array has no room.
+    /// Returns true if the array has no space.
     pub fn is_empty(&self) -> bool {
         self.start.is_empty()
     }
 }
 
-/// Whether a sector may hold what was found there: what is sure, or one of the writes; where one of them
-/// is not of whole sectors, any mixture.
+/// Returns whether a sector may hold what was found: the durable data or those of one write. If a
+/// write does not cover whole sectors, any mixture is allowed.
 fn may_hold(
     here: &Range<usize>,
     sure: &[u8],
@@ -275,7 +276,7 @@ fn may_hold(
         }
 }
 
-/// Random writes of whole sectors, small and large, and flushes.
+/// Makes random writes of whole sectors, small and large, and flushes.
 pub fn random_writes(
     history: &mut WriteHistory,
     recording: &Recording,

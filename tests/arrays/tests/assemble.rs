@@ -1,5 +1,5 @@
-//! Every array of the kernel is assembled: its content is what the kernel read, whatever the order of
-//! the members, and with as many of them missing as the level bears.
+//! Assembles every array made by the kernel. Its content equals what the kernel read, for any order
+//! of the members, and with as many members missing as the level tolerates.
 
 #![allow(missing_docs)]
 
@@ -13,7 +13,7 @@ use xfskit_md::{Assembly, Level, Member, assemble};
 use xfskit_test_arrays::{Fixture, manifest};
 use xfskit_units::{ByteLen, ByteOffset};
 
-/// What stands in `raid6-scrub` as it is, with one data sector overwritten.
+/// Hash of `raid6-scrub` as stored, with one data sector overwritten.
 const SCRUB_AS_STORED: &str = "ba8c308400c0c45cd969f8ad15a99bcd89deab4841a820cd49fedb24ddec5f00";
 
 fn members(fixture: &Fixture, which: impl IntoIterator<Item = usize>) -> Vec<Member> {
@@ -39,8 +39,8 @@ fn sha256(device: &dyn BlockDevice) -> String {
     hash.finalize().iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
 }
 
-/// The content of an array is the one that the kernel read.
-fn holds(fixture: &Fixture, assembly: &Assembly, how: &str) {
+/// Asserts that an array has the content that the kernel read.
+fn assert_content(fixture: &Fixture, assembly: &Assembly, how: &str) {
     let name = &fixture.entry.name;
     let device = assembly.open().unwrap_or_else(|e| panic!("{name} {how}: {e}"));
     assert_eq!(device.size(), ByteLen(fixture.entry.bytes), "{name} {how}");
@@ -53,7 +53,7 @@ fn every_array_holds_what_the_kernel_read() {
     for entry in manifest() {
         let fixture = Fixture::open(&entry.name);
         let assembly = assemble(all(&fixture)).unwrap_or_else(|e| panic!("{}: {e}", entry.name));
-        holds(&fixture, &assembly, "whole");
+        assert_content(&fixture, &assembly, "whole");
     }
 }
 
@@ -67,22 +67,22 @@ fn the_order_of_the_members_does_not_matter() {
         for turn in 0..n {
             let order = (0..n).map(|i| (i * (n - 1) + turn) % n);
             let assembly = assemble(members(&fixture, order)).unwrap();
-            holds(&fixture, &assembly, &format!("turned by {turn}"));
+            assert_content(&fixture, &assembly, &format!("turned by {turn}"));
         }
     }
 }
 
-/// The roles whose members hold all of them.
+/// Returns the members that hold all of their roles.
 fn in_sync(assembly: &Assembly) -> Vec<usize> {
     let whole = |i: &usize| matches!(assembly.members[*i].freshness, Freshness::InSync { .. });
     (0..assembly.members.len()).filter(whole).collect()
 }
 
 #[test]
-fn any_one_member_may_be_missing_where_the_level_bears_it() {
+fn any_one_member_may_be_missing_if_the_level_tolerates_it() {
     let mut tried = 0;
     for entry in manifest() {
-        // In these, what is left does not have all that the whole has.
+        // In these arrays the remaining members do not have the content of all members.
         const NOT: [&str; 3] = ["raid6-scrub", "raid6-dirty-bitmap-torn", "raid1-badblocks"];
         if NOT.contains(&entry.name.as_str()) {
             continue;
@@ -90,20 +90,20 @@ fn any_one_member_may_be_missing_where_the_level_bears_it() {
         let fixture = Fixture::open(&entry.name);
         let whole = assemble(all(&fixture)).unwrap();
         let n = fixture.members.len();
-        for gone in in_sync(&whole) {
-            let how = format!("without m{gone}");
-            match assemble(members(&fixture, (0..n).filter(|i| *i != gone))) {
+        for removed in in_sync(&whole) {
+            let how = format!("without m{removed}");
+            match assemble(members(&fixture, (0..n).filter(|i| *i != removed))) {
                 Ok(assembly) => {
                     assert!(assembly.is_degraded() && !assembly.missing().is_empty());
-                    // The rebuilt half of a member says nothing about the other half.
+                    // A half-rebuilt member does not have the data of its other half.
                     if entry.name != "raid5-rebuilding" {
-                        holds(&fixture, &assembly, &how);
+                        assert_content(&fixture, &assembly, &how);
                     }
                     tried += 1;
                 }
                 Err(Error::TooManyMissing { missing, .. }) => {
-                    let bears = whole.geometry.tolerates() as usize;
-                    assert!(missing.len() > bears, "{} {how}", entry.name);
+                    let tolerated = whole.geometry.tolerates() as usize;
+                    assert!(missing.len() > tolerated, "{} {how}", entry.name);
                 }
                 Err(other) => panic!("{} {how}: {other}", entry.name),
             }
@@ -113,7 +113,7 @@ fn any_one_member_may_be_missing_where_the_level_bears_it() {
 }
 
 #[test]
-fn bad_blocks_are_had_from_the_other_member_or_not_at_all() {
+fn bad_blocks_are_read_from_the_other_member_only() {
     let fixture = Fixture::open("raid1-badblocks");
     let alone = assemble(members(&fixture, [1])).unwrap().open().unwrap();
     let mut sector = [0; 512];
@@ -139,13 +139,13 @@ fn two_members_of_a_raid6_may_be_missing() {
         }
         let n = fixture.members.len();
         let roles = in_sync(&whole);
-        // Two ways of each, the large ones once: `reading.rs` has them all.
+        // Two pairs of each array, one of large arrays: `reading.rs` tries all pairs.
         let pairs = roles.iter().flat_map(|a| roles.iter().map(move |b| (*a, *b)));
         let most = if entry.bytes > 64 << 20 { 1 } else { 2 };
         for (a, b) in pairs.filter(|(a, b)| a < b).take(most) {
             let left = (0..n).filter(|i| ![a, b].contains(i));
             let assembly = assemble(members(&fixture, left)).unwrap();
-            holds(&fixture, &assembly, &format!("without m{a} and m{b}"));
+            assert_content(&fixture, &assembly, &format!("without m{a} and m{b}"));
         }
         let three = assemble(members(&fixture, (0..n).filter(|i| !roles[..3].contains(i))));
         assert!(matches!(three, Err(Error::TooManyMissing { .. })), "{}", entry.name);
@@ -153,7 +153,7 @@ fn two_members_of_a_raid6_may_be_missing() {
 }
 
 #[test]
-fn stale_members_spares_and_journals_are_told_apart() {
+fn stale_members_spares_and_journals_are_classified() {
     let all_freshness = |name: &str| -> Vec<Freshness> {
         let assembly = assemble(all(&Fixture::open(name))).unwrap();
         assembly.members.iter().map(|member| member.freshness).collect()
@@ -173,7 +173,7 @@ fn stale_members_spares_and_journals_are_told_apart() {
 }
 
 #[test]
-fn what_is_dirty_and_degraded_is_read_with_a_warning_and_not_written() {
+fn a_dirty_degraded_array_is_read_with_a_warning_and_not_written() {
     let fixture = Fixture::open("raid6-dirty-bitmap");
     let whole = assemble(all(&fixture)).unwrap();
     assert!(whole.is_dirty() && !whole.is_parity_untrusted());
@@ -183,7 +183,7 @@ fn what_is_dirty_and_degraded_is_read_with_a_warning_and_not_written() {
     assert!(degraded.warnings[0].contains("4 of 64 regions"), "{:?}", degraded.warnings);
 }
 
-/// A member's superblock changed by `change`, its checksum right again.
+/// Changes a member's superblock and recomputes its checksum.
 fn edit(member: &MemDevice, change: impl FnOnce(&mut superblock::SuperblockV1)) {
     let mut found = superblock::read(member).unwrap().unwrap().superblock;
     let Superblock::V1(sb) = &mut found else { panic!("not version 1") };
@@ -192,7 +192,7 @@ fn edit(member: &MemDevice, change: impl FnOnce(&mut superblock::SuperblockV1)) 
 }
 
 #[test]
-fn what_makes_no_array_is_refused_by_the_members_name() {
+fn members_that_make_no_array_are_refused_by_name() {
     let fixture = Fixture::open("raid5-left-symmetric");
     let other = Fixture::open("raid5-right-symmetric");
     let why = |members: Vec<Member>| match assemble(members) {
@@ -202,8 +202,8 @@ fn what_makes_no_array_is_refused_by_the_members_name() {
     let mut mixed = all(&fixture);
     mixed[2].device = Arc::clone(&other.named()[2].1);
     mixed[2].name = "other.img".into();
-    let says = why(mixed);
-    assert!(says.contains("other.img") && says.contains("[md.set_uuid]"), "{says}");
+    let reported = why(mixed);
+    assert!(reported.contains("other.img") && reported.contains("[md.set_uuid]"), "{reported}");
 
     let mut twice = all(&fixture);
     twice.push(Member { name: "copy.img".into(), device: Arc::clone(&twice[1].device) });
@@ -213,8 +213,8 @@ fn what_makes_no_array_is_refused_by_the_members_name() {
     empty[0].device = Arc::new(MemDevice::new(ByteLen(1 << 20)));
     assert_eq!(why(empty), "m0.img: no md superblock [md.superblock]");
     assert_eq!(why(Vec::new()), "no member was named [md.nothing]");
-    let says = why(members(&fixture, [0, 2]));
-    assert_eq!(says, "raid5 of 4 cannot run without roles 1, 3 [md.missing]");
+    let reported = why(members(&fixture, [0, 2]));
+    assert_eq!(reported, "raid5 of 4 cannot run without roles 1, 3 [md.missing]");
 
     let mut cut = all(&fixture);
     cut[3].device = Arc::new(
@@ -225,23 +225,23 @@ fn what_makes_no_array_is_refused_by_the_members_name() {
         )
         .unwrap(),
     );
-    let says = assemble(cut).unwrap().open().unwrap_err().to_string();
-    assert!(says.contains("m3.img"), "{says}");
+    let reported = assemble(cut).unwrap().open().unwrap_err().to_string();
+    assert!(reported.contains("m3.img"), "{reported}");
 }
 
 #[test]
-fn superblocks_that_cannot_be_true_are_refused_by_the_members_name() {
+fn impossible_superblocks_are_refused_by_the_members_name() {
     let why = |change: &dyn Fn(&Fixture)| {
         let fixture = Fixture::open("raid5-left-symmetric");
         change(&fixture);
         assemble(all(&fixture)).map_or_else(|e| e.to_string(), |_| "assembled".to_owned())
     };
-    let says = why(&|f| f.members[1].write_at(ByteOffset(4096 + 0xc8), &[9]).unwrap());
-    assert!(says.starts_with("m1.img: superblock: sb_csum is "), "{says}");
-    let says = why(&|f| edit(&f.members[2], |sb| sb.layout.set(3)));
-    assert_eq!(says, "m2.img and m0.img disagree about layout: 3 and 2 [md.disagree]");
-    let says = why(&|f| edit(&f.members[2], |sb| sb.feature_map.set(1 << 20)));
-    assert!(says.contains("[md1.feature_map]"), "{says}");
+    let reported = why(&|f| f.members[1].write_at(ByteOffset(4096 + 0xc8), &[9]).unwrap());
+    assert!(reported.starts_with("m1.img: superblock: sb_csum is "), "{reported}");
+    let reported = why(&|f| edit(&f.members[2], |sb| sb.layout.set(3)));
+    assert_eq!(reported, "m2.img and m0.img disagree about layout: 3 and 2 [md.disagree]");
+    let reported = why(&|f| edit(&f.members[2], |sb| sb.feature_map.set(1 << 20)));
+    assert!(reported.contains("[md1.feature_map]"), "{reported}");
     let all_members = |change: fn(&mut superblock::SuperblockV1)| {
         why(&|f| f.members.iter().for_each(|member| edit(member, change)))
     };
@@ -257,11 +257,11 @@ fn members_one_event_behind_are_fresh_and_two_behind_are_not() {
     edit(&fixture.members[3], |sb| sb.events.set(sb.events.get() - 2));
     let assembly = assemble(all(&fixture)).unwrap();
     assert_eq!(assembly.missing(), [3]);
-    holds(&fixture, &assembly, "with one member two events behind");
+    assert_content(&fixture, &assembly, "with one member two events behind");
 }
 
 #[test]
-fn two_halves_that_went_on_alone_are_refused_together() {
+fn two_halves_that_were_run_separately_are_refused_together() {
     let fixture = Fixture::open("raid1-1.2");
     for (own, other) in [(0, 1), (1, 0)] {
         edit(&fixture.members[own], |sb| sb.dev_roles[other].set(0xfffe));
@@ -270,5 +270,5 @@ fn two_halves_that_went_on_alone_are_refused_together() {
     assert!(error.to_string().contains("each say that the other failed"), "{error}");
     let half = assemble(members(&fixture, [1])).unwrap();
     assert_eq!(half.layout().level(), Level::Raid1);
-    holds(&fixture, &half, "one half");
+    assert_content(&fixture, &half, "one half");
 }

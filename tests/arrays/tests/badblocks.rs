@@ -1,5 +1,5 @@
-//! Members with bad places: answered from the others, rewritten, listed, healed; and a member that keeps
-//! failing is taken out of use.
+//! Members with bad sectors: data come from the other members, are rewritten, and bad blocks are
+//! listed and cleared. A member with too many failures is failed.
 
 #![allow(missing_docs)]
 
@@ -16,13 +16,13 @@ use xfskit_test_arrays::member_set::{create_array, fill, layout};
 use xfskit_test_arrays::{Fixture, NOW, Random, assembly, content, is_consistent};
 use xfskit_units::{ByteLen, ByteOffset, MemberSector, index};
 
-/// A disk with a bad place.
+/// A disk with bad sectors.
 #[derive(Debug)]
 struct BadSectorDevice {
     base: Arc<dyn BlockDevice>,
     /// Bytes that cannot be read.
     bad: Mutex<Range<u64>>,
-    /// Nor written. Otherwise a write mends them.
+    /// They cannot be written either. Otherwise a write repairs them.
     stuck: bool,
 }
 
@@ -33,7 +33,7 @@ impl BadSectorDevice {
     }
 
     fn failed(op: &'static str, offset: ByteOffset, len: usize) -> Error {
-        let source = io::Error::other("a bad place");
+        let source = io::Error::other("a bad sector");
         Error::Io { op, offset, len: ByteLen(len as u64), source }
     }
 }
@@ -62,7 +62,7 @@ impl BlockDevice for BadSectorDevice {
     }
 }
 
-/// The members of an array; 8 KiB of the second, 64 KiB behind its start, are bad.
+/// Returns the members of an array. 8 KiB of the second member, 64 KiB behind its start, are bad.
 fn with_bad_sectors(name: &str, stuck: bool) -> (Vec<Arc<dyn BlockDevice>>, Arc<BadSectorDevice>) {
     let mut devices = Fixture::open(name).devices();
     let start = assembly(&devices).members[1].superblock.data_offset().byte_len().0 + 65_536;
@@ -80,14 +80,14 @@ const REDUNDANT: [&str; 4] =
     ["raid1-1.1-bitmap", "raid4", "raid5-right-symmetric", "raid6-left-asymmetric"];
 
 #[test]
-fn what_cannot_be_read_comes_from_the_others_and_is_rewritten() {
+fn unreadable_sectors_are_read_from_other_members_and_rewritten() {
     for name in REDUNDANT.into_iter().chain(["raid10-n2-4"]) {
         let (devices, second) = with_bad_sectors(name, false);
         let plain = Fixture::open(name).devices();
         let expected = content(&assembly(&plain).open_array().unwrap());
         let array = assembly(&devices).open_writable(NOW).unwrap();
         assert!(content(&array) == expected, "{name}");
-        // Parity, and copies that are not asked, are met by a resync.
+        // A resync reads parity and the copies that ordinary reads skip.
         for row in 0..array.scrub_stripes() {
             array.resync_stripe(row).unwrap();
         }
@@ -98,7 +98,7 @@ fn what_cannot_be_read_comes_from_the_others_and_is_rewritten() {
 }
 
 #[test]
-fn what_cannot_be_written_is_listed_and_leaves_the_list_when_it_can() {
+fn unwritable_sectors_are_bad_blocks_until_a_write_succeeds() {
     for name in REDUNDANT {
         let (devices, second) = with_bad_sectors(name, true);
         let array = assembly(&devices).open_writable(NOW).unwrap();
@@ -114,7 +114,7 @@ fn what_cannot_be_written_is_listed_and_leaves_the_list_when_it_can() {
             ranges.iter().any(|range| range.start.0 <= 128 && 144 <= range.end.0),
             "{ranges:?}"
         );
-        // The list is minded by whoever opens the array next.
+        // The next opening of the array uses the list.
         let again = assembly(&devices);
         assert_eq!(again.write_refusal(), None, "{name}");
         let array: Array = again.open_writable(NOW).unwrap();
@@ -132,7 +132,7 @@ fn what_cannot_be_written_is_listed_and_leaves_the_list_when_it_can() {
 }
 
 #[test]
-fn a_member_without_room_for_a_list_fails_when_it_cannot_be_written() {
+fn a_member_without_a_bad_block_log_fails_on_a_write_error() {
     for name in ["raid1-0.90", "raid5-0.90"] {
         let (devices, _) = with_bad_sectors(name, true);
         let array = assembly(&devices).open_writable(NOW).unwrap();
@@ -147,7 +147,7 @@ fn a_member_without_room_for_a_list_fails_when_it_cannot_be_written() {
 }
 
 #[test]
-fn a_member_that_keeps_failing_is_taken_out_of_use() {
+fn a_member_with_too_many_read_errors_is_failed() {
     let (devices, second) = with_bad_sectors("raid5-left-symmetric", true);
     let array = assembly(&devices).open_writable(NOW).unwrap();
     *second.bad.lock().unwrap() = 65_536..u64::MAX;
@@ -159,7 +159,7 @@ fn a_member_that_keeps_failing_is_taken_out_of_use() {
 }
 
 #[test]
-fn the_kernels_list_is_minded_and_emptied_by_writing() {
+fn the_kernels_bad_block_log_is_used_and_cleared_by_writes() {
     let devices = Fixture::open("raid1-badblocks").devices();
     assert_eq!(listed(&devices).len(), 2);
     let array = assembly(&devices).open_writable(NOW).unwrap();
@@ -168,7 +168,7 @@ fn the_kernels_list_is_minded_and_emptied_by_writing() {
     assert_eq!(listed(&devices), [MemberSector(1000)..MemberSector(1024)]);
 }
 
-/// Lists sectors of a member as bad, in its log, as md would have.
+/// Lists sectors of a member as bad in its log, as md does.
 fn list_as_bad(device: &Arc<dyn BlockDevice>, ranges: &[Range<MemberSector>]) {
     let mut found = superblock::read(device).unwrap().unwrap().superblock;
     found.set_has_bad_blocks(true);
@@ -178,7 +178,7 @@ fn list_as_bad(device: &Arc<dyn BlockDevice>, ranges: &[Range<MemberSector>]) {
     device.write_at(found.at().byte_offset(), &found.own_bytes()).unwrap();
 }
 
-/// What a read of each page answers; `None` where it fails.
+/// Reads each page; `None` if the read fails.
 fn pages(array: &Array) -> Vec<Option<Vec<u8>>> {
     let page = |at: u64| {
         let mut page = vec![0; 4096];
@@ -188,9 +188,9 @@ fn pages(array: &Array) -> Vec<Option<Vec<u8>>> {
 }
 
 #[test]
-fn what_nobody_has_becomes_bad_blocks_of_what_is_rebuilt_and_the_rebuild_goes_on() {
+fn pages_that_no_member_has_become_bad_blocks_and_the_rebuild_continues() {
     let bad = [MemberSector(64)..MemberSector(72), MemberSector(400)..MemberSector(403)];
-    for (level, members, gone, replaced) in [
+    for (level, members, removed, replaced) in [
         (Level::Raid1, 2, &[0][..], false),
         (Level::Raid5, 4, &[0], false),
         (Level::Raid6, 5, &[0, 3], false),
@@ -198,7 +198,7 @@ fn what_nobody_has_becomes_bad_blocks_of_what_is_rebuilt_and_the_rebuild_goes_on
         (Level::Raid5, 4, &[0], true),
     ] {
         let what = format!("{level}, replaced {replaced}");
-        let set = create_array(layout(level, ""), members, gone.len(), false);
+        let set = create_array(layout(level, ""), members, removed.len(), false);
         let array = set.open();
         let expected = fill(&array, 5);
         array.close().unwrap();
@@ -209,7 +209,7 @@ fn what_nobody_has_becomes_bad_blocks_of_what_is_rebuilt_and_the_rebuild_goes_on
             list_as_bad(&devices[0], &bad);
         }
         let array = assembly(&devices).open_writable(NOW).unwrap();
-        for role in gone {
+        for role in removed {
             if replaced {
                 assert!(array.replace(*role, None).unwrap().is_some());
             } else {
@@ -222,22 +222,22 @@ fn what_nobody_has_becomes_bad_blocks_of_what_is_rebuilt_and_the_rebuild_goes_on
             ControlFlow::Continue(())
         };
         assert_eq!(array.rebuild(&mut watch).unwrap(), Completion::Finished, "{what}");
-        // Two pages, of each member that was rebuilt.
-        assert_eq!(lost, 16 * gone.len() as u64, "{what}");
+        // Two pages of each rebuilt member.
+        assert_eq!(lost, 16 * removed.len() as u64, "{what}");
         let found = pages(&array);
         array.close().unwrap();
         drop(array);
-        gone.iter().rev().for_each(|role| drop(devices.remove(*role)));
+        removed.iter().rev().for_each(|role| drop(devices.remove(*role)));
         let again = assembly(&devices);
         assert!(!again.is_degraded(), "{what}");
         let array = again.open_writable(NOW).unwrap();
         assert!(pages(&array) == found, "{what}: the same when opened again");
-        let holes = found.iter().filter(|page| page.is_none()).count();
-        assert!(holes > 0 && holes <= 2 * (gone.len() + 1), "{what}: {holes}");
+        let missing = found.iter().filter(|page| page.is_none()).count();
+        assert!(missing > 0 && missing <= 2 * (removed.len() + 1), "{what}: {missing}");
         let right =
             |(page, right): (&Option<Vec<u8>>, &[u8])| page.as_ref().is_none_or(|p| p == right);
         assert!(found.iter().zip(expected.chunks(4096)).all(right), "{what}");
-        // What is written is there again.
+        // Pages that are written are readable again.
         array.write_at(ByteOffset(0), &expected).unwrap();
         array.close().unwrap();
         drop(array);

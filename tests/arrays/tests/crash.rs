@@ -1,5 +1,5 @@
-//! A crash anywhere in the writing of an array: it opens, is resynced, its parity is right, and what was
-//! synced is there.
+//! Crashes at any point while an array is written: it opens, is resynced, its parity is right, and
+//! synced data are present.
 
 #![allow(missing_docs)]
 
@@ -27,21 +27,21 @@ fn open(devices: &[Arc<dyn BlockDevice>]) -> Array {
     array
 }
 
-/// Writes the array, and crashes it at so many places.
-fn crashes(name: &str, seed: u64, places: usize) {
+/// Writes the array, and crashes it at this many points.
+fn crashes(name: &str, seed: u64, cuts: usize) {
     let mut random = Random(seed);
     let before = Fixture::open(name).devices();
     let recording = Recording::new(before);
     let array = open(&recording.devices());
     let mut history = WriteHistory::new(content(&array));
-    // It becomes clean where it is idle, and active again.
+    // It becomes clean when it is idle, and active again.
     for _ in 0..3 {
         random_writes(&mut history, &recording, &array, &mut random, 20);
         array.mark_clean_if_idle().unwrap();
         array.mark_clean_if_idle().unwrap();
     }
     array.close().unwrap();
-    for _ in 0..places {
+    for _ in 0..cuts {
         let cut = index(random.below(recording.len() as u64 + 1));
         let power = random.below(2) == 0;
         let after = if power {
@@ -56,7 +56,7 @@ fn crashes(name: &str, seed: u64, places: usize) {
         let found = content(&read_only);
         assert_eq!(history.check(cut, power, &found), Ok(()), "{what}");
         assert!(dirty.is_dirty() || is_consistent(&read_only), "{what}");
-        // The resync is itself cut, and begun again.
+        // The resync is interrupted itself, and started again.
         let again = Recording::new(after);
         drop(open(&again.devices()));
         let second = index(random.below(again.len() as u64 + 1));
@@ -70,7 +70,7 @@ fn crashes(name: &str, seed: u64, places: usize) {
 }
 
 #[test]
-fn arrays_with_a_bitmap_come_back_from_a_crash_anywhere() {
+fn arrays_with_a_bitmap_recover_from_a_crash_at_any_point() {
     for (seed, name) in
         ["raid1-1.0-bitmap", "raid1-1.1-bitmap", "raid10-n2-bitmap", "raid6-dirty-bitmap"]
             .into_iter()
@@ -81,7 +81,7 @@ fn arrays_with_a_bitmap_come_back_from_a_crash_anywhere() {
 }
 
 #[test]
-fn arrays_without_a_bitmap_come_back_from_a_crash_anywhere() {
+fn arrays_without_a_bitmap_recover_from_a_crash_at_any_point() {
     for (seed, name) in [
         "raid1-1.2",
         "raid1-0.90",
@@ -98,8 +98,8 @@ fn arrays_without_a_bitmap_come_back_from_a_crash_anywhere() {
     }
 }
 
-/// Sectors that writes under way at the cut would have changed do not count without a member: the log keeps
-/// parity right, not what is on its way.
+/// Without a member, sectors of writes in flight at the crash do not count: the log keeps parity
+/// right, but not the data being written.
 #[test]
 fn a_partial_parity_log_closes_the_write_hole() {
     let mut random = Random(7);
@@ -108,7 +108,7 @@ fn a_partial_parity_log_closes_the_write_hole() {
     let array = open(&recording.devices());
     let mut history = WriteHistory::new(content(&array));
     random_writes(&mut history, &recording, &array, &mut random, 60);
-    // Parts of pages are announced as whole ones.
+    // Parts of pages are logged as whole pages.
     history.write(&recording, &array, 512 * 77, vec![0x33; 512]);
     array.close().unwrap();
     let mut replayed = 0;
@@ -136,12 +136,12 @@ fn a_partial_parity_log_closes_the_write_hole() {
     assert!(replayed > 40, "{replayed}");
 }
 
-/// Writes an array with a journal, without one member where so said, and crashes it at many places: everything is
-/// there, with members missing too, and nothing needs a resync.
-fn journal_crashes(before: Vec<Arc<dyn BlockDevice>>, data: usize, gone: Option<usize>) {
+/// Writes an array with a journal, without one member if given, and crashes it at many points. All
+/// data are present, also with members missing, and nothing needs a resync.
+fn journal_crashes(before: Vec<Arc<dyn BlockDevice>>, data: usize, removed: Option<usize>) {
     let mut random = Random(data as u64);
     let mut before = before;
-    gone.map(|gone| before.remove(gone));
+    removed.map(|removed| before.remove(removed));
     let recording = Recording::new(before);
     let array = open(&recording.devices());
     let mut history = WriteHistory::new(content(&array));
@@ -161,14 +161,15 @@ fn journal_crashes(before: Vec<Arc<dyn BlockDevice>>, data: usize, gone: Option<
         } else {
             recording.crash(cut, Crash::Process)
         };
-        let what = format!("cut at {cut} of {}, power {power}, without {gone:?}", recording.len());
+        let what =
+            format!("cut at {cut} of {}, power {power}, without {removed:?}", recording.len());
         let whole = assembly(&after);
         assert!(!whole.is_dirty() && !whole.is_parity_untrusted(), "{what}");
         let found = content(&whole.open_array().unwrap());
         assert_eq!(history.check(cut, power, &found), Ok(()), "{what}");
-        // One less of those that are left, where the level bears it, and the replay itself cut.
+        // Removes one more member if the level tolerates it, and interrupts the replay itself.
         let mut fewer = after.clone();
-        if gone.is_none() {
+        if removed.is_none() {
             fewer.remove(index(random.below(data as u64)));
         }
         let again = Recording::new(fewer);
@@ -180,7 +181,7 @@ fn journal_crashes(before: Vec<Arc<dyn BlockDevice>>, data: usize, gone: Option<
         array.write_at(xfskit_units::ByteOffset(4096), &[1; 4096]).unwrap();
         array.close().unwrap();
         drop(array);
-        if gone.is_none() {
+        if removed.is_none() {
             let array = open(&after);
             assert!(is_consistent(&array) && content(&array) == found, "{what}");
         }
@@ -195,7 +196,7 @@ fn a_journal_closes_the_write_hole() {
     journal_crashes(raid6_with_journal(), 4, Some(2));
 }
 
-/// A RAID6 of four members with a journal that goes round many times.
+/// Returns a RAID6 of four members with a small journal that wraps many times.
 fn raid6_with_journal() -> Vec<Arc<dyn BlockDevice>> {
     let layout = layout(Level::Raid6, "");
     journaled(&create_array(layout, 4, 1, false))
@@ -205,9 +206,10 @@ fn raid6_with_journal() -> Vec<Arc<dyn BlockDevice>> {
         .collect()
 }
 
-/// Whatever the journal holds when it is full was written to its members: small writes go round and round.
+/// When the journal is full, its entries are already on the members: small writes wrap around many
+/// times.
 #[test]
-fn a_journal_that_is_full_is_emptied() {
+fn a_full_journal_is_emptied() {
     let devices = raid6_with_journal();
     let array = open(&devices);
     let mut expected = content(&array);
@@ -222,8 +224,8 @@ fn a_journal_that_is_full_is_emptied() {
     assert!(content(&assembly(&devices).open_array().unwrap()) == expected);
 }
 
-/// Data alone in the journal, as Linux leaves them in write-back mode: as many as it has room for, less what their parity
-/// takes, if that is `kept_free`. Answers the array's content with them.
+/// Writes data without parity to the journal, as Linux leaves them in write-back mode: as many as
+/// fit, minus the space of their parity if `kept_free`. Returns the array's content with them.
 fn data_that_wait(devices: &[Arc<dyn BlockDevice>], kept_free: bool) -> Vec<u8> {
     let array = open(devices);
     let seed: Vec<u8> = (0..array.size().0).map(|i| (i % 249).to_le_bytes()[0]).collect();
@@ -256,11 +258,11 @@ fn data_that_wait(devices: &[Arc<dyn BlockDevice>], kept_free: bool) -> Vec<u8> 
 }
 
 #[test]
-fn data_that_wait_in_a_full_journal_survive_crashes_of_their_replay() {
-    for gone in [None, Some(1), Some(2)] {
+fn data_without_parity_in_a_full_journal_survive_crashes_of_their_replay() {
+    for removed in [None, Some(1), Some(2)] {
         let mut devices = raid6_with_journal();
         let expected = data_that_wait(&devices, true);
-        gone.map(|gone| devices.remove(gone));
+        removed.map(|removed| devices.remove(removed));
         let recording = Recording::new(devices);
         drop(open(&recording.devices()));
         let mut random = Random(3);
@@ -272,21 +274,22 @@ fn data_that_wait_in_a_full_journal_survive_crashes_of_their_replay() {
                 content(&assembly(&read_only_views(&again.devices())).open_array().unwrap());
             assert!(
                 found == expected,
-                "read, cut at {cut} of {}, without {gone:?}",
+                "read, cut at {cut} of {}, without {removed:?}",
                 recording.len()
             );
             drop(open(&again.devices()));
             let second = index(random.below(again.len() as u64 + 1));
             let array = open(&again.crash(second, Crash::Power(&mut random)));
-            assert!(content(&array) == expected, "cut at {cut} and {second}, without {gone:?}");
-            assert!(gone.is_some() || is_consistent(&array));
+            assert!(content(&array) == expected, "cut at {cut} and {second}, without {removed:?}");
+            assert!(removed.is_some() || is_consistent(&array));
         }
     }
 }
 
-/// Without room for the parity of a single row nothing is begun that a crash would make a loss.
+/// Without space for the parity of one stripe, nothing is started that a crash could turn into a
+/// loss.
 #[test]
-fn a_degraded_array_whose_journal_has_no_room_is_read_and_not_written() {
+fn a_degraded_array_whose_journal_has_no_space_is_readable_but_not_writable() {
     let whole = raid6_with_journal();
     let expected = data_that_wait(&whole, false);
     let all = assembly(&whole).open_writable(NOW).unwrap();
@@ -304,10 +307,10 @@ fn a_degraded_array_whose_journal_has_no_room_is_read_and_not_written() {
     );
 }
 
-/// Who did not hear of a change of the table before the crash hears of it when the array is opened, and does not go
-/// on with the old one.
+/// A member that missed a change of the role table before the crash gets the new table when the
+/// array is opened.
 #[test]
-fn a_crash_while_the_table_of_roles_changes_leaves_one_table() {
+fn a_crash_while_the_role_table_changes_leaves_one_table() {
     let set = create_array(layout(Level::Raid6, ""), 4, 2, false);
     let recording =
         Recording::new(set.0.iter().map(|(_, device)| Arc::clone(device) as _).collect());
@@ -320,7 +323,8 @@ fn a_crash_while_the_table_of_roles_changes_leaves_one_table() {
     for cut in 0..=recording.len() {
         let after = recording.crash(cut, Crash::Process);
         let array = assembly(&after).open_writable(NOW);
-        // Parity is in doubt where the crash came while a member was missing: that is refused, not lost.
+        // Parity is untrusted if the crash came while a member was missing: writing is refused
+        // then.
         let Ok(array) = array else { continue };
         array.write_at(xfskit_units::ByteOffset(0), &[1; 512]).unwrap();
         array.close().unwrap();

@@ -1,4 +1,4 @@
-//! Members whose metadata is damaged anywhere are refused or read, and never bring anything down.
+//! Members with damaged metadata are refused or read, and never cause a panic.
 
 #![allow(missing_docs)]
 
@@ -10,7 +10,7 @@ use xfskit_md::{Member, assemble};
 use xfskit_test_arrays::Fixture;
 use xfskit_units::ByteOffset;
 
-/// A generator of numbers from a seed.
+/// A random number generator with a seed.
 struct Random(u64);
 
 impl Random {
@@ -19,13 +19,13 @@ impl Random {
         (self.0 >> 33) % n
     }
 
-    /// A byte that is more often than not at an end of its range.
+    /// Returns a byte that is often at an end of its range.
     fn byte(&mut self) -> u8 {
         [0, 1, 0x7f, 0x80, 0xff, 0xfe][usize::try_from(self.below(6)).unwrap()]
     }
 }
 
-/// Changes a few bytes of the superblock, and makes its checksum right again where there is one.
+/// Changes a few bytes of the superblock, and recomputes its checksum if it has one.
 fn damage(device: &dyn BlockDevice, random: &mut Random) {
     let found = superblock::read(device).unwrap().unwrap();
     let at = found.superblock.at();
@@ -33,26 +33,26 @@ fn damage(device: &dyn BlockDevice, random: &mut Random) {
     for _ in 0..=random.below(4) {
         // Behind the magic; half of them where the array is described.
         let end = if random.below(2) == 0 { 0x110 } else { bytes.len() as u64 };
-        let place = usize::try_from(8 + random.below(end - 8)).unwrap();
-        bytes[place] = random.byte();
+        let offset = usize::try_from(8 + random.below(end - 8)).unwrap();
+        bytes[offset] = random.byte();
     }
     let bytes = Superblock::decode(found.version, &bytes, at).map_or(bytes, |sb| sb.encode());
     device.write_at(at.byte_offset(), &bytes).unwrap();
 }
 
-/// Changes a few bytes of what surrounds the superblock: bitmap, bad blocks, logs.
+/// Changes a few bytes near the superblock: bitmap, bad blocks, logs.
 fn damage_around(device: &dyn BlockDevice, random: &mut Random) {
     let at = superblock::read(device).unwrap().unwrap().superblock.at().byte_offset().0;
     for _ in 0..8 {
-        let place = at.saturating_sub(8192) + random.below(64 * 1024);
-        if place < device.size().0 && !(at..at + 4096).contains(&place) {
-            device.write_at(ByteOffset(place), &[random.byte()]).unwrap();
+        let offset = at.saturating_sub(8192) + random.below(64 * 1024);
+        if offset < device.size().0 && !(at..at + 4096).contains(&offset) {
+            device.write_at(ByteOffset(offset), &[random.byte()]).unwrap();
         }
     }
 }
 
 #[test]
-fn damaged_metadata_never_brings_anything_down() {
+fn damaged_metadata_never_cause_a_panic() {
     let names = [
         "raid5-reshape",
         "raid6-dirty-bitmap",
@@ -73,7 +73,8 @@ fn damaged_metadata_never_brings_anything_down() {
             let fresh =
                 |(name, device)| Member { name, device: Arc::new(OverlayDevice::new(device)) };
             let members: Vec<Member> = fixture.named().into_iter().map(fresh).collect();
-            // All members alike every other time: then they agree, and what they say counts.
+            // Every other round damages all members alike: then they agree, and their superblocks
+            // are used.
             let state = random.0;
             for member in &members {
                 if round % 2 == 0 {
@@ -95,7 +96,7 @@ fn damaged_metadata_never_brings_anything_down() {
             for _ in 0..4 {
                 let at = random.below(size.max(1));
                 let len = usize::try_from((size - at).min(65536)).unwrap();
-                // An error is an answer.
+                // An error is a valid result.
                 let _ = device.read_at(ByteOffset(at), &mut piece[..len]);
             }
         }

@@ -1,4 +1,4 @@
-//! What we read in members of the kernel's arrays is what mdadm read there.
+//! Metadata of the kernel's arrays decode to what mdadm reports.
 
 #![allow(missing_docs)]
 
@@ -12,7 +12,7 @@ use xfskit_md::{bad_blocks, ppl};
 use xfskit_test_arrays::{Fixture, manifest};
 use xfskit_units::MemberSector;
 
-/// `Key : value` lines; of several values of a key the first.
+/// Parses `Key : value` lines; the first of several values of a key counts.
 fn fields(text: &str) -> BTreeMap<&str, &str> {
     let pairs = text.lines().rev().filter_map(|line| line.split_once(" : "));
     pairs.map(|(key, value)| (key.trim(), value.trim())).collect()
@@ -27,52 +27,52 @@ fn first(text: &str) -> &str {
     text.split(' ').next().unwrap_or("")
 }
 
-fn compare_v1(sb: &Superblock, says: &BTreeMap<&str, &str>) {
+fn compare_v1(sb: &Superblock, reported: &BTreeMap<&str, &str>) {
     let Superblock::V1(raw) = sb else { panic!("not version 1") };
-    assert_eq!(says["Feature Map"], format!("{:#x}", raw.feature_map));
-    assert_eq!(says["Array UUID"], hex_words(sb.set_uuid()));
-    assert_eq!(says["Device UUID"], hex_words(raw.device_uuid));
-    assert_eq!(first(says["Name"]), raw.name());
+    assert_eq!(reported["Feature Map"], format!("{:#x}", raw.feature_map));
+    assert_eq!(reported["Array UUID"], hex_words(sb.set_uuid()));
+    assert_eq!(reported["Device UUID"], hex_words(raw.device_uuid));
+    assert_eq!(first(reported["Name"]), raw.name());
     assert_eq!(
-        says.get("Data Offset").map_or("0", |text| first(text)),
+        reported.get("Data Offset").map_or("0", |text| first(text)),
         raw.data_offset.to_string()
     );
-    assert_eq!(first(says["Super Offset"]), sb.at().to_string());
-    assert_eq!(first(says["Avail Dev Size"]), raw.data_size.to_string());
-    assert_eq!(first(says["Checksum"]), format!("{:x}", raw.sb_csum));
-    assert_eq!(says["State"] == "clean", sb.resync_offset().is_none());
+    assert_eq!(first(reported["Super Offset"]), sb.at().to_string());
+    assert_eq!(first(reported["Avail Dev Size"]), raw.data_size.to_string());
+    assert_eq!(first(reported["Checksum"]), format!("{:x}", raw.sb_csum));
+    assert_eq!(reported["State"] == "clean", sb.resync_offset().is_none());
     let role = match sb.role() {
         Role::Active(role) => format!("Active device {role}"),
         Role::Spare | Role::Faulty => "spare".into(),
         Role::Journal => "Journal".into(),
     };
-    assert_eq!(says["Device Role"], role);
+    assert_eq!(reported["Device Role"], role);
     let recovered = sb.recovery_offset().filter(|_| sb.role() != Role::Journal);
-    let recovery = says.get("Recovery Offset").map(|text| first(text).to_owned());
+    let recovery = reported.get("Recovery Offset").map(|text| first(text).to_owned());
     assert_eq!(recovery, recovered.map(|at| at.to_string()));
     let log = raw.bad_blocks().expect("mdadm 4.2 always makes a log");
     let offset = i128::from(log.at.0) - i128::from(sb.at().0);
     let entries = log.len.byte_len().0 / 8;
     let log = format!("{entries} entries available at offset {offset} sectors");
-    assert!(says["Bad Block Log"].starts_with(&log), "{log}: {}", says["Bad Block Log"]);
+    assert!(reported["Bad Block Log"].starts_with(&log), "{log}: {}", reported["Bad Block Log"]);
     if let Some(reshape) = sb.reshape() {
-        assert_eq!(says["Reshape pos'n"], (reshape.position / 2).to_string());
-        assert_eq!(first(says["Delta Devices"]), reshape.delta_disks.to_string());
+        assert_eq!(reported["Reshape pos'n"], (reshape.position / 2).to_string());
+        assert_eq!(first(reported["Delta Devices"]), reshape.delta_disks.to_string());
     }
 }
 
-fn compare_v090(sb: &Superblock, says: &BTreeMap<&str, &str>) {
+fn compare_v090(sb: &Superblock, reported: &BTreeMap<&str, &str>) {
     let Superblock::V090(raw) = sb else { panic!("not version 0.90") };
-    assert_eq!(first(says["UUID"]), hex_words(sb.set_uuid()));
-    assert_eq!(first(says["Used Dev Size"]), raw.fields.size.to_string());
-    assert_eq!(says["Preferred Minor"], raw.fields.md_minor.to_string());
-    assert_eq!(says["Active Devices"], raw.fields.active_disks.to_string());
-    assert_eq!(first(says["Checksum"]), format!("{:x}", raw.fields.sb_csum));
-    assert_eq!(says["State"] == "clean", sb.resync_offset().is_none());
+    assert_eq!(first(reported["UUID"]), hex_words(sb.set_uuid()));
+    assert_eq!(first(reported["Used Dev Size"]), raw.fields.size.to_string());
+    assert_eq!(reported["Preferred Minor"], raw.fields.md_minor.to_string());
+    assert_eq!(reported["Active Devices"], raw.fields.active_disks.to_string());
+    assert_eq!(first(reported["Checksum"]), format!("{:x}", raw.fields.sb_csum));
+    assert_eq!(reported["State"] == "clean", sb.resync_offset().is_none());
 }
 
 #[test]
-fn every_superblock_says_to_us_what_it_says_to_mdadm() {
+fn every_superblock_decodes_as_mdadm_reports_it() {
     let mut seen = 0;
     for entry in manifest() {
         let fixture = Fixture::open(&entry.name);
@@ -84,16 +84,16 @@ fn every_superblock_says_to_us_what_it_says_to_mdadm() {
             member.read_at(sb.at().byte_offset(), &mut bytes).unwrap();
             assert_eq!(sb.encode(), bytes, "{} m{i} encodes as it was", entry.name);
             let Some(text) = fixture.text(&format!("m{i}.examine")) else { continue };
-            let says = fields(text);
+            let reported = fields(text);
             seen += 1;
-            assert!(says["Version"].starts_with(&found.version.to_string()));
-            assert_eq!(says["Events"], sb.events().to_string());
-            assert_eq!(says["Raid Devices"], sb.raid_disks().to_string());
-            let level = says["Raid Level"].replace("raid", "").replace("linear", "-1");
+            assert!(reported["Version"].starts_with(&found.version.to_string()));
+            assert_eq!(reported["Events"], sb.events().to_string());
+            assert_eq!(reported["Raid Devices"], sb.raid_disks().to_string());
+            let level = reported["Raid Level"].replace("raid", "").replace("linear", "-1");
             assert_eq!(level, sb.level().to_string());
             match found.version {
-                Version::V0_90 => compare_v090(sb, &says),
-                _ => compare_v1(sb, &says),
+                Version::V0_90 => compare_v090(sb, &reported),
+                _ => compare_v1(sb, &reported),
             }
         }
     }
@@ -101,7 +101,7 @@ fn every_superblock_says_to_us_what_it_says_to_mdadm() {
 }
 
 #[test]
-fn every_bitmap_says_to_us_what_it_says_to_mdadm() {
+fn every_bitmap_decodes_as_mdadm_reports_it() {
     let mut seen = 0;
     for entry in manifest().into_iter().filter(|entry| entry.name.contains("bitmap")) {
         let fixture = Fixture::open(&entry.name);
@@ -110,23 +110,23 @@ fn every_bitmap_says_to_us_what_it_says_to_mdadm() {
             let Some(bitmap) = Bitmap::read(member, &sb).unwrap() else { continue };
             assert_eq!(bitmap.superblock.uuid, sb.set_uuid());
             let Some(text) = fixture.text(&format!("m{i}.bitmap")) else { continue };
-            let says = fields(text);
+            let reported = fields(text);
             seen += 1;
             let head = &bitmap.superblock;
-            assert_eq!(says["Version"], head.version.to_string());
-            assert_eq!(says["UUID"], hex_words(head.uuid));
-            assert_eq!(says["Events"], head.events.to_string());
-            assert_eq!(says["Events Cleared"], head.events_cleared.to_string());
-            assert_eq!(first(says["Sync Size"]), (head.sync_size.get() / 2).to_string());
+            assert_eq!(reported["Version"], head.version.to_string());
+            assert_eq!(reported["UUID"], hex_words(head.uuid));
+            assert_eq!(reported["Events"], head.events.to_string());
+            assert_eq!(reported["Events Cleared"], head.events_cleared.to_string());
+            assert_eq!(first(reported["Sync Size"]), (head.sync_size.get() / 2).to_string());
             let dirty = format!("{} bits (chunks), {} dirty", bitmap.count(), bitmap.dirty());
-            assert!(says["Bitmap"].starts_with(&dirty), "{dirty}: {}", says["Bitmap"]);
+            assert!(reported["Bitmap"].starts_with(&dirty), "{dirty}: {}", reported["Bitmap"]);
         }
     }
     assert!(seen > 10, "only {seen} texts of mdadm");
 }
 
 #[test]
-fn the_bits_of_rows_being_written_are_set() {
+fn the_bits_of_stripes_being_written_are_set() {
     let fixture = Fixture::open("raid6-dirty-bitmap");
     for member in &fixture.members {
         let sb = superblock::read(member).unwrap().unwrap().superblock;

@@ -1,4 +1,4 @@
-//! Arrays by force, and changes that go to a file beside.
+//! Assembly by force, and changes that go to an overlay file.
 
 #![allow(missing_docs)]
 
@@ -19,7 +19,8 @@ fn assembly(fixture: &Fixture) -> Assembly {
     assemble(members(fixture)).unwrap()
 }
 
-/// An array of which one more member than it bears has failed, nothing written in between.
+/// Returns an array in which one more member than it tolerates has failed, with nothing written in
+/// between.
 fn crashed(name: &str) -> (Fixture, Vec<u8>) {
     let fixture = Fixture::open(name);
     let array = assembly(&fixture).open_writable(NOW).unwrap();
@@ -33,10 +34,10 @@ fn crashed(name: &str) -> (Fixture, Vec<u8>) {
 }
 
 #[test]
-fn the_newest_of_the_stale_members_is_taken_by_force_and_belongs_again() {
+fn the_newest_stale_member_is_used_by_force_and_becomes_fresh() {
     for name in ["raid5-left-symmetric", "raid5-0.90", "raid6-left-symmetric", "raid10-n2-4"] {
         let (fixture, expected) = crashed(name);
-        // One that was there until the end is lost.
+        // A member that was present until the end is lost.
         let lost = if name == "raid10-n2-4" { 0 } else { 2 };
         let rest = || {
             let mut members = members(&fixture);
@@ -45,14 +46,14 @@ fn the_newest_of_the_stale_members_is_taken_by_force_and_belongs_again() {
         };
         assert!(matches!(assemble(rest()), Err(Error::TooManyMissing { .. })), "{name}");
         let forced = assemble_by_force(rest()).unwrap();
-        let said = forced.warnings.iter().filter(|w| w.contains("by force")).count();
-        assert_eq!(said, 1, "{name}: {:?}", forced.warnings);
+        let forced_count = forced.warnings.iter().filter(|w| w.contains("by force")).count();
+        assert_eq!(forced_count, 1, "{name}: {:?}", forced.warnings);
         assert_eq!(forced.write_refusal(), None, "{name}");
         let array = forced.open_writable(NOW).unwrap();
         assert!(content(&array) == expected, "{name}");
         array.write_at(ByteOffset(0), &expected[..512]).unwrap();
         array.close().unwrap();
-        // Now it needs no force.
+        // Force is no longer needed.
         let again = assemble(rest()).unwrap();
         assert!(!again.is_dirty() && again.is_degraded(), "{name}");
         assert!(content(&*again.open().unwrap()) == expected, "{name}");
@@ -60,7 +61,7 @@ fn the_newest_of_the_stale_members_is_taken_by_force_and_belongs_again() {
 }
 
 #[test]
-fn doubtful_parity_is_believed_by_force_only() {
+fn untrusted_parity_is_used_by_force_only() {
     let fixture = Fixture::open("raid6-dirty-nobitmap");
     let fewer = || members(&fixture).split_off(1);
     let doubtful = assemble(fewer()).unwrap();
@@ -74,7 +75,7 @@ fn doubtful_parity_is_believed_by_force_only() {
 }
 
 #[test]
-fn force_takes_nobody_where_there_are_enough() {
+fn force_uses_no_stale_member_if_there_are_enough_fresh_ones() {
     let fixture = Fixture::open("raid5-degraded");
     let forced = assemble_by_force(members(&fixture)).unwrap();
     assert_eq!(forced.missing(), assembly(&fixture).missing());
@@ -89,7 +90,7 @@ fn files(fixture: &Fixture, folder: &Path) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn changes_go_to_the_overlay_and_are_there_the_next_time() {
+fn changes_go_to_the_overlay_and_persist() {
     let folder = tempfile::tempdir().unwrap();
     let before = files(&Fixture::open("raid6-left-symmetric"), folder.path());
     let path = folder.path().display().to_string();

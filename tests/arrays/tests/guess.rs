@@ -1,4 +1,4 @@
-//! Members whose superblocks are gone are recognised by the XFS volume on them.
+//! Members without superblocks are recognized by the XFS volume on them.
 
 #![allow(missing_docs)]
 
@@ -9,7 +9,7 @@ use xfskit_md::{Layout, Raid6Layout};
 use xfskit_test_arrays::Fixture;
 use xfskit_units::{ByteLen, ByteOffset, Sectors};
 
-/// The members in role order, without superblocks.
+/// Returns the members in role order, with their superblocks erased.
 fn wiped(name: &str) -> Vec<Option<std::sync::Arc<dyn BlockDevice>>> {
     let fixture = Fixture::open(name);
     let members: Vec<_> = fixture
@@ -27,7 +27,7 @@ fn wiped(name: &str) -> Vec<Option<std::sync::Arc<dyn BlockDevice>>> {
     roles
 }
 
-/// What is guessed of the roles in this order.
+/// Returns the guesses for the roles in this order.
 fn guessed(roles: &[Option<std::sync::Arc<dyn BlockDevice>>], order: &[usize]) -> Vec<Guess> {
     let members: Vec<_> = order.iter().map(|role| roles[*role].clone()).collect();
     Evidence::of_whole(&members, 1 << 30).map_or_else(Vec::new, |clues| guess(&members, &clues))
@@ -50,14 +50,14 @@ fn order_layout_chunk_and_offset_are_found_without_superblocks() {
 }
 
 #[test]
-fn a_guess_has_as_many_members_as_were_given() {
+fn a_guess_has_as_many_roles_as_members_were_given() {
     let roles = wiped("raid6-xfs-clean");
     let guesses = guessed(&roles, &[3, 0, 5, 1, 4]);
     assert!(guesses.iter().all(|guess| guess.order.len() == 5 && !guess.certain), "{guesses:#?}");
 }
 
 #[test]
-fn a_missing_member_is_left_where_it_belongs() {
+fn a_missing_member_keeps_its_role() {
     let mut roles = wiped("raid6-xfs-clean");
     roles[2] = None;
     let order = [5, 4, 3, 2, 1, 0];
@@ -70,8 +70,8 @@ fn a_missing_member_is_left_where_it_belongs() {
 }
 
 #[test]
-fn too_little_evidence_is_said_to_be_so() {
-    // Half of the groups' headers stood on the two members that are missing.
+fn too_little_evidence_makes_guesses_uncertain() {
+    // Half of the groups' headers were on the two missing members.
     let guesses = guessed(&wiped("raid6-xfs-degraded2"), &[5, 4, 3, 2, 1, 0]);
     let hit = |guess: &Guess| {
         guess.manual.layout == Layout::Raid6(Raid6Layout::LeftSymmetric)
@@ -82,7 +82,7 @@ fn too_little_evidence_is_said_to_be_so() {
 }
 
 #[test]
-fn members_without_a_volume_tell_nothing() {
+fn members_without_a_volume_give_no_guess() {
     assert!(guessed(&wiped("raid6-left-symmetric"), &[0, 1, 2, 3, 4]).is_empty());
     assert!(Evidence::of_whole(&[None, None], 1 << 20).is_none());
 }

@@ -1,4 +1,4 @@
-//! Who can tell what is right makes the array hold it in every way again.
+//! Healing: a caller that knows the right data makes the array return them by every alternative.
 
 #![allow(missing_docs)]
 
@@ -22,14 +22,14 @@ const ARRAYS: [(Level, &str, usize); 8] = [
     (Level::Raid10, "offset=2", 3),
 ];
 
-/// Where the content begins on a member of the shelf.
+/// Where the data begin on a member.
 const DATA: u64 = 2048 * 512;
 
 fn scrub(array: &Array, repair: bool) -> Vec<Mismatch> {
     (0..array.scrub_stripes()).flat_map(|row| array.scrub_stripe(row, repair).unwrap()).collect()
 }
 
-/// Turns over a page of a member, behind the array's back.
+/// Inverts a page of a member, bypassing the array.
 fn flip_page(set: &MemberSet, member: usize, page: u64) {
     let device = &set.0[member].1;
     let mut bytes = vec![0; 4096];
@@ -41,7 +41,8 @@ fn flip_page(set: &MemberSet, member: usize, page: u64) {
     device.write_at(at, &bytes).unwrap();
 }
 
-/// Reads all pages as somebody would who knows what they should hold, and heals. Answers how many healed.
+/// Reads all pages, as a caller that knows their right content, and heals. Returns how many were
+/// healed.
 fn heal(array: &Array, wanted: &[u8]) -> usize {
     let mut healed = 0;
     for (at, page) in (0..).step_by(4096).zip(wanted.chunks(4096)) {
@@ -62,7 +63,7 @@ fn heal(array: &Array, wanted: &[u8]) -> usize {
 }
 
 #[test]
-fn what_a_member_lied_about_is_rewritten_on_every_level() {
+fn wrong_data_of_a_member_are_rewritten_on_every_level() {
     for (level, name, members) in ARRAYS {
         let set = create_array(layout(level, name), members, 0, true);
         let array = set.open();
@@ -72,7 +73,8 @@ fn what_a_member_lied_about_is_rewritten_on_every_level() {
             let page = member as u64 * 5;
             flip_page(&set, member, page);
             heal(&array, &wanted);
-            // What nobody reads first, parity and second copies, only a scrub sees; data are right.
+            // Parity and second copies, which ordinary reads skip, are found by a scrub only; the
+            // data are right.
             for mismatch in scrub(&array, false) {
                 assert!(array.resync_page(&mismatch).unwrap(), "{level:?} {name}");
             }
@@ -84,7 +86,7 @@ fn what_a_member_lied_about_is_rewritten_on_every_level() {
 }
 
 #[test]
-fn with_a_member_missing_raid6_tells_the_one_that_lied_among_the_others() {
+fn with_a_member_missing_raid6_heals_a_wrong_member() {
     let set = create_array(layout(Level::Raid6, "left-symmetric"), 5, 0, false);
     let array = set.open();
     let wanted = fill(&array, 9);
@@ -92,7 +94,7 @@ fn with_a_member_missing_raid6_tells_the_one_that_lied_among_the_others() {
     array.fail(1).unwrap();
     for page in [0, 4, 9, 13, 21] {
         flip_page(&set, 3, page);
-        // The missing member's content is computed from what member 3 says, too.
+        // The missing member's data are computed from member 3, too.
         heal(&array, &wanted);
     }
     assert!(content(&array) == wanted);
@@ -100,7 +102,7 @@ fn with_a_member_missing_raid6_tells_the_one_that_lied_among_the_others() {
 }
 
 #[test]
-fn healing_does_not_believe_what_changed_meanwhile_nor_before_a_resync() {
+fn healing_ignores_data_that_changed_and_arrays_due_for_a_resync() {
     let set = create_array(layout(Level::Raid5, "left-symmetric"), 4, 0, false);
     let array = set.open();
     let wanted = fill(&array, 11);
@@ -108,7 +110,7 @@ fn healing_does_not_believe_what_changed_meanwhile_nor_before_a_resync() {
     array.write_at(ByteOffset(0), &[1; 4096]).unwrap();
     assert!(!array.heal(ByteOffset(0), old, 1).unwrap());
     assert_eq!(content(&array)[..4096], [1; 4096]);
-    // Not shut down cleanly: parity may be old for good reasons.
+    // Not shut down cleanly: parity may legitimately be old.
     std::mem::forget(array);
     let array = set.open();
     let at = ByteOffset(0);
@@ -120,7 +122,7 @@ fn healing_does_not_believe_what_changed_meanwhile_nor_before_a_resync() {
 }
 
 #[test]
-fn the_content_of_a_page_is_what_its_members_hold() {
+fn the_ranges_of_a_mismatch_contain_the_changed_bytes() {
     for (level, name, members) in ARRAYS {
         let set = create_array(layout(level, name), members, 0, false);
         let array = set.open();
@@ -129,17 +131,17 @@ fn the_content_of_a_page_is_what_its_members_hold() {
         flip_page(&set, members - 1, 9);
         let found = scrub(&array, false);
         assert_eq!(found.len(), 1, "{level:?} {name}");
-        let places = array.mismatch_ranges(&found[0]);
+        let ranges = array.mismatch_ranges(&found[0]);
         let data = array.geometry().data_disks() as usize;
         let parity = matches!(level, Level::Raid4 | Level::Raid5 | Level::Raid6);
-        assert_eq!(places.len(), if parity { data } else { 1 });
+        assert_eq!(ranges.len(), if parity { data } else { 1 });
         let now = content(&array);
         let other = (0..wanted.len()).filter(|i| now[*i] != wanted[*i]);
         for byte in other {
-            let inside = |place: &std::ops::Range<ByteOffset>| {
-                (index(place.start.0)..index(place.end.0)).contains(&byte)
+            let inside = |range: &std::ops::Range<ByteOffset>| {
+                (index(range.start.0)..index(range.end.0)).contains(&byte)
             };
-            assert!(places.iter().any(inside), "{level:?} {name}: byte {byte} of {places:?}");
+            assert!(ranges.iter().any(inside), "{level:?} {name}: byte {byte} of {ranges:?}");
         }
     }
 }

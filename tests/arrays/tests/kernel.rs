@@ -1,5 +1,5 @@
-//! Linux' md takes back what was written here: it assembles the arrays, finds their content and nothing
-//! to mend, writes them, rebuilds what is missing, and gives them back.
+//! Linux's md takes back arrays that were written here: it assembles them, finds their content and
+//! no mismatches, writes them, rebuilds missing members, and returns them.
 
 #![allow(missing_docs)]
 
@@ -15,14 +15,14 @@ use xfskit_test_arrays::{Fixture, NOW, content, sha256};
 use xfskit_test_guest::{Guest, GuestOutput};
 use xfskit_units::{ByteLen, ByteOffset};
 
-/// What happens to an array before the kernel has it.
+/// What happens to an array before the kernel gets it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Outcome {
     /// It is written and closed.
     Closed,
     /// The member of this role fails, it is written, and closed.
     Without(usize),
-    /// It is written and not closed, and a row of its parity, or a copy, is left behind.
+    /// It is written and not closed, and a stripe of its parity, or a copy, is left behind.
     Crashed,
 }
 
@@ -50,7 +50,7 @@ const WRITTEN: [(&str, Outcome); 19] = [
     ("raid10-o2-4", Without(1)),
 ];
 
-/// What the kernel is asked about every array. `$1` is the folder of its members.
+/// The commands run on every array. `$1` is the directory of its members.
 const QUESTIONS: &str = r#"
 ask() {
     members=$(loops $1/m*.img)
@@ -83,7 +83,7 @@ fn name(fixture: &str, outcome: Outcome) -> String {
     }
 }
 
-/// Writes the array and packs its members for the guest. Its content is the answer.
+/// Writes the array and packs its members for the guest. Returns its content.
 fn written(guest: &mut Guest, fixture: &str, outcome: Outcome) -> Vec<u8> {
     let kept = Fixture::open(fixture);
     let members = kept.named().into_iter().map(|(name, device)| Member { name, device });
@@ -108,7 +108,7 @@ fn written(guest: &mut Guest, fixture: &str, outcome: Outcome) -> Vec<u8> {
     expected
 }
 
-/// Leaves parity, or a copy, behind where the array was written: at sector 200, within the second write.
+/// Leaves parity, or a copy, out of date within the second write, at sector 200.
 fn tear(kept: &Fixture) {
     let members = kept.named().into_iter().map(|(name, device)| Member { name, device });
     let assembly = assemble(members.collect()).unwrap();
@@ -131,10 +131,10 @@ fn tear(kept: &Fixture) {
     member.device.write_at(ByteOffset(at * 512), &[0x11; 512]).unwrap();
 }
 
-/// The array of the members that came back.
-fn came_back(answer: &GuestOutput, name: &str) -> Array {
+/// Returns the array of the returned members.
+fn came_back(output: &GuestOutput, name: &str) -> Array {
     let folder = format!("{name}/");
-    let members = answer.files.iter().filter(|(file, _)| file.starts_with(&folder));
+    let members = output.files.iter().filter(|(file, _)| file.starts_with(&folder));
     let member = |(name, bytes): (&String, &Vec<u8>)| {
         let device = Arc::new(MemDevice::new(ByteLen(bytes.len() as u64)));
         device.write_at(ByteOffset(0), bytes).unwrap();
@@ -144,7 +144,7 @@ fn came_back(answer: &GuestOutput, name: &str) -> Array {
 }
 
 #[test]
-fn the_kernel_assembles_what_was_written_finds_nothing_to_mend_and_gives_it_back() {
+fn the_kernel_assembles_written_arrays_without_mismatches_and_returns_them() {
     if !xfskit_test_guest::available_or_skip() {
         return;
     }
@@ -157,29 +157,29 @@ fn the_kernel_assembles_what_was_written_finds_nothing_to_mend_and_gives_it_back
         written(&mut guest, fixture, outcome)
     });
     guest.script("give */m*.img");
-    let answer = guest.run().unwrap();
+    let output = guest.run().unwrap();
     for ((fixture, outcome), expected) in WRITTEN.into_iter().zip(expected) {
         let name = name(fixture, outcome);
-        if let Err(why) = check(&answer, &name, outcome, expected, &change) {
-            panic!("{name}: {why}, of:\n{}", answer.text);
+        if let Err(why) = check(&output, &name, outcome, expected, &change) {
+            panic!("{name}: {why}, of:\n{}", output.text);
         }
     }
 }
 
-/// Judges what the kernel said of an array that held `expected`, and what it gave back.
+/// Checks the kernel's report about an array that held `expected`, and the array it returned.
 fn check(
-    answer: &GuestOutput,
+    output: &GuestOutput,
     name: &str,
     outcome: Outcome,
     mut expected: Vec<u8>,
     change: &[u8],
 ) -> Result<(), String> {
-    let says = |what: &str| {
+    let reported = |what: &str| {
         let start = format!("{name} {what} ");
-        let found = answer.text.lines().find_map(|line| line.strip_prefix(&start));
+        let found = output.text.lines().find_map(|line| line.strip_prefix(&start));
         found.map_or_else(String::new, |text| text.trim().to_owned())
     };
-    let is = |what: &str, expected: &str| match says(what) {
+    let is = |what: &str, expected: &str| match reported(what) {
         found if found == expected => Ok(()),
         found => Err(format!("{what} is {found}, not {expected}")),
     };
@@ -190,7 +190,7 @@ fn check(
     }
     expected[20 * 4096..][..change.len()].copy_from_slice(change);
     is("changed", &sha256(&expected))?;
-    let array = came_back(answer, name);
+    let array = came_back(output, name);
     if array.states().iter().any(|state| *state != MemberState::InSync) {
         return Err(format!("came back as {:?}", array.states()));
     }

@@ -1,5 +1,5 @@
-//! Linux falls while it writes arrays with logs: what it had synced is there, for us, with any member gone as
-//! well, for what was on its way stands in the log.
+//! Linux crashes while it writes arrays with logs. Synced data are present here, also with any one
+//! member missing, because the logs hold the writes in flight.
 
 #![allow(missing_docs)]
 
@@ -13,15 +13,16 @@ use xfskit_units::{ByteLen, ByteOffset};
 
 const PAGE: usize = 4096;
 
-/// Pages of the array whose writes are synced one by one. Behind them a storm goes on without.
+/// Pages of the array whose writes are synced one by one. Unsynced writes go to the pages behind
+/// them.
 const SYNCED: usize = 128;
 
-/// Synced writes before the fall.
+/// Synced writes before the crash.
 const WRITES: usize = 60;
 
-/// `$1` what mdadm is told beside; `$2` …: the members. Page n of `pages` is full of n.
-const STORY: &str = r#"
-history() {
+/// `$1`: further options of mdadm; `$2` …: the members. Page n of `pages` is full of n.
+const SCRIPT: &str = r#"
+workload() {
     what=$1; shift
     mdadm --create /dev/md0 --run --level=5 --raid-devices=3 --chunk=16 --size=1024 --metadata=1.2 \
         --homehost=none --name=test --assume-clean $what "$@" 2>&1
@@ -38,16 +39,16 @@ history() {
 }
 "#;
 
-/// The disks after the fall, of an array that is made so.
+/// Returns the disks after the crash of an array that is created with these options.
 fn crashed(what: &str, disks: usize) -> Vec<Arc<dyn BlockDevice>> {
     let mut guest = Guest::new();
     guest.file("pages", (0..=255u8).flat_map(|n| [n; PAGE]).collect());
-    guest.script(STORY);
+    guest.script(SCRIPT);
     let names: Vec<String> = ["d", "e", "f"].map(|letter| format!("/dev/ubd{letter}")).into();
-    guest.script(&format!("history \"{what}\" {}", names.join(" ")));
+    guest.script(&format!("workload \"{what}\" {}", names.join(" ")));
     let mut bytes = vec![vec![0; 8 << 20]; disks];
-    let said = guest.crash(&mut bytes).unwrap();
-    assert!(said.contains(&format!("synced {WRITES}")), "{said}");
+    let output = guest.crash(&mut bytes).unwrap();
+    assert!(output.contains(&format!("synced {WRITES}")), "{output}");
     let device = |bytes: &Vec<u8>| {
         let device = MemDevice::new(ByteLen(bytes.len() as u64));
         device.write_at(ByteOffset(0), bytes).unwrap();
@@ -56,8 +57,8 @@ fn crashed(what: &str, disks: usize) -> Vec<Arc<dyn BlockDevice>> {
     bytes.iter().map(device).collect()
 }
 
-/// Everything that was synced is there.
-fn holds_what_was_synced(array: &Array, how: &str) {
+/// Asserts that all synced data are present.
+fn assert_synced_data_present(array: &Array, how: &str) {
     let mut expected = vec![0u8; SYNCED * PAGE];
     for i in 1..=WRITES {
         let at = i * 37 % SYNCED * PAGE;
@@ -68,7 +69,7 @@ fn holds_what_was_synced(array: &Array, how: &str) {
 
 fn check(what: &str, devices: &[Arc<dyn BlockDevice>], members: usize) {
     let whole = assembly(devices).open_array().unwrap();
-    holds_what_was_synced(&whole, what);
+    assert_synced_data_present(&whole, what);
     assert!(is_consistent(&whole), "{what}: parity");
     let pages = content(&whole);
     let is_torn = |page: &[u8]| page.iter().any(|byte| *byte != page[0]);
@@ -77,12 +78,15 @@ fn check(what: &str, devices: &[Arc<dyn BlockDevice>], members: usize) {
         pages[SYNCED * PAGE..].iter().any(|byte| *byte != 0),
         "{what}: the random_writes was there"
     );
-    for gone in 0..members {
+    for removed in 0..members {
         let mut fewer = devices.to_vec();
-        fewer.remove(gone);
+        fewer.remove(removed);
         let assembly = assembly(&fewer);
-        assert!(!assembly.is_parity_untrusted(), "{what} without {gone}");
-        holds_what_was_synced(&assembly.open_array().unwrap(), &format!("{what} without {gone}"));
+        assert!(!assembly.is_parity_untrusted(), "{what} without {removed}");
+        assert_synced_data_present(
+            &assembly.open_array().unwrap(),
+            &format!("{what} without {removed}"),
+        );
     }
     let array = assembly(devices).open_writable(NOW).unwrap();
     array.write_at(ByteOffset(5000), &[7; 9000]).unwrap();
@@ -91,14 +95,14 @@ fn check(what: &str, devices: &[Arc<dyn BlockDevice>], members: usize) {
 }
 
 #[test]
-fn what_linux_synced_before_it_fell_is_in_arrays_with_a_partial_parity_log() {
+fn data_synced_before_linux_crashed_are_in_arrays_with_a_partial_parity_log() {
     if xfskit_test_guest::available_or_skip() {
         check("ppl", &crashed("--consistency-policy=ppl", 3), 3);
     }
 }
 
 #[test]
-fn what_linux_synced_before_it_fell_is_in_arrays_with_a_journal() {
+fn data_synced_before_linux_crashed_are_in_arrays_with_a_journal() {
     if xfskit_test_guest::available_or_skip() {
         check("journal", &crashed("--write-journal=/dev/ubdg", 4), 3);
     }

@@ -1,5 +1,5 @@
-//! Linux' md takes over arrays with logs where writing here was cut off: what their logs hold is right for it, too.
-//! And it takes back an array with partial parity logs that got new members here.
+//! Linux's md takes over arrays with logs after writes here were cut off, and replays their logs
+//! correctly. It also takes back an array with partial parity logs that got new members here.
 
 #![allow(missing_docs)]
 
@@ -16,11 +16,11 @@ use xfskit_test_arrays::{
 use xfskit_test_guest::Guest;
 use xfskit_units::{ByteLen, ByteOffset, index};
 
-/// What the kernel is asked. `$1` is the folder of the members.
+/// The commands run on every array. `$1` is the directory of the members.
 const QUESTIONS: &str = r#"
 ask() {
     members=$(loops $1/m*)
-    mdadm --assemble --run /dev/md0 $members 2>&1 | sed "s/^/$1 says /"
+    mdadm --assemble --run /dev/md0 $members 2>&1 | sed "s/^/$1 reported /"
     sleep 0.3; idle md0
     echo "$1 content $(sha256sum /dev/md0 | cut -d' ' -f1)"
     echo check > /sys/block/md0/md/sync_action; idle md0
@@ -30,7 +30,7 @@ ask() {
 }
 "#;
 
-/// Asks the kernel about each of these, members and what they hold together.
+/// Lets the kernel check each array, members and content.
 fn checked(arrays: &[(String, Vec<Arc<dyn BlockDevice>>)]) {
     let mut guest = Guest::new();
     guest.script(QUESTIONS);
@@ -48,7 +48,7 @@ fn checked(arrays: &[(String, Vec<Arc<dyn BlockDevice>>)]) {
     }
 }
 
-/// What crashes leave of an array whose members these are.
+/// Returns what crashes leave of an array with these members.
 fn crashed(
     name: &str,
     before: Vec<Arc<dyn BlockDevice>>,
@@ -64,7 +64,7 @@ fn crashed(
 }
 
 #[test]
-fn linux_replays_the_journals_that_are_written_here() {
+fn linux_replays_journals_written_here() {
     if xfskit_test_guest::available_or_skip() {
         checked(&crashed("raid5", Fixture::open("raid5-journal").devices()));
         let set = journaled(&create_array(layout(Level::Raid6, ""), 4, 1, false));
@@ -73,13 +73,14 @@ fn linux_replays_the_journals_that_are_written_here() {
     }
 }
 
-/// A new device of this size.
+/// Returns a new device of this size.
 fn new(name: &str, bytes: u64) -> NewMember {
     let device = Arc::new(MemDevice::new(ByteLen(bytes)));
     NewMember { name: name.into(), device, uuid: [u8::try_from(bytes >> 20).unwrap(); 16] }
 }
 
-/// The array with partial parity logs; one member failed, and a new one took its place; another was replaced.
+/// Returns the array with partial parity logs after one member failed and was rebuilt, and another
+/// was replaced.
 fn renewed() -> Vec<Arc<dyn BlockDevice>> {
     let mut devices = Fixture::open("raid5-ppl").devices();
     for (round, role) in [(1u8, 0usize), (2, 2)] {
@@ -95,7 +96,7 @@ fn renewed() -> Vec<Arc<dyn BlockDevice>> {
         } else {
             assert!(array.replace(role, None).unwrap().is_some());
         }
-        // Written while it is filled, and behind: in the new member's log, too.
+        // Written while it is filled, and afterwards; the new member's log is used, too.
         expected[70_000..90_000].fill(round);
         array.write_at(ByteOffset(70_000), &expected[70_000..90_000]).unwrap();
         array.rebuild(run_to_end).unwrap();
@@ -104,8 +105,8 @@ fn renewed() -> Vec<Arc<dyn BlockDevice>> {
         array.close().unwrap();
         assert!(content(&array) == expected && is_consistent(&array), "round {round}");
         drop(array);
-        let gone = assembly.roles[role].unwrap();
-        devices.remove(gone);
+        let removed = assembly.roles[role].unwrap();
+        devices.remove(removed);
         let again = xfskit_test_arrays::assembly(&devices);
         assert!(!again.is_degraded() && !again.is_dirty(), "round {round}");
         assert!(content(&again.open_array().unwrap()) == expected, "round {round}");
@@ -116,9 +117,9 @@ fn renewed() -> Vec<Arc<dyn BlockDevice>> {
 #[test]
 fn arrays_with_partial_parity_logs_get_new_members() {
     let devices = renewed();
-    for gone in 0..3 {
+    for removed in 0..3 {
         let mut fewer = devices.clone();
-        fewer.remove(gone);
+        fewer.remove(removed);
         let whole = content(&assembly(&devices).open_array().unwrap());
         assert!(content(&assembly(&fewer).open_array().unwrap()) == whole);
     }
@@ -130,9 +131,9 @@ fn arrays_with_partial_parity_logs_get_new_members() {
     }
 }
 
-/// It is refused, and nothing is written to it.
+/// The device is refused, and nothing is written to it.
 #[test]
-fn a_device_without_room_does_not_come_to_an_array_with_partial_parity_logs() {
+fn a_device_too_small_for_a_partial_parity_log_is_refused() {
     let devices = Fixture::open("raid5-ppl").devices();
     let why = assembly(&devices).add(&new("small", 2 << 20), NOW).unwrap_err();
     assert!(why.to_string().contains("small"), "{why}");

@@ -1,6 +1,6 @@
-//! Arrays made here in Linux' hands: md assembles them, reads them, does without a member, rebuilds it, and they
-//! are taken back. And beside those that mdadm makes of the same members: byte by byte the same, but for
-//! names and times.
+//! Arrays created here are used by Linux: md assembles them, reads them, runs them without a
+//! member, rebuilds it, and they are taken back. They are also compared with arrays that mdadm
+//! creates of the same members: all bytes are equal except names and times.
 
 #![allow(missing_docs)]
 
@@ -18,7 +18,7 @@ use xfskit_test_arrays::{assembly, content, is_consistent, sha256};
 use xfskit_test_guest::{Guest, GuestOutput};
 use xfskit_units::{ByteLen, ByteOffset, index};
 
-/// What is asked of the guest. `$1` is the folder of an array's members.
+/// The commands run in the guest. `$1` is the directory of an array's members.
 const QUESTIONS: &str = r#"
 sum() { echo "$1 $2 $(sha256sum /dev/md0 | cut -d' ' -f1)"; }
 check() {
@@ -60,7 +60,7 @@ theirs() {
 }
 "#;
 
-/// An array that is made on both sides.
+/// An array that is created by both.
 struct Case {
     level: Level,
     layout: &'static str,
@@ -123,7 +123,7 @@ impl Case {
         self.level != Level::Raid0
     }
 
-    /// Members that held something before.
+    /// Returns members that held something before.
     fn set(&self) -> MemberSet {
         let mut set = MemberSet::default();
         for i in 0..self.members {
@@ -134,7 +134,7 @@ impl Case {
         set
     }
 
-    /// The array as it is made here, brought into order, and filled.
+    /// Creates the array here, resyncs and rebuilds it, and fills it.
     fn create_array(&self) -> (MemberSet, Vec<u8>) {
         let set = self.set();
         let wanted = create_options(layout(self.level, self.layout), self.bitmap);
@@ -152,7 +152,7 @@ impl Case {
         (set, expected)
     }
 
-    /// What mdadm is asked for.
+    /// Returns the options of mdadm.
     fn words(&self) -> String {
         let level = self.level.name().trim_start_matches("raid").to_owned();
         let (members, metadata) = (self.members, self.metadata());
@@ -180,10 +180,10 @@ fn put(guest: &mut Guest, folder: &str, set: &MemberSet) {
     }
 }
 
-/// The members of a folder that came back.
-fn came_back(answer: &GuestOutput, folder: &str) -> Vec<Arc<dyn BlockDevice>> {
+/// Returns the members of a directory that came back.
+fn came_back(output: &GuestOutput, folder: &str) -> Vec<Arc<dyn BlockDevice>> {
     let folder = format!("{folder}/");
-    let members = answer.files.iter().filter(|(file, _)| file.starts_with(&folder));
+    let members = output.files.iter().filter(|(file, _)| file.starts_with(&folder));
     let device = |(_, bytes): (&String, &Vec<u8>)| {
         let device = MemDevice::new(ByteLen(bytes.len() as u64));
         device.write_at(ByteOffset(0), bytes).unwrap();
@@ -192,14 +192,14 @@ fn came_back(answer: &GuestOutput, folder: &str) -> Vec<Arc<dyn BlockDevice>> {
     members.map(device).collect()
 }
 
-fn said(answer: &GuestOutput, name: &str, what: &str) -> String {
+fn output_line(output: &GuestOutput, name: &str, what: &str) -> String {
     let start = format!("{name} {what} ");
-    let found = answer.text.lines().find_map(|line| line.strip_prefix(&start));
+    let found = output.text.lines().find_map(|line| line.strip_prefix(&start));
     found.unwrap_or("nothing").trim().to_owned()
 }
 
 #[test]
-fn the_kernel_reads_degrades_and_rebuilds_what_was_made_here_and_gives_it_back() {
+fn the_kernel_reads_degrades_and_rebuilds_arrays_created_here_and_returns_them() {
     if !xfskit_test_guest::available_or_skip() {
         return;
     }
@@ -218,35 +218,40 @@ fn the_kernel_reads_degrades_and_rebuilds_what_was_made_here_and_gives_it_back()
         })
         .collect();
     guest.script("give */m*");
-    let answer = guest.run().unwrap();
+    let output = guest.run().unwrap();
     for (case, mut expected) in CASES.iter().zip(made) {
         let name = case.name();
         let before = sha256(&expected);
         expected[20 * 4096..][..change.len()].copy_from_slice(&change);
         let after = sha256(&expected);
-        let mut answers = vec![("content", &*before), ("rebuilt", &*after), ("state", "clean")];
+        let mut outputs = vec![("content", &*before), ("rebuilt", &*after), ("state", "clean")];
         if case.is_redundant() {
-            answers.extend([("mismatches", "0"), ("degraded", &*before), ("left", "0")]);
+            outputs.extend([("mismatches", "0"), ("degraded", &*before), ("left", "0")]);
         }
-        for (what, expected) in answers {
-            assert_eq!(said(&answer, &name, what), expected, "{name}: {what} of {}", answer.text);
+        for (what, expected) in outputs {
+            assert_eq!(
+                output_line(&output, &name, what),
+                expected,
+                "{name}: {what} of {}",
+                output.text
+            );
         }
-        let array = assembly(&came_back(&answer, &name)).open_array().unwrap();
+        let array = assembly(&came_back(&output, &name)).open_array().unwrap();
         assert!(array.states().iter().all(|state| *state == MemberState::InSync), "{name}");
         assert!(content(&array) == expected && is_consistent(&array), "{name}: came back");
     }
 }
 
-/// Fields of a superblock that say who and when: set_uuid, set_name and ctime; device_uuid; utime and
-/// events; sb_csum.
+/// Fields of a superblock with identities and times: set_uuid, set_name and ctime; device_uuid;
+/// utime and events; sb_csum.
 const OWN: [Range<usize>; 4] = [0x10..0x48, 0xa8..0xb8, 0xc0..0xd0, 0xd8..0xdc];
 
-/// The same of a bitmap: uuid, events, events_cleared.
+/// The same fields of a bitmap: uuid, events, events_cleared.
 const OWN_OF_BITMAP: Range<usize> = 8..40;
 
-/// What a member holds: superblock and bitmap without what says who and when, and its data. (The log of bad
-/// blocks is written here and left as it was by mdadm; it does not count while the superblock does not
-/// say so.)
+/// Returns superblock and bitmap of a member without identities and times, and its data. The
+/// bad-block log is left out: it is written here and left untouched by mdadm, and it is not used
+/// unless the superblock has the feature.
 fn parts(device: &dyn BlockDevice) -> [(&'static str, Vec<u8>); 3] {
     let bytes = content(device);
     let found = superblock::read(device).unwrap().expect("a superblock").superblock;
@@ -256,7 +261,8 @@ fn parts(device: &dyn BlockDevice) -> [(&'static str, Vec<u8>); 3] {
         superblock[field].fill(0);
     }
     if found.level() == 0 {
-        // RAID0_LAYOUT: mdadm does not say so where members are equal, and all layouts the same.
+        // RAID0_LAYOUT: mdadm does not set it if all members are equal, because then all layouts
+        // are the same.
         superblock[9] &= !0x10;
     }
     let bitmap = Bitmap::read(device, &found).unwrap();
@@ -271,7 +277,7 @@ fn parts(device: &dyn BlockDevice) -> [(&'static str, Vec<u8>); 3] {
 }
 
 #[test]
-fn members_made_here_are_those_that_mdadm_makes() {
+fn members_created_here_equal_those_of_mdadm() {
     if !xfskit_test_guest::available_or_skip() {
         return;
     }
@@ -289,15 +295,15 @@ fn members_made_here_are_those_that_mdadm_makes() {
         })
         .collect();
     guest.script("give */m*");
-    let answer = guest.run().unwrap();
+    let output = guest.run().unwrap();
     for (case, set) in CASES.iter().zip(made) {
-        let theirs = came_back(&answer, &case.name());
+        let theirs = came_back(&output, &case.name());
         assert_eq!(theirs.len(), set.0.len());
         for ((member, ours), theirs) in set.0.iter().zip(theirs) {
             for ((what, ours), (_, theirs)) in parts(&**ours).into_iter().zip(parts(&*theirs)) {
                 assert_eq!(ours.len(), theirs.len(), "{} {member}: {what}", case.name());
                 let differs = (0..ours.len()).find(|i| ours[*i] != theirs[*i]);
-                assert_eq!(differs, None, "{} {member}: {what}, of\n{}", case.name(), answer.text);
+                assert_eq!(differs, None, "{} {member}: {what}, of\n{}", case.name(), output.text);
             }
         }
     }

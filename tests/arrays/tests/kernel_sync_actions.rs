@@ -1,6 +1,6 @@
-//! Linux' md goes on where arrays were left here: new ones that do not agree yet, rebuilds and replacements
-//! that were stopped half-way, members that came back and lack what the bitmap names. And it finds nothing to
-//! mend in what was finished here.
+//! Linux's md continues where arrays were left here: new arrays that do not agree yet, rebuilds and
+//! replacements that were stopped half-way, re-added members that lack what the bitmap names. It
+//! finds no mismatches in what was finished here.
 
 #![allow(missing_docs)]
 
@@ -18,7 +18,7 @@ use xfskit_test_arrays::{NOW, content, sha256};
 use xfskit_test_guest::Guest;
 use xfskit_units::{ByteOffset, Sectors};
 
-/// What the kernel is asked about every array. `$1` is the folder of its members.
+/// The commands run on every array. `$1` is the directory of its members.
 const QUESTIONS: &str = r#"
 ask() {
     members=$(loops $1/m*)
@@ -33,7 +33,7 @@ ask() {
 }
 "#;
 
-/// An array whose members held something before, and were not said to agree.
+/// Returns an array whose members held something before, created without `assume_clean`.
 fn new(level: Level, members: usize) -> MemberSet {
     let set = MemberSet::new(members);
     for (i, (_, device)) in set.0.iter().enumerate() {
@@ -49,7 +49,7 @@ fn new(level: Level, members: usize) -> MemberSet {
     set
 }
 
-/// An array of 10 MiB from each of `members` and a spare.
+/// Returns an array of 10 MiB from each of `members`, and a spare.
 fn large(level: Level, name: &str, members: usize) -> MemberSet {
     let mut set = MemberSet::default();
     (0..=members).for_each(|_| set.put(13 * MIB));
@@ -62,7 +62,7 @@ fn large(level: Level, name: &str, members: usize) -> MemberSet {
     set
 }
 
-/// Does something with the array, and closes it. The shelf and what the array holds.
+/// Runs `work` on the array, and closes it. Returns the set and the array's content.
 fn with(set: MemberSet, work: impl FnOnce(&Array)) -> (MemberSet, Vec<u8>) {
     let array = set.open();
     fill(&array, 11);
@@ -96,7 +96,7 @@ fn returned(finished: bool) -> (MemberSet, Vec<u8>) {
 }
 
 #[test]
-fn linux_goes_on_where_arrays_were_left_and_finds_nothing_to_mend() {
+fn linux_continues_arrays_left_here_and_finds_no_mismatch() {
     if !xfskit_test_guest::available_or_skip() {
         return;
     }
@@ -147,14 +147,14 @@ fn linux_goes_on_where_arrays_were_left_and_finds_nothing_to_mend() {
         }
         guest.script(&format!("ask {name}"));
     }
-    let answer = guest.run().unwrap();
+    let output = guest.run().unwrap();
     for (name, (_, expected)) in &cases {
         let content = sha256(expected);
         for (what, expected) in [("state", "clean"), ("content", &content), ("mismatches", "0")] {
             let start = format!("{name} {what} ");
-            let found = answer.text.lines().find_map(|line| line.strip_prefix(&start));
+            let found = output.text.lines().find_map(|line| line.strip_prefix(&start));
             let found = found.unwrap_or("nothing").trim();
-            assert_eq!(found, expected, "{name}: {what}, of:\n{}", answer.text);
+            assert_eq!(found, expected, "{name}: {what}, of:\n{}", output.text);
         }
     }
 }

@@ -1,8 +1,9 @@
-//! Whole lives of arrays against a plain array of bytes: they are read, written, lose members, get them back,
-//! get others, are rebuilt, scrubbed, closed and opened, and crash anywhere.
+//! Random scenarios of arrays, compared with a plain array of bytes: arrays are read, written, lose
+//! members, get them back, get others, are rebuilt, scrubbed, closed and opened, and crash at any
+//! point.
 //!
-//! A life is its seed. Where one goes wrong the seed, the step and what was done last are told;
-//! `XFSKIT_SEED=N` lives it again alone.
+//! A scenario is defined by its seed. If one fails, the seed, the step and the last operations are
+//! printed. `XFSKIT_SEED=N` runs it alone.
 
 #![allow(missing_docs)]
 
@@ -26,13 +27,13 @@ use xfskit_units::{ByteLen, ByteOffset, Sectors, index};
 /// Sectors before the data of a member.
 const DATA_OFFSET: u64 = 2048;
 
-/// Devices besides those that the array began with.
+/// Devices besides those that the array is created with.
 const MORE: usize = 3;
 
-/// Deeds that are told.
+/// Operations that are printed.
 const LOGGED_MAX: usize = 40;
 
-/// What an array is like.
+/// The properties of an array.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
     layout: Layout,
@@ -60,7 +61,7 @@ fn layouts() -> Vec<(Layout, usize)> {
 }
 
 impl Shape {
-    /// The array of this seed: every layout comes round, everything else is drawn.
+    /// Returns the array of this seed: every layout in turn, everything else at random.
     fn of(seed: u64, random: &mut Random) -> Self {
         let layouts = layouts();
         let (layout, members) = layouts[index(seed % layouts.len() as u64)];
@@ -96,13 +97,13 @@ impl Shape {
         }
     }
 
-    /// A whole member with nothing on it.
+    /// Returns an empty device.
     fn device(self) -> Arc<dyn BlockDevice> {
         let bytes = DATA_OFFSET * 512 + self.size + (1 << 20);
         Arc::new(MemDevice::new(ByteLen(bytes)))
     }
 
-    /// Parity is what is lost where a crash meets an array that lacks members.
+    /// After a crash, parity of an array with missing members is untrusted.
     fn has_parity(self) -> bool {
         matches!(self.layout.level(), Level::Raid4 | Level::Raid5 | Level::Raid6)
     }
@@ -125,7 +126,7 @@ enum Operation {
     Crash,
 }
 
-/// How often, in a hundred.
+/// Frequencies in percent.
 const OPERATIONS: [(Operation, u64); 12] = [
     (Operation::Read, 22),
     (Operation::Write, 33),
@@ -152,21 +153,21 @@ fn operation(random: &mut Random) -> Operation {
     unreachable!("a hundred in all")
 }
 
-/// An array, its devices, and what it ought to hold.
+/// An array, its devices, and its expected content.
 struct Scenario {
     shape: Shape,
     random: Random,
     recording: Arc<Recording>,
-    /// The devices on the tape.
+    /// The recorded devices.
     devices: Vec<Arc<dyn BlockDevice>>,
-    /// Those that have a superblock of the array.
+    /// Those with a superblock of the array.
     named: Vec<bool>,
     array: Option<Array>,
     content: Vec<u8>,
     history: WriteHistory,
-    /// Devices that were made so far.
+    /// Devices created so far.
     made: u8,
-    /// What is done, and what was done before, for whoever has to find out.
+    /// The current operation and the previous ones, for the message.
     last: String,
     before: VecDeque<String>,
 }
@@ -219,7 +220,7 @@ impl Scenario {
         assemble(self.members()).unwrap_or_else(|error| panic!("{error}\n{}", self.superblocks()))
     }
 
-    /// What each member says of itself and the others.
+    /// Formats the superblocks of all members.
     fn superblocks(&self) -> String {
         let mut text = String::new();
         for Member { name, device } in self.members() {
@@ -238,7 +239,7 @@ impl Scenario {
         self.array = Some(assembly.open_writable(NOW).unwrap());
     }
 
-    /// Closes the array, and puts its devices on a new tape.
+    /// Closes the array, and starts a new recording of its devices.
     fn close(&mut self) {
         self.array().close().unwrap();
         self.array = None;
@@ -247,7 +248,7 @@ impl Scenario {
         self.rewind(self.devices.clone());
     }
 
-    /// A new tape that begins with what these devices hold.
+    /// Starts a new recording from the content of these devices.
     fn rewind(&mut self, devices: Vec<Arc<dyn BlockDevice>>) {
         self.recording = Recording::new(devices.iter().map(|device| copy(&**device)).collect());
         self.devices = self.recording.devices();
@@ -282,17 +283,21 @@ impl Scenario {
         self.last = format!("fail {role} of {:?}", self.array().states());
         let before = self.array().states();
         if self.array().fail(role).is_err() {
-            assert_eq!(self.array().states(), before, "what is not borne changes nothing");
+            assert_eq!(
+                self.array().states(),
+                before,
+                "a failure that is not tolerated changes nothing"
+            );
         }
     }
 
-    /// A member that was away comes back, where the bitmap knows what it missed.
+    /// Re-adds a member that was away, if the bitmap covers what it missed.
     fn comes_back(&mut self) {
         let assembly = self.assembly();
         let candidate = assembly.members.iter().find_map(|m| assembly.re_add_candidate(&m.name));
         let Some(candidate) = candidate else { return };
         self.last = format!("{} returns", candidate.spare.name);
-        // It is open: what the superblocks say of the role may be behind what it knows.
+        // The array is open, so the superblocks' roles may be behind its state.
         if matches!(
             self.array().states()[candidate.role],
             MemberState::Faulty | MemberState::Missing
@@ -301,7 +306,7 @@ impl Scenario {
         }
     }
 
-    /// A device that serves nobody becomes a spare, and takes a role that is free.
+    /// Adds an unused device as a spare, which takes a free role.
     fn add(&mut self) {
         self.close();
         let assembly = self.assembly();
@@ -323,18 +328,18 @@ impl Scenario {
         self.array().activate_spares().unwrap();
     }
 
-    /// What the array does without is forgotten.
+    /// Removes a device that the array does not use.
     fn remove(&mut self) {
         self.close();
         let assembly = self.assembly();
-        let gone = assembly.members.iter().find(|member| {
+        let removed = assembly.members.iter().find(|member| {
             matches!(
                 member.freshness,
                 Freshness::Stale { .. } | Freshness::Faulty | Freshness::Spare
             )
         });
         self.open();
-        let Some(member) = gone else { return };
+        let Some(member) = removed else { return };
         self.last = format!("remove {}", member.name);
         let i: usize = member.name[1..].parse().unwrap();
         if member.freshness != Freshness::Spare {
@@ -378,7 +383,8 @@ impl Scenario {
         self.last = format!("crash behind {cut} of {}, power {power}", self.recording.len());
         let crash = if power { Crash::Power(&mut self.random) } else { Crash::Process };
         let after = self.recording.crash(cut, crash);
-        // Whoever was running is gone, and what he does at his end reaches nobody.
+        // The previous array is dropped; what it writes then does not reach the devices after the
+        // crash.
         self.array = None;
         self.devices = after;
         let has_superblock =
@@ -405,7 +411,7 @@ impl Scenario {
             if doubtful { assemble_by_force(self.members()).unwrap() } else { self.assembly() };
         let array = assembly.open_writable(NOW).unwrap();
         if doubtful {
-            // What is there counts from now on, and the first write says so.
+            // What is there counts from now on, and the first write reported so.
             array.write_at(ByteOffset(0), &self.content[..512]).unwrap();
             (0..array.scrub_stripes()).for_each(|row| assert!(array.resync_stripe(row).is_ok()));
         } else {
@@ -441,7 +447,7 @@ impl Scenario {
         }
     }
 
-    /// All of it is there, without as many members as the level bears too.
+    /// Checks all data, also without as many members as the level tolerates.
     fn end(&mut self) {
         self.rebuild_all();
         self.close();
@@ -476,7 +482,7 @@ impl fmt::Display for Scenario {
     }
 }
 
-/// The same in memory of its own.
+/// Returns a copy in memory.
 fn copy(device: &dyn BlockDevice) -> Arc<dyn BlockDevice> {
     let copy = MemDevice::new(device.size());
     for (at, page) in (0..).step_by(4096).zip(content(device).chunks(4096)) {

@@ -1,5 +1,5 @@
-//! Journals and partial parity logs are replayed before members are trusted: in memory where members are
-//! read only, on them where they are written.
+//! Journals and partial parity logs are replayed before members are trusted: in memory if members
+//! are read-only, on the members if they are written.
 
 #![allow(missing_docs)]
 
@@ -12,7 +12,8 @@ use xfskit_md::superblock::{self, Superblock};
 use xfskit_test_arrays::{Fixture, NOW, assembly, content, is_consistent, read_only_views, sha256};
 use xfskit_units::{ByteOffset, index};
 
-/// The members of the array with a journal, as if nothing of what the journal holds had reached them.
+/// Returns the members of the array with a journal as if none of the journal's data had reached
+/// them.
 fn unwritten() -> (Fixture, Vec<Arc<dyn BlockDevice>>) {
     let fixture = Fixture::open("raid5-journal");
     let found = superblock::read(&fixture.members[3]).unwrap().unwrap();
@@ -23,7 +24,7 @@ fn unwritten() -> (Fixture, Vec<Arc<dyn BlockDevice>>) {
     let chunk = u64::from(sb.chunksize.get());
     let layout = assembly(&fixture.devices()).layout();
     let row = |stripe| StripeLayout::new(layout, 3, stripe).unwrap();
-    let mut holes = 0;
+    let mut missing = 0;
     for payload in entries.iter().flat_map(|entry| &entry.payloads) {
         let location = payload.location;
         let (role, sector) = match payload.kind {
@@ -36,9 +37,9 @@ fn unwritten() -> (Fixture, Vec<Arc<dyn BlockDevice>>) {
         };
         let at = ByteOffset((data_offset.0 + sector) * 512);
         fixture.members[role].write_at(at, &[0xee; 512]).unwrap();
-        holes += 1;
+        missing += 1;
     }
-    assert!(holes > 100);
+    assert!(missing > 100);
     let devices = fixture.devices();
     (fixture, devices)
 }
@@ -53,14 +54,14 @@ fn a_journal_is_replayed_in_memory_where_members_are_read_only() {
     assert_eq!(sha256(&content(&array)), fixture.entry.sha256);
     let after: Vec<Vec<u8>> = devices.iter().map(|device| content(device)).collect();
     assert!(before == after, "members were changed");
-    // One member less is no harm: what the log has is enough.
+    // With one member less, the log is still enough.
     for missing in 0..3 {
         let mut fewer = read_only_views.clone();
         fewer.remove(missing);
         let array = assembly(&fewer).open_array().unwrap();
         assert_eq!(sha256(&content(&array)), fixture.entry.sha256, "without {missing}");
     }
-    // Without the journal it is said, and nothing is written.
+    // Without the journal there is a warning, and nothing is written.
     let without = assembly(&devices[..3]);
     assert!(without.warnings.iter().any(|warning| warning.contains("journal")));
     assert!(without.write_refusal().unwrap().contains("journal"));

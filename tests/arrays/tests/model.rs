@@ -1,4 +1,4 @@
-//! Random reads, writes and failures of members, against a plain array of bytes.
+//! Random reads, writes and failures of members, compared with a plain array of bytes.
 
 #![allow(missing_docs)]
 
@@ -23,12 +23,12 @@ fn slots(devices: &[Arc<dyn BlockDevice>], sectors: u64) -> Vec<Slot> {
     devices.iter().enumerate().map(slot).collect()
 }
 
-/// An array and what it ought to hold.
+/// An array and its expected content.
 struct Model {
     array: Array,
     content: Vec<u8>,
     random: Random,
-    /// A member fails now and then: not every way to read works.
+    /// A member fails now and then, so not every alternative can be read.
     may_fail: bool,
 }
 
@@ -69,7 +69,7 @@ impl Model {
             match self.random.below(fail_one_in) {
                 0 => {
                     let roles = u64::from(self.array.geometry().raid_disks());
-                    let _ = self.array.fail(index(self.random.below(roles))); // if it is borne
+                    let _ = self.array.fail(index(self.random.below(roles))); // if the level tolerates it
                 }
                 n if n % 2 == 0 => self.read(),
                 _ => self.write(),
@@ -100,21 +100,21 @@ fn all_layouts() -> Vec<(Layout, u32)> {
     layouts
 }
 
-/// Reads everything, with the members that are gone gone and one more.
+/// Reads everything without the failed members, and without one more.
 fn check_reopened(model: &Model, devices: &[Arc<dyn BlockDevice>], sectors: u64) {
     let geometry = model.array.geometry();
     let states = model.array.states();
-    let gone: Vec<usize> =
+    let removed: Vec<usize> =
         (0..devices.len()).filter(|role| states[*role] != MemberState::InSync).collect();
     for more in 0..=devices.len() {
         let mut slots = slots(devices, sectors);
-        for role in gone.iter().copied().chain((more < devices.len()).then_some(more)) {
+        for role in removed.iter().copied().chain((more < devices.len()).then_some(more)) {
             slots[role] = Slot::missing();
         }
         let Ok(array) = Array::open(geometry.clone(), slots) else { continue };
         let mut all = vec![0; model.content.len()];
         array.read_at(ByteOffset(0), &mut all).unwrap();
-        assert!(all == model.content, "{:?} without {gone:?} and {more}", geometry.layout());
+        assert!(all == model.content, "{:?} without {removed:?} and {more}", geometry.layout());
     }
 }
 
@@ -128,14 +128,14 @@ fn an_array_is_an_array_of_bytes_while_members_fail() {
         let array = Array::open_with(geometry, slots(&devices, sectors), options).unwrap();
         let content = vec![0; index(array.size().0)];
         let mut model = Model { array, content, random: Random(seed), may_fail: false };
-        // Some members fail early, some arrays stay whole for long.
+        // Some members fail early, some arrays stay complete for long.
         model.run(250, if seed % 2 == 0 { 20 } else { 90 });
         check_reopened(&model, &devices, sectors);
     }
 }
 
 #[test]
-fn failing_reads_are_answered_from_the_others_and_mended() {
+fn failed_reads_are_served_by_other_members_and_repaired() {
     for (seed, (layout, disks)) in (100..).zip(all_layouts()) {
         if layout.tolerates(disks) == 0 {
             continue;
@@ -149,13 +149,13 @@ fn failing_reads_are_answered_from_the_others_and_mended() {
         let content = vec![0; index(array.size().0)];
         let mut model = Model { array, content, random: Random(seed), may_fail: true };
         model.run(100, u64::MAX);
-        // Reads fail and are forgiven, a failed write is not.
+        // Failed reads are tolerated, a failed write is not.
         assert_eq!(model.array.states()[1], MemberState::Faulty, "{layout:?}");
     }
 }
 
 #[test]
-fn readers_and_writers_of_one_row_do_not_disturb_each_other() {
+fn readers_and_writers_of_one_stripe_do_not_interfere() {
     for missing in [vec![], vec![1usize], vec![0, 3]] {
         let (layout, disks, sectors) = (Layout::default_of(Level::Raid6), 6, 8 * 16);
         let devices: Vec<_> = (0..disks).map(|_| device(sectors)).collect();
@@ -165,7 +165,7 @@ fn readers_and_writers_of_one_row_do_not_disturb_each_other() {
         }
         let array = Array::open(geometry(layout, disks, 8, sectors), members).unwrap();
         let share = index(array.size().0) / 4;
-        // Shares of four threads; rows of 16 KiB straddle them.
+        // Ranges of four threads. Stripes of 16 KiB cross their boundaries.
         let share = share - share % 4096 + 1500;
         std::thread::scope(|scope| {
             for thread in 0..4 {

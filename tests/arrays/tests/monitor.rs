@@ -1,5 +1,5 @@
-//! What an attendant does: an idle array is clean on its disks, and a spare that takes over is filled while the
-//! array is in use.
+//! The monitor: an idle array is marked clean on its disks, and a spare that takes over is filled
+//! while the array is in use.
 
 #![allow(missing_docs)]
 
@@ -17,7 +17,7 @@ use xfskit_units::ByteOffset;
 
 const IDLE: Duration = Duration::from_millis(20);
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 fn wait(what: &str, is_so: impl Fn() -> bool) {
     let begun = Instant::now();
     while !is_so() {
@@ -41,7 +41,7 @@ fn an_idle_array_is_marked_clean_and_active_again_by_the_next_write() {
             wait("clean when idle", || !set.assembly().is_dirty());
             assert_eq!(set.assembly().superblock().events(), events, "{level} {round}");
         }
-        // It does not become clean while it is written.
+        // The array does not become clean while it is written.
         let writing = Instant::now();
         let mut active = 0;
         while writing.elapsed() < 10 * IDLE {
@@ -75,9 +75,9 @@ fn a_spare_that_takes_over_is_filled_while_the_array_is_in_use() {
     assert!(content(&after.open_array().unwrap()) == expected);
 }
 
-/// Who lets go of the array need not wait for the rebuild to end; it goes on the next time.
+/// Dropping the array does not wait for the rebuild to end. The rebuild continues the next time.
 #[test]
-fn a_rebuild_ends_with_the_array_and_goes_on_another_time() {
+fn a_rebuild_stops_when_the_array_is_dropped_and_continues_later() {
     let set = create_array(layout(Level::Raid5, ""), 3, 1, false);
     let array = monitored(&set);
     let expected = fill(array.array(), 4);

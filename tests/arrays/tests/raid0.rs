@@ -1,5 +1,4 @@
-//! A RAID0 has the size here that it has in Linux, and the same content, whatever its chunk and its members'
-//! sizes.
+//! A RAID0 has the same size and content as in Linux, for any chunk and any member sizes.
 
 #![allow(missing_docs)]
 
@@ -29,7 +28,7 @@ const CASES: [(u64, &[u64]); 4] = [
     (64, &[2048, 2999]),
 ];
 
-/// An array of members with so many sectors behind their first MiB.
+/// Creates an array of members with so many sectors behind their first MiB.
 fn create_array(layout: Raid0Layout, kib: u64, sizes: &[u64]) -> MemberSet {
     let mut set = MemberSet::default();
     for sectors in sizes {
@@ -44,12 +43,12 @@ fn create_array(layout: Raid0Layout, kib: u64, sizes: &[u64]) -> MemberSet {
 }
 
 #[test]
-fn what_members_hold_behind_the_arrays_end_is_no_content() {
+fn member_space_beyond_the_arrays_end_maps_to_no_range() {
     for (kib, sizes) in CASES {
         let array = create_array(Raid0Layout::Original, kib, sizes).open();
         let all = |(role, sectors): (usize, &u64)| {
-            let place = ByteOffset(MIB)..ByteOffset(MIB + sectors / (2 * kib) * (2 * kib) * 512);
-            array.array_ranges(role, &place).unwrap()
+            let range = ByteOffset(MIB)..ByteOffset(MIB + sectors / (2 * kib) * (2 * kib) * 512);
+            array.array_ranges(role, &range).unwrap()
         };
         let parts: Vec<_> = sizes.iter().enumerate().flat_map(all).collect();
         assert!(parts.iter().all(|part| part.start < part.end && part.end.0 <= array.size().0));
@@ -80,8 +79,12 @@ fn a_raid0_has_the_same_size_and_content_in_linux() {
             expected.push(format!("{name} {bytes} {sum}"));
         }
     }
-    let answer = guest.run().unwrap();
+    let output = guest.run().unwrap();
     for line in expected {
-        assert!(answer.text.lines().any(|said| said == line), "{line}, not\n{}", answer.text);
+        assert!(
+            output.text.lines().any(|output_line| output_line == line),
+            "{line}, not\n{}",
+            output.text
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! What the kernel wrote to its arrays we read from their members, in every way in which some may be
-//! missing, unreadable in places, or wrong.
+//! Reads the kernel's arrays from their members, in every combination of missing members, bad
+//! blocks and wrong data.
 
 #![allow(missing_docs)]
 
@@ -12,7 +12,7 @@ use xfskit_md::{Geometry, Layout, Level, Slot, bad_blocks};
 use xfskit_test_arrays::{Fixture, manifest, pattern, sha256};
 use xfskit_units::{ByteLen, ByteOffset, MemberSector, Sectors, index};
 
-/// Level, numbers and freshest members of an array, without asking what may be assembled.
+/// Returns geometry and freshest members of an array without the rules of assembly.
 fn assemble(fixture: &Fixture) -> (Geometry, Vec<Slot>) {
     let members: Vec<(String, Arc<dyn BlockDevice>, Superblock)> = fixture
         .named()
@@ -44,7 +44,7 @@ fn assemble(fixture: &Fixture) -> (Geometry, Vec<Slot>) {
     (Geometry::new(layout, chunk, disks, best.size(), &sizes).unwrap(), slots)
 }
 
-/// The whole array, read in pieces of `step` bytes.
+/// Reads the whole array in pieces of `step` bytes.
 fn content(array: &Array, step: usize) -> Vec<u8> {
     let mut all = vec![0xee; index(array.size().0)];
     let mut at = 0;
@@ -55,7 +55,7 @@ fn content(array: &Array, step: usize) -> Vec<u8> {
     all
 }
 
-/// The arrays that this test can put together: no reshape under way.
+/// Returns the arrays that this test can open: those without a reshape.
 fn fixtures() -> impl Iterator<Item = Fixture> {
     let names = manifest().into_iter().map(|entry| entry.name);
     names.filter(|name| name != "raid5-reshape").map(|name| Fixture::open(&name))
@@ -69,7 +69,7 @@ fn without(slots: &[Slot], missing: &[usize]) -> Vec<Slot> {
     slots
 }
 
-/// Every set of at most `most` of `n` roles.
+/// Returns every set of at most `most` of `n` roles.
 fn subsets(n: usize, most: usize) -> Vec<Vec<usize>> {
     let mut sets = vec![Vec::new()];
     for _ in 0..most {
@@ -114,7 +114,7 @@ fn all_content_is_there_whichever_members_are_missing() {
 }
 
 #[test]
-fn more_missing_members_than_the_level_bears_are_refused() {
+fn more_missing_members_than_the_level_tolerates_are_refused() {
     for (name, missing) in [
         ("raid5-left-symmetric", vec![0, 2]),
         ("raid6-left-symmetric", vec![0, 1, 2]),
@@ -136,7 +136,7 @@ fn more_missing_members_than_the_level_bears_are_refused() {
 }
 
 #[test]
-fn one_lying_member_does_not_spoil_every_way_to_read() {
+fn one_wrong_member_leaves_a_right_alternative() {
     for name in ["raid6-left-asymmetric", "raid6-ddf-N-restart", "raid5-left-symmetric", "raid4"] {
         for degraded in [false, true] {
             let (geometry, mut slots) = assemble(&Fixture::open(name));
@@ -166,11 +166,11 @@ fn one_lying_member_does_not_spoil_every_way_to_read() {
 }
 
 #[test]
-fn bad_blocks_are_read_elsewhere() {
+fn bad_blocks_are_read_from_other_members() {
     let (geometry, mut slots) = assemble(&Fixture::open("raid6-left-symmetric"));
     let bad = |range: std::ops::Range<u64>| MemberSector(range.start)..MemberSector(range.end);
     let size = geometry.component_size().0;
-    // Three members with bad blocks, never three in one place.
+    // Three members with bad blocks, never three at one offset.
     slots[0].bad_blocks = vec![bad(0..8), bad(100..160), bad(size - 8..size)];
     slots[1].bad_blocks = vec![bad(0..40), bad(168..300)];
     slots[2].readable_until = MemberSector(160);

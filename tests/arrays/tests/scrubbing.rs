@@ -1,4 +1,4 @@
-//! Silent errors: found where the kernel finds them, located where P and Q tell, and mended.
+//! Silent errors are found where the kernel finds them, located by P and Q, and repaired.
 
 #![allow(missing_docs)]
 
@@ -19,7 +19,7 @@ fn scrub(array: &Array, repair: bool) -> Vec<Mismatch> {
 }
 
 #[test]
-fn wrong_data_and_wrong_parity_are_located_and_mended() {
+fn wrong_data_and_wrong_parity_are_located_and_repaired() {
     let fixture = Fixture::open("raid6-scrub");
     let array = open(&fixture);
     let found = scrub(&array, false);
@@ -41,7 +41,7 @@ fn wrong_data_and_wrong_parity_are_located_and_mended() {
 }
 
 #[test]
-fn whole_arrays_of_the_kernel_agree_with_themselves() {
+fn complete_arrays_of_the_kernel_have_no_mismatches() {
     let torn = ["raid6-scrub", "raid6-dirty-bitmap-torn", "raid5-reshape", "raid6-xfs-clean"];
     let mut scrubbed = 0;
     for entry in manifest() {
@@ -60,7 +60,7 @@ fn whole_arrays_of_the_kernel_agree_with_themselves() {
 }
 
 #[test]
-fn a_raid5_tells_the_page_and_a_mirror_tells_the_page_but_nobody_who() {
+fn raid5_and_mirrors_detect_a_wrong_page_but_do_not_locate_it() {
     for name in ["raid5-left-symmetric", "raid1-1.2"] {
         let fixture = Fixture::open(name);
         let array = open(&fixture);
@@ -74,41 +74,45 @@ fn a_raid5_tells_the_page_and_a_mirror_tells_the_page_but_nobody_who() {
     }
 }
 
-/// What is left of an array without one of its members.
-fn without(fixture: &Fixture, gone: usize) -> Array {
+/// Opens an array without one of its members.
+fn without(fixture: &Fixture, removed: usize) -> Array {
     let mut members = fixture.named();
-    members.remove(gone);
+    members.remove(removed);
     let members = members.into_iter().map(|(name, device)| Member { name, device });
     assemble(members.collect()).unwrap().open_array().unwrap()
 }
 
 #[test]
-fn what_is_left_of_a_raid6_without_one_member_is_compared() {
+fn a_raid6_without_one_member_is_compared_by_its_remaining_parity() {
     for name in ["raid6-left-symmetric", "raid6-ddf-N-restart", "raid6-right-asymmetric-6"] {
         let fixture = Fixture::open(name);
         let whole = open(&fixture);
         assert_eq!(scrub(&whole, false), [], "{name}");
-        for gone in 0..fixture.members.len() {
-            let array = without(&fixture, gone);
-            assert!(array.can_be_scrubbed() && scrub(&array, false).is_empty(), "{name} {gone}");
+        for removed in 0..fixture.members.len() {
+            let array = without(&fixture, removed);
+            assert!(array.can_be_scrubbed() && scrub(&array, false).is_empty(), "{name} {removed}");
         }
-        // One byte of one member: told, whoever else is missing, but not who is wrong.
+        // One wrong byte of one member is detected whichever member is missing, but not located.
         let device = &fixture.members[2];
         let data = device.size().0 - 64 * 1024;
         device.write_at(ByteOffset(data), &[0xa5; 3]).unwrap();
-        let told = scrub(&whole, false);
-        assert_eq!(told.len(), 1, "{name}");
-        for gone in [0, 1, 3] {
-            let found = scrub(&without(&fixture, gone), true);
-            assert_eq!(found.len(), 1, "{name} without {gone}");
-            assert_eq!((found[0].role, found[0].repaired), (None, false), "{name} without {gone}");
-            assert_eq!(found[0].sectors, told[0].sectors, "{name} without {gone}");
+        let detected = scrub(&whole, false);
+        assert_eq!(detected.len(), 1, "{name}");
+        for removed in [0, 1, 3] {
+            let found = scrub(&without(&fixture, removed), true);
+            assert_eq!(found.len(), 1, "{name} without {removed}");
+            assert_eq!(
+                (found[0].role, found[0].repaired),
+                (None, false),
+                "{name} without {removed}"
+            );
+            assert_eq!(found[0].sectors, detected[0].sectors, "{name} without {removed}");
         }
     }
 }
 
 #[test]
-fn where_no_redundancy_is_left_there_is_nothing_to_compare() {
+fn without_redundancy_nothing_is_compared() {
     for name in ["raid5-left-symmetric", "raid1-1.2", "raid4"] {
         let array = without(&Fixture::open(name), 0);
         assert!(!array.can_be_scrubbed() && array.scrub_stripe(0, false).is_err(), "{name}");

@@ -1,5 +1,6 @@
-//! Arrays made here and tended: members fail, spares take over, rebuilds are stopped and go on, members
-//! are replaced, come back, are removed. Content is the same throughout, without any one member too.
+//! Sync actions on arrays created here: members fail, spares take over, rebuilds are stopped and
+//! continued, members are replaced, re-added, removed. The content stays the same, also without any
+//! one member.
 
 #![allow(missing_docs)]
 
@@ -19,7 +20,8 @@ use xfskit_test_arrays::member_set::{
 use xfskit_test_arrays::{Fixture, NOW, content, is_consistent};
 use xfskit_units::{ByteLen, ByteOffset, Sectors, index};
 
-/// The array is whole, clean, and holds this, without any one of its members as well.
+/// Asserts that the array is complete, clean, and has this content, also without any one of its
+/// members.
 fn assert_whole(set: &MemberSet, expected: &[u8], what: &str) {
     let assembly = set.assembly();
     assert!(!assembly.is_degraded() && !assembly.is_dirty(), "{what}: {assembly:?}");
@@ -93,7 +95,7 @@ fn two_members_of_a_raid6_are_rebuilt_in_one_pass() {
 }
 
 #[test]
-fn a_rebuild_that_is_stopped_goes_on_where_it_was() {
+fn a_stopped_rebuild_continues_where_it_was() {
     for (level, name, members) in SHAPES {
         let what = format!("{level} {name} of {members}");
         let mut create_options = create_options(layout(level, name), false);
@@ -121,12 +123,12 @@ fn a_rebuild_that_is_stopped_goes_on_where_it_was() {
         };
         assert_eq!(until.byte_len().0, at, "{what}");
         assert!(until.0 >= 12 << 11, "{what}");
-        // Written in between: below and above of where it stands.
+        // Writes below and above the rebuild's position.
         let array = set.open();
-        for place in (0..expected.len()).step_by(2_000_000) {
-            let end = expected.len().min(place + 3000);
-            expected[place..end].fill(0x77);
-            array.write_at(ByteOffset(place as u64), &expected[place..end]).unwrap();
+        for offset in (0..expected.len()).step_by(2_000_000) {
+            let end = expected.len().min(offset + 3000);
+            expected[offset..end].fill(0x77);
+            array.write_at(ByteOffset(offset as u64), &expected[offset..end]).unwrap();
         }
         let mut first = None;
         array
@@ -147,7 +149,7 @@ fn a_rebuild_that_is_stopped_goes_on_where_it_was() {
 }
 
 #[test]
-fn a_rebuild_that_is_stopped_at_its_very_end_is_finished_another_time() {
+fn a_rebuild_stopped_at_its_very_end_is_finished_later() {
     for (level, name, members) in SHAPES {
         let what = format!("{level} {name} of {members}");
         let set = create_array(layout(level, name), members, 1, false);
@@ -171,7 +173,7 @@ fn a_rebuild_that_is_stopped_at_its_very_end_is_finished_another_time() {
 }
 
 #[test]
-fn a_replacement_is_filled_while_the_member_serves_and_takes_its_place() {
+fn a_replacement_is_filled_while_the_member_serves_and_then_takes_the_role() {
     for (level, name, members) in SHAPES {
         let what = format!("{level} {name} of {members}");
         let set = create_array(layout(level, name), members, 1, true);
@@ -206,7 +208,7 @@ fn a_member_that_is_rebuilt_and_its_replacement_are_filled_together() {
         array.fail(1).unwrap();
         array.replace(1, None).unwrap().expect("a second spare");
         let expected = fill(&array, 8);
-        // All is filled in the first window; who served goes on serving.
+        // Everything is filled in the first window; the member continues to serve.
         assert_eq!(
             array.rebuild(|_| ControlFlow::Break(())).unwrap(),
             Completion::Stopped,
@@ -221,7 +223,7 @@ fn a_member_that_is_rebuilt_and_its_replacement_are_filled_together() {
 }
 
 #[test]
-fn a_member_that_comes_back_gets_only_what_the_bitmap_names() {
+fn a_re_added_member_gets_only_what_the_bitmap_names() {
     for (level, name, members) in SHAPES {
         let what = format!("{level} {name} of {members}");
         let set = create_array(layout(level, name), members, 0, true);
@@ -246,7 +248,7 @@ fn a_member_that_comes_back_gets_only_what_the_bitmap_names() {
 }
 
 #[test]
-fn a_spare_that_fails_before_it_is_filled_has_nothing_to_come_back_with() {
+fn a_spare_that_fails_before_it_is_filled_cannot_be_re_added() {
     for (level, name, members) in SHAPES {
         let what = format!("{level} {name} of {members}");
         let set = create_array(layout(level, name), members, 1, true);
@@ -264,7 +266,7 @@ fn a_spare_that_fails_before_it_is_filled_has_nothing_to_come_back_with() {
 #[test]
 fn a_new_device_becomes_a_spare_and_then_a_member() {
     let mut set = create_array(layout(Level::Raid6, ""), 4, 0, true);
-    let gone = set.0.remove(1);
+    let removed = set.0.remove(1);
     let assembly = set.assembly();
     set.put(3 * MIB);
     set.0[3].0 = "new".into();
@@ -277,15 +279,15 @@ fn a_new_device_becomes_a_spare_and_then_a_member() {
     array.rebuild(run_to_end).unwrap();
     drop(array);
     assert_whole(&set, &expected, "a new device");
-    // The one that was left out is stale now.
-    set.0.push(gone);
+    // The member that was left out is stale now.
+    set.0.push(removed);
     assert!(matches!(set.assembly().members[4].freshness, Freshness::Stale { .. }));
     let small = NewMember { device: Arc::new(MemDevice::new(ByteLen(MIB))), ..set.new_member(0) };
     assert!(set.assembly().add(&small, NOW).is_err());
 }
 
 #[test]
-fn the_last_member_that_counts_does_not_fail_for_one_that_is_being_rebuilt() {
+fn the_last_complete_member_does_not_fail_in_favour_of_one_being_rebuilt() {
     let set = create_array(layout(Level::Raid5, ""), 3, 1, false);
     let array = set.open();
     let expected = fill(&array, 8);
@@ -298,7 +300,7 @@ fn the_last_member_that_counts_does_not_fail_for_one_that_is_being_rebuilt() {
 }
 
 #[test]
-fn a_new_array_that_was_not_said_to_agree_is_made_to() {
+fn a_new_array_without_assume_clean_is_resynced() {
     for (level, name, members) in SHAPES {
         let what = format!("{level} {name} of {members}");
         let set = MemberSet::new(members);
@@ -320,7 +322,7 @@ fn a_new_array_that_was_not_said_to_agree_is_made_to() {
 }
 
 #[test]
-fn a_rebuild_that_linux_began_is_finished_here() {
+fn a_rebuild_started_by_linux_is_finished_here() {
     let fixture = Fixture::open("raid5-rebuilding");
     let assembly = || {
         let members = fixture.named().into_iter().map(|(name, device)| Member { name, device });
@@ -340,7 +342,7 @@ fn a_rebuild_that_linux_began_is_finished_here() {
 }
 
 #[test]
-fn a_resync_that_is_stopped_goes_on_where_it_was() {
+fn a_stopped_resync_continues_where_it_was() {
     for (level, name, members) in
         [(Level::Raid1, "", 2), (Level::Raid6, "left-symmetric", 4), (Level::Raid10, "n2", 4)]
     {

@@ -1,4 +1,4 @@
-//! VerifyReport reads: a member that lies is corrected where it can be told, and named where it cannot.
+//! Verified reads: a wrong member is corrected if it can be located, and reported otherwise.
 
 #![allow(missing_docs)]
 
@@ -8,10 +8,10 @@ use xfskit_md::assemble::{Member, assemble};
 use xfskit_test_arrays::{Fixture, Random, content, sha256};
 use xfskit_units::{ByteOffset, index};
 
-fn open(fixture: &Fixture, gone: Option<usize>) -> Array {
+fn open(fixture: &Fixture, removed: Option<usize>) -> Array {
     let mut members = fixture.named();
-    if let Some(gone) = gone {
-        members.remove(gone);
+    if let Some(removed) = removed {
+        members.remove(removed);
     }
     let members = members.into_iter().map(|(name, device)| Member { name, device });
     let array = assemble(members.collect()).unwrap().open_array().unwrap();
@@ -19,14 +19,14 @@ fn open(fixture: &Fixture, gone: Option<usize>) -> Array {
     array
 }
 
-/// The member changes near its end, where these small members have data.
+/// Changes the member near its end, where these small members have data.
 fn corrupt(fixture: &Fixture, member: usize) {
     let device = &fixture.members[member];
     let at = device.size().0 - 64 * 1024;
     device.write_at(ByteOffset(at), &[0xa5; 3]).unwrap();
 }
 
-/// All of the array, by reads of many lengths.
+/// Reads the whole array by reads of many lengths.
 fn in_pieces(array: &Array, seed: u64) -> Vec<u8> {
     let mut random = Random(seed);
     let size = array.size().0;
@@ -42,7 +42,7 @@ fn in_pieces(array: &Array, seed: u64) -> Vec<u8> {
 }
 
 #[test]
-fn a_lying_member_of_a_raid6_is_corrected_in_whole_and_partial_reads() {
+fn a_wrong_member_of_a_raid6_is_corrected_in_full_and_partial_reads() {
     for name in ["raid6-left-symmetric", "raid6-right-asymmetric-6", "raid6-ddf-zero-restart"] {
         for member in 0..4 {
             let fixture = Fixture::open(name);
@@ -60,7 +60,7 @@ fn a_lying_member_of_a_raid6_is_corrected_in_whole_and_partial_reads() {
 }
 
 #[test]
-fn sound_arrays_read_as_they_do_unverified_and_nothing_is_noted() {
+fn consistent_arrays_read_the_same_without_findings() {
     for name in ["raid1-1.2", "raid10-o2-3", "raid10-f2-4", "raid4", "raid5-left-symmetric"] {
         let fixture = Fixture::open(name);
         let array = open(&fixture, None);
@@ -71,13 +71,13 @@ fn sound_arrays_read_as_they_do_unverified_and_nothing_is_noted() {
 }
 
 #[test]
-fn what_no_member_can_be_blamed_for_is_noted_without_a_role() {
-    for (name, gone) in
+fn a_mismatch_that_is_not_located_has_no_role() {
+    for (name, removed) in
         [("raid5-left-symmetric", None), ("raid1-1.2", None), ("raid6-left-symmetric", Some(0))]
     {
         let fixture = Fixture::open(name);
         corrupt(&fixture, 1);
-        let array = open(&fixture, gone);
+        let array = open(&fixture, removed);
         in_pieces(&array, 5);
         let found = array.verify_report();
         assert_eq!(found.pages.len(), 1, "{name}: {found:?}");
@@ -100,7 +100,7 @@ fn of_three_copies_the_one_that_differs_is_wrong() {
 }
 
 #[test]
-fn without_redundancy_the_content_comes_and_is_said_to_be_unchecked() {
+fn without_redundancy_content_is_reported_as_unchecked() {
     for name in ["raid5-left-symmetric", "raid1-1.2"] {
         let fixture = Fixture::open(name);
         let array = open(&fixture, Some(0));

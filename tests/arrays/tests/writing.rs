@@ -1,4 +1,4 @@
-//! What an array that is written says of itself: to us, when it is put together again, and to mdadm.
+//! Metadata that a written array leaves, as read here after assembly, and by mdadm.
 
 #![allow(missing_docs)]
 
@@ -22,7 +22,7 @@ fn events(fixture: &Fixture) -> Vec<u64> {
     assembly(fixture).members.iter().map(|member| member.superblock.events()).collect()
 }
 
-/// Arrays that may be written: clean and whole, of every level, with and without a bitmap.
+/// Arrays that may be written: clean and complete, of every level, with and without a bitmap.
 const WRITABLE: [&str; 11] = [
     "raid1-0.90",
     "raid5-0.90",
@@ -37,7 +37,7 @@ const WRITABLE: [&str; 11] = [
     "raid0-equal",
 ];
 
-/// Overwrites some of the array in `content` as on the device.
+/// Overwrites parts of the device, and of `content` in the same way.
 fn change(device: &dyn BlockDevice, content: &mut [u8]) {
     for (at, len) in [(4_000, 9_000), (200_000, 40_000), (content.len() - 5_000, 5_000)] {
         let at = at.min(content.len() - len);
@@ -57,7 +57,7 @@ fn an_array_is_active_while_it_is_written_and_clean_again_when_closed() {
         let array = before.open_writable(NOW).unwrap();
         let mut expected = content(&array);
         change(&array, &mut expected);
-        // What a crash would leave.
+        // The state that a crash would leave.
         let now = assembly(&fixture);
         assert_eq!(now.is_dirty(), redundant, "{name}");
         assert!(!redundant || events(&fixture).iter().all(|now| *now == had[0] + 1), "{name}");
@@ -72,7 +72,7 @@ fn an_array_is_active_while_it_is_written_and_clean_again_when_closed() {
         assert_eq!(events(&fixture), had, "{name}");
         assert_eq!(after.bitmap.as_ref().map_or(0, Bitmap::dirty), 0, "{name}");
         assert!(content(&*after.open().unwrap()) == expected, "{name}");
-        // Parity and copies are right: without any one member it is the same.
+        // Parity and copies are right: the content is the same without any one member.
         for role in (0..after.roles.len()).filter(|_| redundant) {
             let mut one_less = after.clone();
             one_less.roles[role] = None;
@@ -94,7 +94,7 @@ fn bits_of_idle_regions_are_cleared_some_flushes_later() {
 }
 
 #[test]
-fn a_member_that_fails_is_stale_for_everybody_from_then_on() {
+fn a_failed_member_is_stale_from_then_on() {
     for name in ["raid6-left-symmetric", "raid5-left-symmetric", "raid1-1.1-bitmap", "raid10-n2-4"]
     {
         let fixture = Fixture::open(name);
@@ -115,13 +115,13 @@ fn a_member_that_fails_is_stale_for_everybody_from_then_on() {
 }
 
 #[test]
-fn what_cannot_be_kept_is_refused_by_name() {
+fn unsupported_arrays_are_refused_for_writing_by_name() {
     let refused = assembly(&Fixture::open("raid5-reshape")).write_refusal().unwrap();
     assert!(refused.contains("reshape"), "{refused}");
 }
 
 #[test]
-fn mdadm_reads_the_superblocks_that_we_write() {
+fn mdadm_reads_superblocks_written_here() {
     if Command::new("mdadm").arg("--version").output().is_err() {
         println!("skipped: mdadm is not installed");
         return;
@@ -135,7 +135,7 @@ fn mdadm_reads_the_superblocks_that_we_write() {
         String::from_utf8(output.stdout).unwrap()
     };
     let fixture = Fixture::open("raid10-n2-bitmap");
-    let says = |text: &str, key: &str| {
+    let reported = |text: &str, key: &str| {
         let line = text.lines().find(|line| line.trim_start().starts_with(key));
         line.and_then(|line| line.split_once(" : ")).map_or_else(String::new, |(_, v)| v.into())
     };
@@ -145,9 +145,9 @@ fn mdadm_reads_the_superblocks_that_we_write() {
     for state in ["active", "clean"] {
         for (name, device) in fixture.named() {
             let text = examine(&device);
-            assert_eq!(says(&text, "State"), state, "{name}: {text}");
-            assert!(says(&text, "Checksum").ends_with("correct"), "{name}: {text}");
-            assert_eq!(says(&text, "Events"), events(&fixture)[0].to_string(), "{name}");
+            assert_eq!(reported(&text, "State"), state, "{name}: {text}");
+            assert!(reported(&text, "Checksum").ends_with("correct"), "{name}: {text}");
+            assert_eq!(reported(&text, "Events"), events(&fixture)[0].to_string(), "{name}");
         }
         array.close().unwrap();
     }

@@ -1,11 +1,12 @@
-//! A Linux kernel of its own, for what the machine's kernel lacks: md above all.
+//! A guest: a Linux kernel of its own, for features that the machine's kernel lacks, above all md.
 //!
-//! `tests/tools/uml-md.sh` boots Debian's user-mode Linux, a process like any other;
-//! `tests/setup-tools.sh` has unpacked it into `.cache/uml`, with mdadm. A [`Guest`] gets files and a shell
-//! script, and gives back what the script printed and the files it leaves. Booting takes two seconds, and more on
-//! a busy machine: a test puts everything that it wants to ask into one script.
+//! `tests/tools/uml-md.sh` boots Debian's user-mode Linux, which is an ordinary process.
+//! `tests/setup-tools.sh` has unpacked it into `.cache/uml`, together with mdadm. A [`Guest`] takes
+//! files and a shell script, and returns the script's output and the files it gives back. Booting
+//! takes two seconds, and more on a busy machine, so a test puts everything it needs into one
+//! script.
 //!
-//! Where there is no guest a test says so by name and counts as skipped ([`skip`]).
+//! A test without a guest reports itself by name as skipped ([`skip`]).
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -16,14 +17,14 @@ use std::process::Command;
 /// Bytes of the disk on which files come back.
 const BACK_BYTES: u64 = 1 << 30;
 
-/// What every script begins with: files are unpacked into the working directory.
+/// The beginning of every script. Files are unpacked into the working directory.
 ///
 /// | function | what |
 /// | --- | --- |
-/// | `loops FILE…` | puts loop devices on files; prints their names |
-/// | `idle MD` | waits until nothing is resynced, rebuilt or checked |
-/// | `give FILE…` | these files come back |
-/// | `crash` | the kernel is brought down where it stands |
+/// | `loops FILE…` | sets up loop devices on files; prints their names |
+/// | `idle MD` | waits until no resync, rebuild or check is running |
+/// | `give FILE…` | returns these files |
+/// | `crash` | crashes the kernel immediately |
 const PRELUDE: &str = r#"
 set -u
 export MDADM_NO_UDEV=1
@@ -43,7 +44,7 @@ pub struct Guest {
     script: String,
 }
 
-/// What came of it.
+/// The result of a guest's run.
 #[derive(Debug)]
 pub struct GuestOutput {
     /// What the script printed.
@@ -53,18 +54,18 @@ pub struct GuestOutput {
 }
 
 impl Guest {
-    /// A guest without files.
+    /// Creates a guest without files.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a file; `name` may have folders.
+    /// Adds a file; `name` may contain directories.
     pub fn file(&mut self, name: &str, content: Vec<u8>) {
         self.files.insert(name.to_owned(), content);
     }
 
-    /// Adds lines of shell (busybox). Before them the functions of the table at the top of this module exist,
-    /// and the files lie in the working directory.
+    /// Adds lines of shell (busybox). The functions of the table at the top of this module are
+    /// available, and the files are in the working directory.
     pub fn script(&mut self, lines: &str) {
         self.script.push_str(lines);
         self.script.push('\n');
@@ -73,10 +74,10 @@ impl Guest {
     /// Boots, runs the script, and powers off. The script's exit status must be 0.
     ///
     /// # Errors
-    /// What the guest output, where it did not come to its end.
+    /// Returns the guest's output if the script did not finish.
     ///
     /// # Panics
-    /// Where files cannot be put where the guest finds them.
+    /// Panics if files cannot be written for the guest.
     pub fn run(&self) -> Result<GuestOutput, String> {
         let folder = tempfile::tempdir().expect("a temporary directory");
         let output = self.boot(folder.path(), &[]);
@@ -89,14 +90,15 @@ impl Guest {
         }
     }
 
-    /// Boots and runs a script that brings the kernel down (`crash`). `disks` are `/dev/ubdd` and following,
-    /// and hold afterwards what had reached them. Answers what the guest output until then.
+    /// Boots and runs a script that crashes the kernel (`crash`). `disks` are `/dev/ubdd` and
+    /// following, and afterwards hold what had reached them. Returns the guest's output until the
+    /// crash.
     ///
     /// # Errors
-    /// What the guest output, where it came to its end.
+    /// Returns the guest's output if the script finished.
     ///
     /// # Panics
-    /// Where files cannot be put where the guest finds them.
+    /// Panics if files cannot be written for the guest.
     pub fn crash(&self, disks: &mut [Vec<u8>]) -> Result<String, String> {
         let folder = tempfile::tempdir().expect("a temporary directory");
         let path = |i: usize| folder.path().join(format!("disk{i}"));
@@ -111,7 +113,7 @@ impl Guest {
         if output.contains("@@END") { Err(output) } else { Ok(output) }
     }
 
-    /// What the guest says, with the script, the files and the way back in `folder`.
+    /// Boots the guest with script and files in `folder`, and returns its output.
     fn boot(&self, folder: &Path, disks: &[PathBuf]) -> String {
         let path = |name: &str| folder.join(name);
         let script = format!("{PRELUDE}{}", self.script);
@@ -140,7 +142,7 @@ fn folder_of_guest() -> PathBuf {
     repository().join(".cache/uml")
 }
 
-/// True where there is a guest. Otherwise says that the test is skipped, and why.
+/// Returns whether a guest is available. Otherwise reports the running test as skipped.
 pub fn available_or_skip() -> bool {
     let here = folder_of_guest().join("root/init").exists();
     if !here {
@@ -149,11 +151,11 @@ pub fn available_or_skip() -> bool {
     here
 }
 
-/// Says, past the test runner's capture, that the running test is skipped and why. Where skips are not
-/// allowed (`XFSKIT_REQUIRE_ORACLE=1`, as in CI) it fails instead.
+/// Reports the running test as skipped, past the test runner's capture, with the reason. If skips
+/// are not allowed (`XFSKIT_REQUIRE_ORACLE=1`, as in CI), the test fails instead.
 ///
 /// # Panics
-/// As output.
+/// Panics if skips are not allowed.
 pub fn skip(reason: &str) {
     let thread = std::thread::current();
     let message = format!("SKIPPED {}: needs {reason}\n", thread.name().unwrap_or("a test"));
@@ -161,7 +163,7 @@ pub fn skip(reason: &str) {
         std::env::var_os("XFSKIT_REQUIRE_ORACLE").is_none_or(|value| value != "1"),
         "{message}"
     );
-    // A closed stderr is no reason to fail a test that was skipped.
+    // A closed stderr is no reason to fail a skipped test.
     let _ = std::io::stderr().write_all(message.as_bytes());
 }
 
@@ -176,7 +178,7 @@ fn pack(files: &BTreeMap<String, Vec<u8>>, path: &Path) {
     archive.into_inner().expect("written");
 }
 
-/// The files of an archive on a disk; none where the guest gave nothing back.
+/// Unpacks an archive from a disk; returns no files if the guest wrote none.
 fn unpack(path: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut archive = tar::Archive::new(File::open(path).expect("the disk"));
     let mut files = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! POSIX ACLs: what XFS stores, and what programs see.
+//! POSIX ACLs: the stored form, and the form that programs see.
 //!
 //! XFS stores an ACL big-endian as the trusted attribute [`ACCESS`] or [`DEFAULT`]: a count, then
 //! entries of 12 bytes. Programs get and set `system.posix_acl_access` and `…_default` in the
@@ -26,7 +26,7 @@ const XATTR_VERSION: u32 = 2;
 pub struct Entry {
     /// 1 owner, 2 a user, 4 owning group, 8 a group, 0x10 mask, 0x20 others.
     pub ae_tag: U32,
-    /// Which user or group; all ones where the tag says it.
+    /// The user or group; all ones if the tag implies it.
     pub ae_id: U32,
     /// Read 4, write 2, execute 1.
     pub ae_perm: U16,
@@ -35,7 +35,7 @@ pub struct Entry {
 }
 const _: () = assert!(size_of::<Entry>() == 12);
 
-/// The entries of an ACL as stored; `None` where count and length disagree.
+/// Returns the entries of an ACL as stored; `None` if count and length disagree.
 pub fn entries(disk: &[u8]) -> Option<&[Entry]> {
     let (count, rest) = U32::ref_from_prefix(disk).ok()?;
     let entries = <[Entry]>::ref_from_bytes(rest).ok()?;
@@ -50,9 +50,9 @@ const GROUP: u32 = 0x08;
 const MASK: u32 = 0x10;
 const OTHERS: u32 = 0x20;
 
-/// The nine permission bits of a mode that go with a stored ACL: those of its owner, its mask (without one, its owning
-/// group), and others. `None` for what Linux would not accept: entries out of order, one of those three missing, users
-/// or groups without a mask.
+/// Returns the nine permission bits of the mode that belongs to a stored ACL: those of its owner,
+/// its mask (or, without one, its owning group), and others. `None` for ACLs that Linux rejects:
+/// entries out of order, one of those three missing, users or groups without a mask.
 pub fn perm(disk: &[u8]) -> Option<u16> {
     let entries = entries(disk)?;
     let key = |entry: &Entry| (entry.ae_tag.get(), entry.ae_id.get());
@@ -75,13 +75,13 @@ pub fn perm(disk: &[u8]) -> Option<u16> {
     Some((of(OWNER)? << 6) | (of(MASK).unwrap_or(group) << 3) | of(OTHERS)?)
 }
 
-/// True for a stored ACL that says no more than a mode does.
+/// Returns true if a stored ACL expresses no more than a mode.
 pub fn is_minimal(disk: &[u8]) -> bool {
     entries(disk).is_some_and(|entries| entries.len() == 3)
 }
 
-/// A stored ACL with the permissions of `mode`: what becomes of it when those of its file change. `None` where it is
-/// damaged.
+/// Returns a stored ACL with the permissions of `mode`, as after a change of its file's mode.
+/// `None` if it is damaged.
 pub fn with_perm(disk: &[u8], mode: u16) -> Option<Vec<u8>> {
     let entries = entries(disk)?;
     let has_mask = entries.iter().any(|entry| entry.ae_tag.get() == MASK);
@@ -99,13 +99,13 @@ pub fn with_perm(disk: &[u8], mode: u16) -> Option<Vec<u8>> {
     Some(changed)
 }
 
-/// The access ACL of what is made with the permissions of `mode` in a directory with this stored default ACL, and those
-/// permissions that both allow. `None` where it is damaged.
-pub fn handed_down(default: &[u8], mode: u16) -> Option<Vec<u8>> {
+/// Returns the access ACL of a file created with the permissions of `mode` in a directory with this
+/// stored default ACL, and the permissions that both allow. `None` if it is damaged.
+pub fn inherited(default: &[u8], mode: u16) -> Option<Vec<u8>> {
     with_perm(default, perm(default)? & mode)
 }
 
-/// A stored ACL as programs see it; `None` where it is damaged.
+/// Converts a stored ACL to the form that programs see; `None` if it is damaged.
 pub fn to_xattr(disk: &[u8]) -> Option<Vec<u8>> {
     let mut xattr = XATTR_VERSION.to_le_bytes().to_vec();
     for entry in entries(disk)? {
@@ -117,7 +117,7 @@ pub fn to_xattr(disk: &[u8]) -> Option<Vec<u8>> {
     Some(xattr)
 }
 
-/// An ACL as programs see it, in the form to store; `None` where it is none.
+/// Converts an ACL from the form that programs see to the stored form; `None` if it is invalid.
 pub fn from_xattr(xattr: &[u8]) -> Option<Vec<u8>> {
     let (version, rest) = xattr.split_first_chunk::<4>()?;
     let (entries, []) = rest.as_chunks::<8>() else { return None };
@@ -147,7 +147,7 @@ mod tests {
         \0\0\0\x20\xff\xff\xff\xff\0\x04\0\0";
 
     #[test]
-    fn an_acl_survives_the_way_to_programs_and_back() {
+    fn an_acl_survives_conversion_to_xattr_form_and_back() {
         let xattr = to_xattr(DISK).unwrap();
         assert_eq!(xattr.len(), 4 + 5 * 8);
         assert_eq!(&xattr[..12], b"\x02\0\0\0\x01\0\x06\0\xff\xff\xff\xff");
@@ -178,15 +178,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_handed_down_allows_what_was_asked_for() {
-        let access = handed_down(DISK, 0o100_752).unwrap();
+    fn an_inherited_acl_allows_the_requested_permissions() {
+        let access = inherited(DISK, 0o100_752).unwrap();
         assert_eq!(perm(&access), Some(0o650));
         assert_eq!(entries(&access).unwrap()[1..3], entries(DISK).unwrap()[1..3]);
-        assert_eq!(handed_down(&DISK[..DISK.len() - 1], 0o777), None);
+        assert_eq!(inherited(&DISK[..DISK.len() - 1], 0o777), None);
     }
 
     #[test]
-    fn a_damaged_acl_is_none() {
+    fn a_damaged_acl_yields_none() {
         assert_eq!(to_xattr(&DISK[..DISK.len() - 1]), None);
         assert_eq!(to_xattr(b"\xff\xff\xff\xff"), None);
         assert_eq!(from_xattr(b"\x01\0\0\0"), None);

@@ -4,7 +4,7 @@
 //! head  count usedbytes firstused holes freemap[3] | entries[count] →   free   ← names and values
 //! ```
 //!
-//! Entries, sorted by hash, grow up behind the head; names and values, each at a multiple of 4
+//! Entries, sorted by hash, grow up after the header; names and values, each at a multiple of 4
 //! bytes, grow down from the end. A leaf is always one filesystem block.
 
 use xfskit_units::{DaBlock, Geometry};
@@ -19,16 +19,16 @@ use crate::da::{self, BlkInfo, ChainIds, ids};
 use crate::hash;
 use crate::layout::Layout;
 
-/// Bytes in front of the name of a local attribute: `valuelen`, `namelen`.
+/// Bytes before the name of a local attribute: `valuelen`, `namelen`.
 pub(super) const LOCAL_HEAD: usize = 3;
-/// Bytes in front of the name of a remote attribute: `valueblk`, `valuelen`, `namelen`.
+/// Bytes before the name of a remote attribute: `valueblk`, `valuelen`, `namelen`.
 pub(super) const REMOTE_HEAD: usize = 9;
 /// A remote attribute takes two bytes more than it fills, by a historic accident.
 const REMOTE_EXTRA: usize = 2;
-/// Names and values stand at multiples of this many bytes.
+/// Names and values are aligned to this many bytes.
 pub(super) const ALIGN: usize = 4;
 
-/// One attribute's place.
+/// The entry of one attribute.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
 )]
@@ -36,7 +36,7 @@ pub(super) const ALIGN: usize = 4;
 pub struct LeafEntry {
     /// The name's hash: [`hash::name_hash`], for parent pointers [`hash::parent_hash`].
     pub hashval: U32,
-    /// Where name and value stand, in bytes of the block.
+    /// Offset of name and value in the block, in bytes.
     pub nameidx: U16,
     /// [`LOCAL`], [`INCOMPLETE`] and the namespace bits.
     pub flags: u8,
@@ -50,18 +50,18 @@ pub struct LeafEntry {
 )]
 #[repr(C)]
 pub struct FreeMap {
-    /// Where, in bytes of the block.
+    /// Offset in the block, in bytes.
     pub base: U16,
-    /// How long, in bytes.
+    /// Length in bytes.
     pub size: U16,
 }
 
-/// Where a value is.
+/// The value of an attribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place<'a> {
-    /// Beside its name.
+pub enum AttrValue<'a> {
+    /// Stored with its name in the leaf.
     Local(&'a [u8]),
-    /// In blocks of its own.
+    /// Stored in blocks of its own.
     Remote {
         /// The first of them, in the attribute fork.
         valueblk: DaBlock,
@@ -70,8 +70,8 @@ pub enum Place<'a> {
     },
 }
 
-impl Place<'_> {
-    /// Length of the value, in bytes.
+impl AttrValue<'_> {
+    /// Returns the length of the value, in bytes.
     pub fn len(&self) -> u32 {
         match self {
             Self::Local(value) => u32::try_from(value.len()).unwrap_or(u32::MAX),
@@ -79,7 +79,7 @@ impl Place<'_> {
         }
     }
 
-    /// True for the empty value, which is one.
+    /// Returns true if the value is empty, which is valid.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -93,38 +93,38 @@ pub struct Attr<'a> {
     /// 1 to 255 bytes.
     pub name: &'a [u8],
     /// Its value.
-    pub value: Place<'a>,
+    pub value: AttrValue<'a>,
 }
 
 impl Attr<'_> {
-    /// Where the name belongs; `None` where the flags are damaged.
+    /// Returns the namespace of the name; `None` if the flags are damaged.
     pub fn namespace(&self) -> Option<Namespace> {
         Namespace::from_flags(self.flags)
     }
 
-    /// True while it is being made or removed: it does not exist for readers.
+    /// Returns true while the attribute is being created or removed: readers ignore it.
     pub fn is_incomplete(&self) -> bool {
         self.flags & INCOMPLETE != 0
     }
 
-    /// Length of the value, in bytes.
+    /// Returns the length of the value, in bytes.
     pub fn value_len(&self) -> u32 {
         self.value.len()
     }
 
-    /// Bytes that name and value take in the leaf.
+    /// Returns the length of name and value in the leaf, in bytes.
     pub fn size(&self) -> usize {
         let raw = match self.value {
-            Place::Local(value) => LOCAL_HEAD.saturating_add(value.len()),
-            Place::Remote { .. } => REMOTE_HEAD + REMOTE_EXTRA,
+            AttrValue::Local(value) => LOCAL_HEAD.saturating_add(value.len()),
+            AttrValue::Remote { .. } => REMOTE_HEAD + REMOTE_EXTRA,
         };
         bytes::round_up(raw.saturating_add(self.name.len()), ALIGN)
     }
 
-    /// The hash under which it is to be found.
+    /// Returns the hash by which it is found.
     pub fn hash(&self, geo: &Geometry) -> u32 {
         match (self.namespace(), self.value) {
-            (Some(Namespace::Parent), Place::Local(value)) => match parent::Rec::parse(value) {
+            (Some(Namespace::Parent), AttrValue::Local(value)) => match parent::Rec::parse(value) {
                 Some(rec) => hash::parent_hash(geo, self.name, rec.ino()),
                 None => hash::name_hash(self.name),
             },
@@ -136,22 +136,22 @@ impl Attr<'_> {
 /// A verified leaf.
 #[derive(Clone, Copy, Debug)]
 pub struct Leaf<'a> {
-    /// The head.
+    /// The header.
     pub info: &'a BlkInfo,
     /// Bytes of names and values.
     pub usedbytes: u16,
     /// Lowest byte of names and values; 65536 in an empty leaf of that size.
     pub firstused: usize,
-    /// There may be holes among names and values.
+    /// True if there may be holes among names and values.
     pub holes: bool,
     /// Up to three regions of free space.
     pub freemap: &'a [FreeMap],
-    /// The attributes' places, in hash order.
+    /// The entries, in hash order.
     pub entries: &'a [LeafEntry],
     block: &'a [u8],
 }
 
-/// The fields of the head as they stand on disk, behind what all da blocks share.
+/// The fields of the header as they are on disk, after those that all da blocks share.
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub(super) struct Hdr {
@@ -165,7 +165,7 @@ pub(super) struct Hdr {
 const _: () = assert!(size_of::<Hdr>() == 20 && size_of::<LeafEntry>() == 8);
 
 impl<'a> Leaf<'a> {
-    /// Judges `block`, one filesystem block, as attribute leaf.
+    /// Verifies `block`, one filesystem block, as attribute leaf.
     ///
     /// # Errors
     /// The first check that fails.
@@ -176,7 +176,7 @@ impl<'a> Leaf<'a> {
         da::verify_info(block, ctx, Fork::Attr, &IDS, &[layout.attr_leaf_magic])?;
         let start = layout.attr_leaf_header;
         let count = usize::from(bytes::be16(block, layout.da_count).unwrap_or(0));
-        let room = da::rows::<LeafEntry>(block.len().saturating_sub(start));
+        let room = da::entries_in::<LeafEntry>(block.len().saturating_sub(start));
         ctx.at_most("attr.leaf.count", room, count)?;
         let Some(leaf) = Self::parse(block, ctx.geo) else {
             return Err(ctx.short("attr.leaf.count", block.len()));
@@ -194,14 +194,14 @@ impl<'a> Leaf<'a> {
         Ok(leaf)
     }
 
-    /// A leaf that was verified before, or (for a look at a damaged one) as far as it can be
-    /// understood. `None` where its entries do not fit the block.
+    /// Parses a leaf that was verified before, or as much as possible of a damaged one. `None` if
+    /// its entries do not fit into the block.
     pub fn parse(block: &'a [u8], geo: &Geometry) -> Option<Self> {
         let layout = Layout::of(geo);
         let (info, _) = BlkInfo::ref_from_prefix(block).ok()?;
         let (hdr, _) = Hdr::ref_from_prefix(block.get(layout.da_count..)?).ok()?;
         let entries = da::table(block, layout.attr_leaf_header, hdr.count.get().into())?;
-        // In a block of 64 KiB the end does not fit its field, and stands there as 0.
+        // In a block of 64 KiB the end does not fit into its field, and is stored as 0.
         let firstused = match (hdr.firstused.get(), block.len()) {
             (0, 65536) => 65536,
             (first, _) => usize::from(first),
@@ -236,7 +236,7 @@ impl<'a> Leaf<'a> {
                 return Err(ctx.short("attr.leaf.namelen", self.block.len()));
             };
             ctx.at_least("attr.leaf.namelen", 1, attr.name.len())?;
-            if let Place::Remote { valueblk, valuelen } = attr.value
+            if let AttrValue::Remote { valueblk, valuelen } = attr.value
                 && !attr.is_incomplete()
             {
                 ctx.at_least("attr.leaf.valueblk", 1, valueblk.0)?;
@@ -246,9 +246,9 @@ impl<'a> Leaf<'a> {
         Ok(())
     }
 
-    /// What only a judge needs to know: names and values fill what `usedbytes` says, do not
-    /// overlap each other or the free regions, none below `firstused`, and hash to what their
-    /// entries say.
+    /// Verifies what only a check of the volume needs: names and values fill `usedbytes`, do not
+    /// overlap each other or the free regions, lie above `firstused`, and hash to the values in
+    /// their entries.
     ///
     /// # Errors
     /// The first check that fails.
@@ -280,7 +280,7 @@ impl<'a> Leaf<'a> {
         Ok(())
     }
 
-    /// Name and value of `entry`; `None` where they do not fit into the block.
+    /// Returns the attribute of `entry`; `None` if it does not fit into the block.
     pub fn attr(&self, entry: &LeafEntry) -> Option<Attr<'a>> {
         let rest = self.block.get(usize::from(entry.nameidx.get())..)?;
         let flags = entry.flags;
@@ -288,21 +288,21 @@ impl<'a> Leaf<'a> {
             let valueblk = DaBlock(bytes::be32(rest, 0)?);
             let valuelen = bytes::be32(rest, 4)?;
             let name = bytes::slice(rest, REMOTE_HEAD, usize::from(*rest.get(8)?))?;
-            return Some(Attr { flags, name, value: Place::Remote { valueblk, valuelen } });
+            return Some(Attr { flags, name, value: AttrValue::Remote { valueblk, valuelen } });
         }
         let valuelen = usize::from(bytes::be16(rest, 0)?);
         let namelen = usize::from(*rest.get(2)?);
         let (name, rest) = rest.get(LOCAL_HEAD..)?.split_at_checked(namelen)?;
-        Some(Attr { flags, name, value: Place::Local(rest.get(..valuelen)?) })
+        Some(Attr { flags, name, value: AttrValue::Local(rest.get(..valuelen)?) })
     }
 
-    /// The attributes, incomplete ones too, in hash order.
+    /// Returns the attributes, incomplete ones too, in hash order.
     pub fn attrs(&self) -> impl Iterator<Item = Attr<'a>> + use<'a> {
         let leaf = *self;
         self.entries.iter().filter_map(move |entry| leaf.attr(entry))
     }
 
-    /// The attributes that carry `hash`.
+    /// Returns the attributes that carry `hash`.
     pub fn run(&self, hash: u32) -> impl Iterator<Item = Attr<'a>> + use<'a> {
         let leaf = *self;
         let start = self.entries.partition_point(|e| e.hashval.get() < hash);
@@ -312,13 +312,13 @@ impl<'a> Leaf<'a> {
             .filter_map(move |entry| leaf.attr(entry))
     }
 
-    /// The last entry's hash, which the parent repeats; `None` for an empty leaf.
+    /// Returns the last entry's hash, which the parent repeats; `None` for an empty leaf.
     pub fn last_hash(&self) -> Option<u32> {
         self.entries.last().map(|entry| entry.hashval.get())
     }
 }
 
-/// Which parts of a block are taken: a bit for each 4 bytes of at most 64 KiB.
+/// The used parts of a block: a bit for each 4 bytes of at most 64 KiB.
 struct Space {
     taken: [u64; Self::WORDS],
 }
@@ -332,7 +332,8 @@ impl Default for Space {
 impl Space {
     const WORDS: usize = 65536 / ALIGN / 64;
 
-    /// Takes `len` bytes at `start`; false where some were taken already, or do not exist.
+    /// Marks `len` bytes at `start` as used. Returns false if some were used already, or do not
+    /// exist.
     fn take(&mut self, start: usize, len: usize) -> bool {
         let end = start.saturating_add(len).div_ceil(ALIGN);
         (start / ALIGN..end).fold(true, |apart, unit| {

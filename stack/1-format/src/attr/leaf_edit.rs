@@ -1,10 +1,10 @@
-//! Changing attribute leaves.
+//! Edits attribute leaves.
 //!
-//! New names and values go to the end of the gap between entries and names. Where one is removed
-//! elsewhere a hole remains, and `holes` says so; the next attribute that needs it has the leaf
-//! [packed](pack) anew, without holes. So `freemap` lists the gap and nothing else, which the format
-//! allows. A leaf that Linux left, with holes in its `freemap`, is taken the same way: what lies
-//! between the entries and `firstused` is free by the verifier, the rest is not needed.
+//! New names and values go to the end of the gap between entries and names. Removing one elsewhere
+//! leaves a hole, which `holes` records. When a new attribute needs the space of holes, the leaf is
+//! [packed](pack) without them. So `freemap` lists only the gap, which the format allows. A leaf
+//! written by Linux, with holes in its `freemap`, is treated the same way: the verifier guarantees
+//! that the space between the entries and `firstused` is free, and the rest is not needed.
 
 use xfskit_units::Geometry;
 use zerocopy::IntoBytes;
@@ -12,7 +12,7 @@ use zerocopy::big_endian::{U16, U32};
 
 use crate::attr::LOCAL;
 use crate::attr::leaf::{
-    ALIGN, Attr, FreeMap, Hdr, LOCAL_HEAD, Leaf, LeafEntry, Place, REMOTE_HEAD,
+    ALIGN, Attr, AttrValue, FreeMap, Hdr, LOCAL_HEAD, Leaf, LeafEntry, REMOTE_HEAD,
 };
 use crate::da_edit::{self, Identity};
 use crate::image::Image;
@@ -21,28 +21,28 @@ use crate::layout::Layout;
 const V5: Layout = Layout::V5;
 const ENTRY: usize = size_of::<LeafEntry>();
 
-/// An attribute and the hash it is filed under: out of its leaf, or on its way into one.
+/// An attribute and its hash, taken out of a leaf or to be put into one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Item<'a> {
     /// [`Attr::hash`].
     pub hash: u32,
-    /// The attribute; its flags say [`LOCAL`] where its value stands beside it.
+    /// The attribute. Its flags contain [`LOCAL`] if its value is stored in the leaf.
     pub attr: Attr<'a>,
 }
 
 impl<'a> Item<'a> {
-    /// `attr`, filed as it must be on the volume `geo`.
+    /// Makes the item of `attr` on the volume `geo`.
     pub fn new(geo: &Geometry, attr: Attr<'a>) -> Self {
         Self { hash: attr.hash(geo), attr }
     }
 
-    /// Bytes of [`room`] that it takes.
+    /// Returns the part of [`room`] that it takes, in bytes.
     pub fn space(&self) -> usize {
         self.attr.size().saturating_add(ENTRY)
     }
 }
 
-/// The attributes of `leaf`, in hash order.
+/// Returns the attributes of `leaf`, in hash order.
 pub fn items<'a>(leaf: &Leaf<'a>) -> impl Iterator<Item = Item<'a>> + use<'a> {
     let leaf = *leaf;
     leaf.entries
@@ -50,18 +50,18 @@ pub fn items<'a>(leaf: &Leaf<'a>) -> impl Iterator<Item = Item<'a>> + use<'a> {
         .filter_map(move |e| Some(Item { hash: e.hashval.get(), attr: leaf.attr(e)? }))
 }
 
-/// Bytes that the attributes of one leaf may take.
+/// Returns the space for attributes in one leaf, in bytes.
 pub fn room(geo: &Geometry) -> usize {
     geo.blocksize().saturating_sub(V5.attr_leaf_header)
 }
 
-/// Bytes of [`room`] that the attributes of `leaf` take.
+/// Returns the part of [`room`] that the attributes of `leaf` take, in bytes.
 pub fn used(leaf: &Leaf<'_>) -> usize {
     size_of_val(leaf.entries).saturating_add(leaf.usedbytes.into())
 }
 
-/// True where a value of `valuelen` bytes under a name of `namelen` must have blocks of its own: with
-/// it the attribute would take three quarters of a leaf.
+/// Returns true if a value of `valuelen` bytes under a name of `namelen` must have blocks of its
+/// own, because the attribute would take three quarters of a leaf.
 pub fn is_remote(geo: &Geometry, namelen: usize, valuelen: usize) -> bool {
     let len = LOCAL_HEAD.saturating_add(namelen).saturating_add(valuelen);
     let limit = (geo.blocksize() >> 1).saturating_add(geo.blocksize() >> 2);
@@ -74,12 +74,12 @@ pub fn init(image: &mut impl Image, geo: &Geometry, id: Identity) {
     pack(image, geo, []);
 }
 
-/// Byte behind `count` entries.
+/// Returns the byte after `count` entries.
 fn table_end(count: usize) -> usize {
     V5.attr_leaf_header.saturating_add(count.saturating_mul(ENTRY))
 }
 
-/// The head of a leaf with `count` entries, whose names begin at `firstused`.
+/// Makes the header of a leaf with `count` entries, whose names begin at `firstused`.
 fn head(count: usize, usedbytes: usize, firstused: usize, holes: bool) -> Hdr {
     let number = |n: usize| U16::new(u16::try_from(n).unwrap_or(0));
     let base = table_end(count);
@@ -91,7 +91,7 @@ fn head(count: usize, usedbytes: usize, firstused: usize, holes: bool) -> Hdr {
     Hdr {
         count: number(count),
         usedbytes: number(usedbytes),
-        // 65536 does not fit its field, and stands there as 0.
+        // 65536 does not fit into its field, and is stored as 0.
         firstused: number(firstused),
         holes: holes.into(),
         pad1: 0,
@@ -105,7 +105,7 @@ fn write(place: &mut [u8], attr: &Attr<'_>) {
     let namelen = u8::try_from(attr.name.len()).unwrap_or(u8::MAX);
     place.fill(0);
     let rest = match attr.value {
-        Place::Local(value) => {
+        AttrValue::Local(value) => {
             let valuelen = U16::new(u16::try_from(value.len()).unwrap_or(u16::MAX));
             let (fields, rest) = place.split_at_mut(LOCAL_HEAD);
             fields[..2].copy_from_slice(valuelen.as_bytes());
@@ -114,7 +114,7 @@ fn write(place: &mut [u8], attr: &Attr<'_>) {
             behind[..value.len()].copy_from_slice(value);
             rest
         }
-        Place::Remote { valueblk, valuelen } => {
+        AttrValue::Remote { valueblk, valuelen } => {
             let (fields, rest) = place.split_at_mut(REMOTE_HEAD);
             fields[..4].copy_from_slice(U32::new(valueblk.0).as_bytes());
             fields[4..8].copy_from_slice(U32::new(valuelen).as_bytes());
@@ -125,18 +125,18 @@ fn write(place: &mut [u8], attr: &Attr<'_>) {
     rest[..attr.name.len()].copy_from_slice(attr.name);
 }
 
-/// The entry of `item`, whose name stands at `nameidx`.
+/// Makes the entry of `item`, whose name lies at `nameidx`.
 fn entry(item: &Item<'_>, nameidx: usize) -> LeafEntry {
     let flags = match item.attr.value {
-        Place::Local(_) => item.attr.flags | LOCAL,
-        Place::Remote { .. } => item.attr.flags & !LOCAL,
+        AttrValue::Local(_) => item.attr.flags | LOCAL,
+        AttrValue::Remote { .. } => item.attr.flags & !LOCAL,
     };
     let nameidx = U16::new(u16::try_from(nameidx).unwrap_or(0));
     LeafEntry { hashval: item.hash.into(), nameidx, flags, pad2: 0 }
 }
 
-/// Fills the leaf in `image` with `items`, which come in hash order, and nothing else. False, and
-/// nothing done, where they do not fit.
+/// Fills the leaf in `image` with exactly `items`, which come in hash order. Returns false and
+/// changes nothing if they do not fit.
 pub fn pack<'a>(
     image: &mut impl Image,
     geo: &Geometry,
@@ -159,8 +159,8 @@ pub fn pack<'a>(
     true
 }
 
-/// Puts `item` into the verified leaf in `image`, behind those of the same hash. False, and nothing
-/// done, where it does not fit.
+/// Inserts `item` into the verified leaf in `image`, after those of the same hash. Returns false
+/// and changes nothing if it does not fit.
 pub fn insert(image: &mut impl Image, geo: &Geometry, item: Item<'_>) -> bool {
     let Some(leaf) = Leaf::parse(image.bytes(), geo) else { return false };
     let (count, size) = (leaf.entries.len(), item.attr.size());
@@ -188,7 +188,7 @@ fn pack_with(image: &mut impl Image, geo: &Geometry, index: usize, item: Item<'_
     pack(image, geo, before.chain([item]).chain(behind))
 }
 
-/// Takes entry `index` out of the verified leaf in `image`.
+/// Removes entry `index` from the verified leaf in `image`.
 pub fn remove(image: &mut impl Image, geo: &Geometry, index: usize) {
     let Some(leaf) = Leaf::parse(image.bytes(), geo) else { return };
     let Some(gone) = leaf.entries.get(index) else { return };
@@ -208,8 +208,8 @@ pub fn remove(image: &mut impl Image, geo: &Geometry, index: usize) {
     image.put(V5.da_count, &head);
 }
 
-/// Puts `attr`, which is filed under the same hash, in the place of entry `index` of the verified
-/// leaf in `image`. False, and nothing done, where it is longer or shorter.
+/// Replaces entry `index` of the verified leaf in `image` by `attr`, which has the same hash.
+/// Returns false and changes nothing if it is longer or shorter.
 pub fn replace(image: &mut impl Image, geo: &Geometry, index: usize, attr: &Attr<'_>) -> bool {
     let Some(leaf) = Leaf::parse(image.bytes(), geo) else { return false };
     let Some(old) = leaf.entries.get(index) else { return false };
@@ -246,7 +246,7 @@ mod tests {
         Ctx::new(geo, Location { daddr: Some(ID.daddr), ..at })
     }
 
-    fn judge<'a>(block: &'a [u8], geo: &Geometry) -> Leaf<'a> {
+    fn verify_block<'a>(block: &'a [u8], geo: &Geometry) -> Leaf<'a> {
         let mut stamped = block.to_vec();
         da_edit::stamp(&mut stamped);
         let leaf = Leaf::verify(&stamped, &ctx(geo)).unwrap();
@@ -261,7 +261,7 @@ mod tests {
     }
 
     fn local<'a>(name: &'a [u8], value: &'a [u8]) -> Attr<'a> {
-        Attr { flags: attr::SECURE, name, value: Place::Local(value) }
+        Attr { flags: attr::SECURE, name, value: AttrValue::Local(value) }
     }
 
     fn random(seed: &mut u64) -> usize {
@@ -277,7 +277,7 @@ mod tests {
             let mut seed = seed;
             let mut block = vec![0xff; geo.blocksize()];
             init(&mut block, &geo, ID);
-            judge(&block, &geo);
+            verify_block(&block, &geo);
             let mut model: BTreeMap<(u32, Vec<u8>), Vec<u8>> = BTreeMap::new();
             let mut refused = 0;
             for _ in 0..steps {
@@ -307,11 +307,11 @@ mod tests {
                         }
                     }
                 }
-                let leaf = judge(&block, &geo);
+                let leaf = verify_block(&block, &geo);
                 let found: Vec<_> = items(&leaf)
                     .map(|i| match i.attr.value {
-                        Place::Local(v) => ((i.hash, i.attr.name.to_vec()), v.to_vec()),
-                        Place::Remote { .. } => panic!("remote"),
+                        AttrValue::Local(v) => ((i.hash, i.attr.name.to_vec()), v.to_vec()),
+                        AttrValue::Remote { .. } => panic!("remote"),
                     })
                     .collect();
                 assert!(found.iter().map(|(key, v)| (key, v)).eq(model.iter()));
@@ -321,31 +321,31 @@ mod tests {
     }
 
     #[test]
-    fn remote_and_local_change_places() {
+    fn remote_and_local_values_replace_each_other() {
         let geo = geo_v5_1k();
         let mut block = vec![0; 1024];
         init(&mut block, &geo, ID);
-        let place = Place::Remote { valueblk: DaBlock(9), valuelen: 5000 };
+        let place = AttrValue::Remote { valueblk: DaBlock(9), valuelen: 5000 };
         let remote = Attr { flags: LOCAL, name: b"big", value: place };
         assert!(insert(&mut block, &geo, Item::new(&geo, remote)));
-        let found = judge(&block, &geo).attrs().next().unwrap();
+        let found = verify_block(&block, &geo).attrs().next().unwrap();
         assert_eq!((found.flags, found.value), (0, place));
-        let short = Attr { flags: 0, name: b"big", value: Place::Local(b"8 bytes!") };
+        let short = Attr { flags: 0, name: b"big", value: AttrValue::Local(b"8 bytes!") };
         assert!(replace(&mut block, &geo, 0, &short), "both take 16 bytes");
-        let found = judge(&block, &geo).attrs().next().unwrap();
-        assert_eq!((found.flags, found.value), (LOCAL, Place::Local(b"8 bytes!")));
-        assert!(!replace(&mut block, &geo, 0, &Attr { value: Place::Local(b""), ..short }));
+        let found = verify_block(&block, &geo).attrs().next().unwrap();
+        assert_eq!((found.flags, found.value), (LOCAL, AttrValue::Local(b"8 bytes!")));
+        assert!(!replace(&mut block, &geo, 0, &Attr { value: AttrValue::Local(b""), ..short }));
     }
 
     #[test]
-    fn values_of_three_quarters_of_a_leaf_stand_elsewhere() {
+    fn values_of_three_quarters_of_a_leaf_are_remote() {
         let geo = geo_v5();
         assert!(!is_remote(&geo, 3, 3062));
         assert!(is_remote(&geo, 3, 3063));
     }
 
     #[test]
-    fn a_leaf_of_linux_with_holes_is_packed_when_it_must_be() {
+    fn a_leaf_of_linux_with_holes_is_packed_when_needed() {
         let geo = geo_v5_1k();
         let golden = crate::testing::golden(1024, include_str!("golden/leaf-v5.hex"));
         let mut block = golden.clone();
@@ -355,7 +355,7 @@ mod tests {
         while insert(&mut block, &geo, Item::new(&geo, local(&[b'x', more + 1], b"value"))) {
             more += 1;
         }
-        let leaf = judge(&block, &geo);
+        let leaf = verify_block(&block, &geo);
         assert!(more > 5 && room(&geo) - used(&leaf) < 20, "filled to the last hole");
         for (i, attr) in before.iter().enumerate().filter(|(i, _)| *i != 5) {
             assert!(leaf.attrs().any(|a| a == *attr), "{i}");

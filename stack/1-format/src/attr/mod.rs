@@ -1,13 +1,13 @@
 //! Extended attributes: names to small values, per inode, in an attribute fork.
 //!
-//! | form | where |
+//! | form | location |
 //! | --- | --- |
 //! | short form ([`sf`]) | in the inode itself |
 //! | leaf ([`leaf`]) | one block |
 //! | node ([`da`](crate::da), [`leaf`]) | a btree of such blocks, by the name's hash |
 //!
-//! A value too large for its leaf stands in blocks of its own ([`remote`]). Two kinds of attributes
-//! have a meaning to the filesystem: ACLs ([`acl`]) and parent pointers ([`parent`]).
+//! A value too large for its leaf is stored in blocks of its own ([`remote`]). Two kinds of
+//! attributes have a meaning to the filesystem: ACLs ([`acl`]) and parent pointers ([`parent`]).
 
 use serde::Serialize;
 
@@ -23,7 +23,7 @@ pub mod remote_edit;
 pub mod sf;
 pub mod sf_edit;
 
-/// The value stands in the leaf itself.
+/// The value is stored in the leaf itself.
 pub const LOCAL: u8 = 0x01;
 /// Namespace `trusted`.
 pub const ROOT: u8 = 0x02;
@@ -31,15 +31,15 @@ pub const ROOT: u8 = 0x02;
 pub const SECURE: u8 = 0x04;
 /// A parent pointer.
 pub const PARENT: u8 = 0x08;
-/// In the making or going away: does not exist for readers.
+/// Being created or removed: readers ignore the attribute.
 pub const INCOMPLETE: u8 = 0x80;
-/// Those that choose the namespace.
+/// The bits that choose the namespace.
 pub const NAMESPACE: u8 = ROOT | SECURE | PARENT;
 
 /// Longest value, in bytes.
 pub const VALUE_MAX: u32 = 65536;
 
-/// Where a name belongs. The same name may exist in each.
+/// The namespace of a name. The same name may exist in each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Namespace {
@@ -54,7 +54,7 @@ pub enum Namespace {
 }
 
 impl Namespace {
-    /// The namespace that the flag byte of an attribute names; `None` where it names two.
+    /// Returns the namespace that the flag byte of an attribute names; `None` if it names two.
     pub const fn from_flags(flags: u8) -> Option<Self> {
         match flags & NAMESPACE {
             0 => Some(Self::User),
@@ -65,7 +65,7 @@ impl Namespace {
         }
     }
 
-    /// The bit of the flag byte.
+    /// Returns the bit of the flag byte.
     pub const fn flags(self) -> u8 {
         match self {
             Self::User => 0,
@@ -75,7 +75,7 @@ impl Namespace {
         }
     }
 
-    /// What programs write in front of the name; parent pointers have nothing.
+    /// Returns the prefix that programs write before the name; parent pointers have none.
     pub const fn prefix(self) -> &'static str {
         match self {
             Self::User => "user.",
@@ -86,7 +86,7 @@ impl Namespace {
     }
 }
 
-/// Fails where the flag byte holds bits beyond `allowed`, two namespaces, or a parent pointer on a
+/// Fails if the flag byte holds bits beyond `allowed`, two namespaces, or a parent pointer on a
 /// volume without them.
 pub(crate) fn verify_flags(
     ctx: &Ctx<'_>,

@@ -1,11 +1,11 @@
-//! Parent pointers: for each entry that names an inode, an attribute of that inode which names the
-//! entry: its name is the entry's, its value the directory.
+//! Parent pointers. Each directory entry that names an inode has an attribute of that inode: its
+//! name is the entry's name, its value identifies the directory.
 
 use xfskit_units::Ino;
 use zerocopy::big_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::attr::leaf::{Attr, Place};
+use crate::attr::leaf::{Attr, AttrValue};
 use crate::corruption::VerifyResult;
 use crate::ctx::Ctx;
 
@@ -23,23 +23,23 @@ pub struct Rec {
 const _: () = assert!(size_of::<Rec>() == 12);
 
 impl Rec {
-    /// The pointer that `value` holds; `None` where it has another length.
+    /// Parses the pointer in `value`; `None` if it has another length.
     pub fn parse(value: &[u8]) -> Option<Self> {
         Self::read_from_bytes(value).ok()
     }
 
-    /// The directory.
+    /// Returns the directory.
     pub fn ino(&self) -> Ino {
         Ino(self.p_ino.get())
     }
 }
 
-/// Judges an attribute of the parent namespace.
+/// Verifies an attribute of the parent namespace.
 ///
 /// # Errors
 /// The first check that fails.
 pub fn verify(attr: &Attr<'_>, ctx: &Ctx<'_>) -> VerifyResult<Rec> {
-    let Place::Local(value) = attr.value else {
+    let AttrValue::Local(value) = attr.value else {
         return Err(ctx.short("attr.parent.valuelen", 0));
     };
     ctx.eq("attr.parent.valuelen", size_of::<Rec>(), value.len())?;

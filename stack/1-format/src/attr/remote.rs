@@ -1,8 +1,8 @@
 //! Blocks of a value that is too large for its leaf.
 //!
-//! They follow one another in the attribute fork. On version 5 each begins with a head that says
-//! which part of the value it holds; on version 4 they are the bare value. They are not logged:
-//! their LSN is all ones, and a value is durable before its entry can be seen.
+//! They are consecutive in the attribute fork. On version 5 each begins with a header that names
+//! its part of the value; on version 4 they are the bare value. They are not logged: their LSN is
+//! all ones, and a value is durable before its entry becomes visible.
 
 use xfskit_units::Geometry;
 use zerocopy::big_endian::{U32, U64};
@@ -16,16 +16,16 @@ use crate::layout::Layout;
 
 /// "XARM".
 pub const MAGIC: u32 = 0x5841_524d;
-/// The LSN of what never was in the journal.
+/// The LSN of blocks that are never logged.
 pub const NULL_LSN: u64 = u64::MAX;
 
-/// The head on version 5.
+/// The header on version 5.
 #[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct Hdr {
     /// [`MAGIC`].
     pub magic: U32,
-    /// Which byte of the value this block begins with.
+    /// Offset of this block in the value, in bytes.
     pub offset: U32,
     /// Bytes of the value in this block.
     pub bytes: U32,
@@ -45,19 +45,19 @@ pub struct Hdr {
 pub const CRC_OFFSET: usize = 12;
 const _: () = assert!(size_of::<Hdr>() == 56 && std::mem::offset_of!(Hdr, crc) == CRC_OFFSET);
 
-/// Bytes of a value that one block holds.
+/// Returns the bytes of a value that one block holds.
 pub fn payload_max(geo: &Geometry) -> usize {
     geo.blocksize().saturating_sub(Layout::of(geo).attr_remote_header)
 }
 
-/// Blocks that a value of `valuelen` bytes takes.
+/// Returns the number of blocks that a value of `valuelen` bytes takes.
 pub fn blocks(geo: &Geometry, valuelen: u32) -> u32 {
     let payload = u32::try_from(payload_max(geo)).unwrap_or(1).max(1);
     valuelen.div_ceil(payload)
 }
 
-/// Judges `block` as the one that continues a value of `valuelen` bytes at `offset`; answers with
-/// that part of the value.
+/// Verifies `block` as the block at `offset` of a value of `valuelen` bytes, and returns its part
+/// of the value.
 ///
 /// # Errors
 /// The first check that fails.
@@ -81,7 +81,7 @@ pub fn verify<'a>(
         };
         content = rest;
         ctx.eq_hex(IDS.magic, MAGIC, hdr.magic.get())?;
-        // The LSN says nothing of time here, and is not held against the journal's head.
+        // The LSN is no position here, and is not compared with the journal's head.
         IDS.identity(ctx, hdr.uuid, hdr.bno, hdr.owner, U64::ZERO)?;
         ctx.at_most("attr.remote.offset", VALUE_MAX, hdr.offset.get())?;
         ctx.eq("attr.remote.offset", offset, hdr.offset.get())?;

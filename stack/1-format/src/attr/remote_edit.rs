@@ -1,5 +1,5 @@
-//! Writing the blocks of a value that is too large for its leaf. They are not logged: a block is
-//! finished when it is filled, CRC and all.
+//! Writes the blocks of a value that is too large for its leaf. They are not logged, so a block is
+//! finished, with its CRC, when it is filled.
 
 use xfskit_units::Geometry;
 use zerocopy::big_endian::U32;
@@ -11,8 +11,9 @@ use crate::da_edit::Identity;
 /// Fills `block` with the part of `value` that block `index` (from 0) of its blocks holds.
 ///
 /// # Panics
-/// Where `block` is not one filesystem block, or `value` does not reach it: the caller's mistake.
-#[expect(clippy::indexing_slicing, reason = "the doc says that this panics")]
+/// If `block` is not one filesystem block, or `value` does not reach it, which is the caller's
+/// mistake.
+#[expect(clippy::indexing_slicing, reason = "the doc comment documents this panic")]
 pub fn fill(block: &mut [u8], geo: &Geometry, id: Identity, value: &[u8], index: u32) {
     let payload = payload_max(geo);
     let offset = payload.saturating_mul(xfskit_units::index(index.into()));

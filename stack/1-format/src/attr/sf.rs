@@ -9,7 +9,7 @@ use crate::bytes;
 use crate::corruption::VerifyResult;
 use crate::ctx::Ctx;
 
-/// Bytes of the head.
+/// Bytes of the header.
 pub const HEADER_LEN: usize = 4;
 
 /// One attribute.
@@ -24,7 +24,7 @@ pub struct Entry<'a> {
 }
 
 impl Entry<'_> {
-    /// Where the name belongs; `None` where the flags are damaged.
+    /// Returns the namespace of the name; `None` if the flags are damaged.
     pub fn namespace(&self) -> Option<Namespace> {
         Namespace::from_flags(self.flags)
     }
@@ -33,14 +33,14 @@ impl Entry<'_> {
 /// A verified short form.
 #[derive(Clone, Debug)]
 pub struct Sf<'a> {
-    /// Bytes in use, the head included.
+    /// Bytes in use, the header included.
     pub totsize: u16,
     /// Attributes.
     pub count: u8,
     list: List<'a>,
 }
 
-/// The attributes one after the other; ends early at one that does not fit.
+/// The attributes in order. The iterator ends early at one that does not fit.
 #[derive(Clone, Debug)]
 pub struct List<'a> {
     rest: &'a [u8],
@@ -61,8 +61,8 @@ impl<'a> Iterator for List<'a> {
 }
 
 impl<'a> Sf<'a> {
-    /// The list as far as it can be understood, unjudged: for reading what is left of a damaged
-    /// one. `None` where not even the head is there.
+    /// Parses as much of the list as possible, without verifying it, to read the remains of a
+    /// damaged one. `None` if even the header is missing.
     pub fn parse(fork: &'a [u8]) -> Option<Self> {
         let totsize = bytes::be16(fork, 0)?;
         let count = *fork.get(2)?;
@@ -71,8 +71,8 @@ impl<'a> Sf<'a> {
         Some(Self { totsize, count, list: List { rest, left: count } })
     }
 
-    /// Judges `fork`, an inode's attribute fork in local format. What is behind `totsize` does
-    /// not matter.
+    /// Verifies `fork`, an inode's attribute fork in local format. Bytes after `totsize` are
+    /// ignored.
     ///
     /// # Errors
     /// The first check that fails.
@@ -95,7 +95,7 @@ impl<'a> Sf<'a> {
         Ok(sf)
     }
 
-    /// The attributes.
+    /// Returns the attributes.
     pub fn entries(&self) -> List<'a> {
         self.list.clone()
     }

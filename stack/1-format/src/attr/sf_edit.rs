@@ -1,18 +1,18 @@
-//! Changing the short form. It is small, so it is written anew each time: bytes in, bytes out.
+//! Edits the short form. It is small, so it is rebuilt each time: bytes in, bytes out.
 
 use crate::attr::sf::{Entry, HEADER_LEN, Sf};
 use crate::image::Image;
 
-/// Bytes of `flags`, `namelen` and `valuelen` in front of a name.
+/// Bytes of `flags`, `namelen` and `valuelen` before a name.
 const ENTRY_HEAD: usize = 3;
 
-/// Bytes that an attribute takes.
+/// Returns the length of an attribute, in bytes.
 pub fn entry_len(name: &[u8], value: &[u8]) -> usize {
     ENTRY_HEAD.saturating_add(name.len()).saturating_add(value.len())
 }
 
-/// The short form of `entries`, in this order; `None` where one of them, or all of them, are too
-/// many or too long for the form. Whether it fits the inode is for the caller to see.
+/// Builds the short form of `entries`, in this order; `None` if there are too many, or some are too
+/// long for the form. The caller checks that it fits into the inode.
 pub fn build<'a>(entries: impl IntoIterator<Item = Entry<'a>>) -> Option<Vec<u8>> {
     let mut list = vec![0; HEADER_LEN];
     let mut count = 0u8;
@@ -29,12 +29,12 @@ pub fn build<'a>(entries: impl IntoIterator<Item = Entry<'a>>) -> Option<Vec<u8>
     Some(list)
 }
 
-/// `sf` with `entry` at its end.
+/// Returns `sf` with `entry` at its end.
 pub fn add(sf: &Sf<'_>, entry: Entry<'_>) -> Option<Vec<u8>> {
     build(sf.entries().chain([entry]))
 }
 
-/// `sf` without the attributes that `goes` chooses.
+/// Returns `sf` without the attributes that `goes` selects.
 pub fn remove(sf: &Sf<'_>, goes: impl Fn(&Entry<'_>) -> bool) -> Option<Vec<u8>> {
     build(sf.entries().filter(|entry| !goes(entry)))
 }

@@ -2,7 +2,7 @@
 
 use xfskit_units::{DaBlock, Daddr, FileOff, Geometry, Ino};
 
-use super::leaf::{Leaf, Place};
+use super::leaf::{AttrValue, Leaf};
 use super::sf::Sf;
 use super::{Namespace, parent, remote};
 use crate::corruption::VerifyResult;
@@ -47,8 +47,8 @@ fn remote_v4() -> Golden {
     load(geo_v4_1k(), include_str!("golden/remote-v4.hex"), 524_359, 1, 163_866)
 }
 
-/// A parent pointer and three attributes, of a file called "sf" in inode 68; then what was there
-/// before.
+/// A parent pointer and three attributes, of a file called "sf" in inode 68; then its earlier
+/// content.
 const SF: &[u8] = b"\0\x2a\x04\0\x02\x0c\x08sf\0\0\0\0\0\0\0\x44\xd6\xb9\x3c\x6b\
     \x03\x03\0foobar\x01\x02\x02ttv\x01\x02\x04ssv\0\0junk";
 
@@ -98,9 +98,9 @@ fn leaf_reads_as_xfs_db_prints_it() {
     assert_eq!(namespaces.iter().filter(|n| **n == Namespace::Parent).count(), 2);
     let big = leaf.run(0x18_b4e7).next().unwrap();
     assert_eq!((big.name, big.namespace()), (&b"big"[..], Some(Namespace::Trusted)));
-    assert_eq!(big.value, Place::Remote { valueblk: DaBlock(1), valuelen: 1500 });
+    assert_eq!(big.value, AttrValue::Remote { valueblk: DaBlock(1), valuelen: 1500 });
     let name00 = leaf.run(crate::hash::name_hash(b"name00")).next().unwrap();
-    assert_eq!(name00.value, Place::Local(&[b'v'; 20]));
+    assert_eq!(name00.value, AttrValue::Local(&[b'v'; 20]));
     for attr in leaf.attrs().filter(|a| a.namespace() == Some(Namespace::Parent)) {
         assert_eq!(parent::verify(&attr, &g.ctx()).unwrap().ino(), Ino(68));
     }
@@ -114,7 +114,7 @@ fn leaf_reads_as_xfs_db_prints_it() {
     );
 }
 
-fn judge(g: &Golden, block: &[u8]) -> VerifyResult {
+fn verify_block(g: &Golden, block: &[u8]) -> VerifyResult {
     let leaf = Leaf::verify(block, &g.ctx())?;
     leaf.verify_space(&g.ctx())
 }
@@ -158,7 +158,7 @@ fn each_check_of_a_leaf_fails_by_its_name() {
             ("attr.leaf.hashval", last, &[0xff, 0xff]),
             ("attr.leaf.crc", da::CRC_OFFSET, &[0; 4]),
         ],
-        |block| judge(&g, block),
+        |block| verify_block(&g, block),
     );
     let ctx = g.ctx().log_head(Some(xfskit_units::Lsn(1)));
     assert_eq!(Leaf::verify(&g.block, &ctx).unwrap_err().check.0, "attr.leaf.lsn");
@@ -170,7 +170,7 @@ fn siblings_of_a_leaf_are_other_blocks() {
     g.at.fileoff = Some(FileOff(5));
     for (id, field) in [("attr.leaf.forw", 0), ("attr.leaf.back", 4)] {
         let bad = broken(&g.block, field, &[0, 0, 0, 5], Some(da::CRC_OFFSET));
-        assert_eq!(judge(&g, &bad).unwrap_err().check.0, id);
+        assert_eq!(verify_block(&g, &bad).unwrap_err().check.0, id);
     }
 }
 
@@ -193,10 +193,10 @@ fn each_check_of_a_parent_pointer_fails_by_its_name() {
     let good = leaf.attrs().find(is_parent).unwrap();
     let id = |attr| parent::verify(&attr, &g.ctx()).unwrap_err().check.0;
     let with = |value| super::leaf::Attr { value, ..good };
-    assert_eq!(id(with(Place::Local(b"short"))), "attr.parent.valuelen");
-    let remote = Place::Remote { valueblk: DaBlock(1), valuelen: 12 };
+    assert_eq!(id(with(AttrValue::Local(b"short"))), "attr.parent.valuelen");
+    let remote = AttrValue::Remote { valueblk: DaBlock(1), valuelen: 12 };
     assert_eq!(id(with(remote)), "attr.parent.valuelen");
-    assert_eq!(id(with(Place::Local(&[0xff; 12]))), "attr.parent.ino");
+    assert_eq!(id(with(AttrValue::Local(&[0xff; 12]))), "attr.parent.ino");
     assert_eq!(id(super::leaf::Attr { name: b"a/b", ..good }), "attr.parent.name");
     assert_eq!(id(super::leaf::Attr { flags: 0x89, ..good }), "attr.parent.flags");
 }

@@ -1,6 +1,6 @@
-//! Editing one node of an extent map: an array of *slots*, whatever kind of node it is.
+//! Edits one node of an extent map: an array of *slots*, whatever kind of node it is.
 //!
-//! Seen from here the three places where a map keeps what it knows are one thing, a [`Node`]:
+//! For an editor the three storages of a map are the same, a [`Node`]:
 //!
 //! ```text
 //! fork in extents form   level 0, no head          | l0 l1 | l0 l1 | …
@@ -24,9 +24,9 @@ use crate::bytes;
 use crate::image::Image;
 use crate::layout::Layout;
 
-/// Where `level` lies in a block; `numrecs` follows.
+/// Byte of `level` in a block; `numrecs` follows.
 const BLOCK_LEVEL: usize = 4;
-/// Where the siblings lie in a block.
+/// Byte of the siblings in a block.
 const LEFTSIB: usize = 8;
 const RIGHTSIB: usize = 16;
 
@@ -35,45 +35,45 @@ const RIGHTSIB: usize = 16;
 pub struct Slot(pub u64, pub u64);
 
 impl Slot {
-    /// The slot of a leaf that says this.
+    /// Makes the slot of a leaf for this extent.
     pub fn of_extent(extent: &Extent) -> Self {
         let rec = extent.encode();
         Self(rec.l0.get(), rec.l1.get())
     }
 
-    /// The slot of a node whose child `block` begins with `key`.
+    /// Makes the slot of a node whose child `block` begins with `key`.
     pub fn of_child(key: FileOff, block: FsBlock) -> Self {
         Self(key.0, block.0)
     }
 
-    /// What the slot of a leaf says.
+    /// Decodes the slot of a leaf.
     pub fn extent(self) -> Extent {
         Rec { l0: self.0.into(), l1: self.1.into() }.decode()
     }
 
-    /// Where the child of a node lies.
+    /// Returns the block of a node's child.
     pub fn child(self) -> FsBlock {
         FsBlock(self.1)
     }
 }
 
-/// Where things lie in one node, and how many there are. Good until the node is changed by other means.
+/// The layout of one node, and its number of slots. Valid until the node is changed by other means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Node {
     /// 0 for a leaf.
     pub level: u16,
     /// Slots in use.
     pub numrecs: usize,
-    /// Slots that there are.
+    /// Most slots.
     pub maxrecs: usize,
     /// Byte of the first slot.
     body: usize,
-    /// Byte of the field that counts them; a fork in extents form has none.
+    /// Byte of the field with their number; a fork in extents form has none.
     count_at: Option<usize>,
 }
 
 impl Node {
-    /// A block of the tree.
+    /// Reads the layout of a block of the tree.
     pub fn of_block(block: &[u8], geo: &Geometry) -> Self {
         Self {
             level: bytes::be16(block, BLOCK_LEVEL).unwrap_or(0),
@@ -84,12 +84,13 @@ impl Node {
         }
     }
 
-    /// A fork in extents form: `room` bytes from byte `at` of its inode, with `numrecs` extents.
+    /// Makes the layout of a fork in extents form: `room` bytes from byte `at` of its inode, with
+    /// `numrecs` extents.
     pub fn of_extents(at: usize, room: usize, numrecs: usize) -> Self {
         Self { level: 0, numrecs, maxrecs: inline_records(room), body: at, count_at: None }
     }
 
-    /// The root of a tree, `room` bytes from byte `at` of its `inode`.
+    /// Reads the layout of the root of a tree: `room` bytes from byte `at` of its `inode`.
     pub fn of_root(inode: &[u8], at: usize, room: usize) -> Self {
         let count_at = at.saturating_add(2);
         Self {
@@ -108,12 +109,12 @@ impl Node {
         Self::of_root(inode.bytes(), at, room)
     }
 
-    /// True where no further slot fits.
+    /// Returns true if no further slot fits.
     pub fn is_full(&self) -> bool {
         self.numrecs >= self.maxrecs
     }
 
-    /// Bytes of the two halves of slot `index`.
+    /// Returns the offsets of the two halves of slot `index`.
     fn halves(&self, index: usize) -> (usize, usize) {
         if self.level == 0 {
             let first = self.body.saturating_add(index.saturating_mul(REC_LEN));
@@ -123,30 +124,30 @@ impl Node {
         (key, key.saturating_add(self.maxrecs.saturating_mul(PTR_LEN)))
     }
 
-    /// Slot `index`, where it is in use.
+    /// Returns slot `index`, if it is in use.
     pub fn slot(&self, image: &[u8], index: usize) -> Option<Slot> {
         let (first, second) = self.halves(index);
         let slot = Slot(bytes::be64(image, first)?, bytes::be64(image, second)?);
         (index < self.numrecs).then_some(slot)
     }
 
-    /// The slots `from..` in order.
+    /// Returns the slots `from..` in order.
     pub fn slots(&self, image: &[u8], from: usize) -> Vec<Slot> {
         (from..self.numrecs).map_while(|index| self.slot(image, index)).collect()
     }
 
-    /// The records of a node of level 0.
+    /// Returns the records of a node of level 0.
     pub fn recs<'a>(&self, image: &'a [u8]) -> &'a [Rec] {
         super::records(image.get(self.body..).unwrap_or(&[]), self.numrecs)
     }
 
-    /// First file block below slot `index`, where it is in use.
+    /// Returns the first file block below slot `index`, where it is in use.
     pub fn key(&self, image: &[u8], index: usize) -> Option<FileOff> {
         let Slot(first, _) = self.slot(image, index)?;
         Some(FileOff(if self.level == 0 { (first >> 9) & MAX_STARTOFF } else { first }))
     }
 
-    /// The first file block behind what the last slot says: of a node, behind that child's key.
+    /// Returns the first file block after the last slot: of a node, after that child's key.
     pub fn end(&self, image: &[u8]) -> Option<FileOff> {
         let last = self.numrecs.checked_sub(1)?;
         if self.level > 0 {
@@ -155,7 +156,8 @@ impl Node {
         Some(self.slot(image, last)?.extent().end())
     }
 
-    /// How many slots begin at or before `fileoff`: the last of them is the one to look into.
+    /// Returns the number of slots that begin at or before `fileoff`: the last of them is the one
+    /// to search.
     pub fn upto(&self, image: &[u8], fileoff: FileOff) -> usize {
         let (mut low, mut high) = (0, self.numrecs);
         while low < high {
@@ -181,7 +183,7 @@ impl Node {
         image.put(self.halves(index).0, &U64::new(key.0));
     }
 
-    /// Puts `slots` before slot `index`. There must be room for them.
+    /// Inserts `slots` before slot `index`. There must be space for them.
     pub fn insert(&mut self, image: &mut impl Image, index: usize, slots: &[Slot]) {
         self.shift(image, index, index.saturating_add(slots.len()));
         for (index, slot) in (index..).zip(slots) {
@@ -190,7 +192,7 @@ impl Node {
         self.set_numrecs(image, self.numrecs.saturating_add(slots.len()));
     }
 
-    /// Takes out `count` slots from slot `index` on.
+    /// Removes `count` slots from slot `index` on.
     pub fn remove(&mut self, image: &mut impl Image, index: usize, count: usize) {
         self.shift(image, index.saturating_add(count), index);
         self.set_numrecs(image, self.numrecs.saturating_sub(count));
@@ -215,7 +217,7 @@ impl Node {
     }
 }
 
-/// Who a block is.
+/// The identity of a block.
 #[derive(Clone, Copy, Debug)]
 pub struct Identity {
     /// Own address.
@@ -251,7 +253,7 @@ pub fn make_block(block: &mut impl Image, geo: &Geometry, level: u16, who: &Iden
     Node::of_block(block.bytes(), geo)
 }
 
-/// The left and the right neighbour of a block.
+/// Returns the left and the right neighbour of a block.
 pub fn siblings(block: &[u8]) -> (Option<FsBlock>, Option<FsBlock>) {
     let sibling = |at| bytes::be64(block, at).filter(|&sib| sib != NULLFSBLOCK).map(FsBlock);
     (sibling(LEFTSIB), sibling(RIGHTSIB))

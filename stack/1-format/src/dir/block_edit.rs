@@ -1,7 +1,7 @@
-//! Changing the block form: a data block with its own hash table behind the names.
+//! Edits the block form: a data block with its own hash table after the names.
 //!
-//! The table grows towards the names, into the unused space before it, and gives its room back when
-//! its stale entries are dropped.
+//! The table grows towards the names, into the unused space before it. Removing its stale entries
+//! returns their space.
 
 use xfskit_units::{Geometry, Ino};
 use zerocopy::IntoBytes;
@@ -23,12 +23,12 @@ const ENTRY: usize = size_of::<LeafEntry>();
 const TAIL: usize = 8;
 const DIRECTORY: u8 = 2;
 
-/// The place of the byte `offset` of a directory's first block.
+/// Returns the data pointer of byte `offset` of a directory's first block.
 fn dataptr(offset: u16) -> DataPtr {
     DataPtr(u32::from(offset) >> 3)
 }
 
-/// Bytes of a block that hold `count` names in their hash table, and its tail.
+/// Returns the length of a hash table of `count` names and its tail, in bytes.
 pub fn table_len(count: usize) -> usize {
     count.saturating_mul(ENTRY).saturating_add(TAIL)
 }
@@ -49,7 +49,7 @@ fn put_tail(image: &mut impl Image, count: usize, stale: usize) {
     image.put(tail, &[number(count), number(stale)]);
 }
 
-/// The first two entries of the directory `ino` below `parent`.
+/// Returns the first two entries of the directory `ino` below `parent`.
 pub fn dots(geo: &Geometry, ino: Ino, parent: Ino) -> [Entry<'static>; 2] {
     let filetype = geo.features.ftype().then_some(DIRECTORY);
     let first = u16::try_from(V5.dir_data_header).unwrap_or(0);
@@ -64,7 +64,7 @@ pub fn dots(geo: &Geometry, ino: Ino, parent: Ino) -> [Entry<'static>; 2] {
 /// offset.
 ///
 /// # Panics
-/// Where they do not fit.
+/// If they do not fit.
 pub fn build(image: &mut impl Image, geo: &Geometry, id: Identity, entries: &[Entry<'_>]) {
     let end = geo.dirblksize().saturating_sub(table_len(entries.len()));
     let by_hash = |e: &Entry<'_>| leaf_edit::entry(hash::dir_hash(geo, e.name), dataptr(e.offset));
@@ -86,12 +86,12 @@ pub fn from_sf(image: &mut impl Image, geo: &Geometry, id: Identity, sf: &Sf<'_>
     build(image, geo, id, &entries);
 }
 
-/// The short form of the verified block `data`, unless it is longer than `max` bytes.
+/// Returns the short form of the verified block `data`, unless it is longer than `max` bytes.
 pub fn to_sf(data: &Data<'_>, max: usize) -> Option<Vec<u8>> {
     let parent = data.entries().find(|e| e.name == b"..")?.inumber;
     let entries = data.entries().skip(2);
     let live = data.bleaf.len().saturating_sub(data.stale as usize);
-    // Each entry takes at least 9 bytes: most blocks are seen to be too long without a look.
+    // Each entry takes at least 9 bytes, so most blocks are recognized as too long at once.
     if live.saturating_sub(2).saturating_mul(9) > max || sf_edit::len(parent, entries.clone()) > max
     {
         return None;
@@ -99,55 +99,55 @@ pub fn to_sf(data: &Data<'_>, max: usize) -> Option<Vec<u8>> {
     sf_edit::build(parent, entries)
 }
 
-/// Where a new entry of `len` bytes can go.
-enum Room {
-    /// To the start of this space, with a stale entry of the hash table.
+/// A position for a new entry of `len` bytes.
+enum Fit {
+    /// The start of this space, with a stale entry of the hash table.
     Stale(Gap),
-    /// To the start of this space, with a new entry of the table.
+    /// The start of this space, with a new entry of the table.
     Grow(Gap),
-    /// Somewhere, when the stale entries are gone.
+    /// Some position, after the stale entries are removed.
     Compact,
-    /// Nowhere.
+    /// No position.
     None,
 }
 
-fn room(data: &Data<'_>, block: &[u8], geo: &Geometry, len: usize) -> Room {
+fn find_fit(data: &Data<'_>, block: &[u8], geo: &Geometry, len: usize) -> Fit {
     let Best([first, second, _]) = Best::of(block);
     let last = data_edit::gap_before(block, data_edit::area_end(block, geo));
     let stale = (data.stale as usize).saturating_mul(ENTRY);
     if stale > 0 {
         return if first.length >= len {
-            Room::Stale(first)
+            Fit::Stale(first)
         } else if last.length.saturating_add(stale) >= len.saturating_add(ENTRY) {
-            Room::Compact
+            Fit::Compact
         } else {
-            Room::None
+            Fit::None
         };
     }
     if last.length < ENTRY {
-        return Room::None;
+        return Fit::None;
     }
-    // What is the last space must hold the table's new entry as well.
+    // The last space must hold the table's new entry as well.
     let fits = |gap: &Gap| {
         let usable = gap.length.saturating_sub(if gap.offset == last.offset { ENTRY } else { 0 });
         usable >= len
     };
-    [first, second].into_iter().find(fits).map_or(Room::None, Room::Grow)
+    [first, second].into_iter().find(fits).map_or(Fit::None, Fit::Grow)
 }
 
-/// Adds `entry` to the verified block in `image`, and answers where. `None`, and nothing done, where
-/// it does not fit.
+/// Adds `entry` to the verified block in `image`, and returns its position. Returns `None` and
+/// changes nothing if it does not fit.
 pub fn add(image: &mut impl Image, geo: &Geometry, entry: &Entry<'_>) -> Option<u16> {
     let len = dir::entry_len(geo, entry.name.len());
     let data = Data::parse(image.bytes(), geo)?;
-    let (gap, grows) = match room(&data, image.bytes(), geo, len) {
-        Room::Stale(gap) => (gap, false),
-        Room::Grow(gap) => (gap, true),
-        Room::Compact => {
+    let (gap, grows) = match find_fit(&data, image.bytes(), geo, len) {
+        Fit::Stale(gap) => (gap, false),
+        Fit::Grow(gap) => (gap, true),
+        Fit::Compact => {
             compact(image, geo);
             return add(image, geo, entry);
         }
-        Room::None => return None,
+        Fit::None => return None,
     };
     let offset = u16::try_from(gap.offset).ok()?;
     insert(image, geo, grows, leaf_edit::entry(hash::dir_hash(geo, entry.name), dataptr(offset)));
@@ -159,7 +159,7 @@ pub fn add(image: &mut impl Image, geo: &Geometry, entry: &Entry<'_>) -> Option<
     Some(offset)
 }
 
-/// Puts `new` into the hash table: over a stale entry, or the table grows into the unused space
+/// Inserts `new` into the hash table: over a stale entry, or the table grows into the unused space
 /// before it.
 fn insert(image: &mut impl Image, geo: &Geometry, grows: bool, new: LeafEntry) {
     let Some(data) = Data::parse(image.bytes(), geo) else { return };
@@ -180,7 +180,7 @@ fn insert(image: &mut impl Image, geo: &Geometry, grows: bool, new: LeafEntry) {
     }
 }
 
-/// Drops the stale entries of the hash table; their room becomes unused space before it.
+/// Removes the stale entries of the hash table. Their space becomes unused space before it.
 pub fn compact(image: &mut impl Image, geo: &Geometry) {
     let Some(data) = Data::parse(image.bytes(), geo) else { return };
     let freed = (data.stale as usize).saturating_mul(ENTRY);
@@ -193,7 +193,7 @@ pub fn compact(image: &mut impl Image, geo: &Geometry) {
     data_edit::release(image, geo, start, freed);
 }
 
-/// Takes the entry at byte `offset`, with `name`, out of the verified block in `image`.
+/// Removes the entry at byte `offset`, with `name`, from the verified block in `image`.
 pub fn remove(image: &mut impl Image, geo: &Geometry, offset: u16, name: &[u8]) {
     let Some(data) = Data::parse(image.bytes(), geo) else { return };
     let (count, stale) = (data.bleaf.len(), data.stale as usize);
@@ -206,9 +206,9 @@ pub fn remove(image: &mut impl Image, geo: &Geometry, offset: u16, name: &[u8]) 
     data_edit::remove(image, geo, offset, name.len());
 }
 
-/// Makes the verified only data block of a directory one of the block form, with the hash table
-/// `live`, which has no stale entries. False, and nothing done, where the end of the block has no
-/// room for it.
+/// Converts the only data block of a directory, which is verified, to block form, with the hash
+/// table `live`, which has no stale entries. Returns false and changes nothing if the end of the
+/// block has no space for it.
 pub fn from_data(image: &mut impl Image, geo: &Geometry, live: &[LeafEntry]) -> bool {
     let end = image.bytes().len();
     let last = data_edit::gap_before(image.bytes(), end);
@@ -238,7 +238,7 @@ mod tests {
         Ctx::new(geo, Location { daddr: Some(ID.daddr), ..at })
     }
 
-    fn judge<'a>(block: &'a mut [u8], geo: &'a Geometry) -> Data<'a> {
+    fn verify_block<'a>(block: &'a mut [u8], geo: &'a Geometry) -> Data<'a> {
         data_edit::stamp(block);
         let data = Data::verify(block, &ctx(geo), Some(Form::Block)).unwrap();
         assert_eq!(data.verify_dots(&ctx(geo), ID.owner).unwrap(), Ino(74));
@@ -251,7 +251,8 @@ mod tests {
         usize::try_from(*seed >> 33).unwrap()
     }
 
-    /// Names of which many have one hash: a byte's low bits go where the next byte's high ones do.
+    /// Makes names of which many have one hash: the low bits of a byte coincide with the high ones
+    /// of the next.
     fn name(n: usize) -> Vec<u8> {
         let twin = [[0x41, 0x41], [0x40, 0xc1]][n % 2];
         [&twin[..], format!("{:01$}", n / 2, n / 2 % 90 + 1).as_bytes()].concat()
@@ -289,7 +290,7 @@ mod tests {
                         }
                     }
                 }
-                let data = judge(&mut block, &geo);
+                let data = verify_block(&mut block, &geo);
                 let found = data.entries().skip(2).map(|e| (e.offset, e.name.to_vec()));
                 assert!(found.eq(model.clone()));
             }
@@ -311,7 +312,7 @@ mod tests {
         }
         let mut block = vec![0; geo.dirblksize()];
         from_sf(&mut block, &geo, ID, &Sf::verify(&sf, &ctx(&geo)).unwrap());
-        let data = judge(&mut block, &geo);
+        let data = verify_block(&mut block, &geo);
         assert_eq!(to_sf(&data, sf.len() - 1), None);
         assert_eq!(to_sf(&data, sf.len()).unwrap(), sf);
         let table = data.bleaf.to_vec();
@@ -320,7 +321,7 @@ mod tests {
         data_edit::stamp(&mut block);
         Data::verify(&block, &ctx(&geo), Some(Form::Data)).unwrap();
         assert!(from_data(&mut block, &geo, &table));
-        judge(&mut block, &geo);
+        verify_block(&mut block, &geo);
         let names = |block: &[u8]| -> Vec<Vec<u8>> {
             Data::parse(block, &geo).unwrap().entries().map(|e| e.name.to_vec()).collect()
         };

@@ -1,4 +1,5 @@
-//! Data blocks: the names of a directory. In block form the only block, with the hash table too.
+//! Data blocks: the names of a directory. In block form the only block, which holds the hash table
+//! too.
 //!
 //! ```text
 //! head  bestfree[3] | entry | unused | entry | entry | …                      data form (XDD3)
@@ -8,8 +9,8 @@
 //! unused   freetag(2) = 0xffff  length(2) … tag(2)
 //! ```
 //!
-//! Entries and unused space tile the block without a break, in multiples of 8 bytes; `tag`, in the
-//! last two bytes of each, is its own offset. No unused space borders on another. `bestfree` names
+//! Entries and unused space tile the block without gaps, in multiples of 8 bytes. The last two
+//! bytes of each are its own offset, the `tag`. No two unused spaces are adjacent. `bestfree` lists
 //! the three longest, longest first.
 
 use xfskit_units::{Geometry, Ino, ValidInos};
@@ -28,10 +29,10 @@ use crate::layout::Layout;
 /// Byte of the CRC field on version 5.
 pub const CRC_OFFSET: usize = 4;
 
-/// What begins unused space.
+/// The first word of unused space.
 pub const FREETAG: u16 = u16::MAX;
 
-/// The head on version 5. Version 4 has the magic alone.
+/// The header on version 5. Version 4 has the magic alone.
 #[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct Hdr {
@@ -50,7 +51,7 @@ pub struct Hdr {
 }
 const _: () = assert!(size_of::<Hdr>() == 48 && std::mem::offset_of!(Hdr, crc) == CRC_OFFSET);
 
-/// Judges the head of data and free-index blocks and answers with the magic, one of `magics`.
+/// Verifies the header of data and free-index blocks and returns the magic, one of `magics`.
 pub(crate) fn verify_hdr(
     block: &[u8],
     ctx: &Ctx<'_>,
@@ -79,23 +80,23 @@ pub(crate) fn verify_hdr(
 )]
 #[repr(C)]
 pub struct BestFree {
-    /// Where, in bytes of the block.
+    /// Offset in the block, in bytes.
     pub offset: U16,
-    /// How long, in bytes.
+    /// Length in bytes.
     pub length: U16,
 }
 
-/// Which of the two forms.
+/// The two forms of a data block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// The only block of its directory, with the hash table at its end.
     Block,
-    /// One of several, or the only one beside a leaf.
+    /// One of several blocks, or the only one beside a leaf.
     Data,
 }
 
 impl Form {
-    /// The form of `block`, by its magic.
+    /// Returns the form of `block`, by its magic.
     pub fn of(block: &[u8], geo: &Geometry) -> Option<Self> {
         let layout = Layout::of(geo);
         match bytes::be32(block, 0)? {
@@ -106,33 +107,34 @@ impl Form {
     }
 }
 
-/// What stands at one place of a block.
+/// An entry or an unused space of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Slot<'a> {
     /// A name.
     Entry(Entry<'a>),
     /// Unused space.
     Unused {
-        /// Where, in bytes of the block.
+        /// Offset in the block, in bytes.
         offset: usize,
-        /// How long, in bytes.
+        /// Length in bytes.
         length: usize,
         /// Its own offset, in its last two bytes.
         tag: u16,
     },
 }
 
-/// The entries and unused spaces of a block in order; ends early at what does not fit.
+/// The entries and unused spaces of a block in order. The iterator ends early at one that does not
+/// fit.
 #[derive(Clone, Debug)]
 pub struct Slots<'a> {
-    /// The block up to where entries end.
+    /// The block up to the end of the entries.
     area: &'a [u8],
     offset: usize,
     ftype: bool,
 }
 
 impl<'a> Slots<'a> {
-    /// What stands in `block`, unjudged: for looking at damaged blocks.
+    /// Iterates over `block` without verifying it, to inspect damaged blocks.
     pub fn of(block: &'a [u8], geo: &Geometry) -> Self {
         let mut end = block.len();
         if Form::of(block, geo) == Some(Form::Block) {
@@ -181,13 +183,13 @@ impl<'a> Iterator for Slots<'a> {
 /// A verified block.
 #[derive(Clone, Debug)]
 pub struct Data<'a> {
-    /// Which form.
+    /// The form.
     pub form: Form,
     /// The longest unused spaces, longest first.
     pub bestfree: &'a [BestFree],
     /// Block form: the hash table.
     pub bleaf: &'a [LeafEntry],
-    /// Block form: how many entries of the hash table are stale.
+    /// Block form: the number of stale entries in the hash table.
     pub stale: u32,
     slots: Slots<'a>,
 }
@@ -196,8 +198,8 @@ const IDS: Ids = ids!("dir.data");
 const FITS: &str = "a hash table that fits the block";
 
 impl<'a> Data<'a> {
-    /// Judges `block`, one directory block, as data block of a directory; as of this form where
-    /// the form is known.
+    /// Verifies `block`, one directory block, as data block of a directory; of `form`, if it is
+    /// given.
     ///
     /// # Errors
     /// The first check that fails.
@@ -222,8 +224,8 @@ impl<'a> Data<'a> {
         Ok(data)
     }
 
-    /// A block that was verified before, or (for a look at a damaged one) as far as it can be
-    /// understood. `None` where it has neither form's magic, or where its hash table does not fit.
+    /// Parses a block that was verified before, or as much as possible of a damaged one. `None` if
+    /// it has neither form's magic, or if its hash table does not fit.
     pub fn parse(block: &'a [u8], geo: &Geometry) -> Option<Self> {
         let layout = Layout::of(geo);
         let form = Form::of(block, geo)?;
@@ -236,8 +238,8 @@ impl<'a> Data<'a> {
         Some(Self { form, bestfree, bleaf, stale, slots })
     }
 
-    /// Walks the whole block: each slot's own fields, no gaps side by side, `bestfree`, and in
-    /// block form the hash table.
+    /// Verifies the whole block: each slot's own fields, no adjacent unused spaces, `bestfree`, and
+    /// in block form the hash table.
     fn verify_slots(&self, ctx: &Ctx<'_>) -> VerifyResult {
         let mut slots = self.slots.clone();
         let mut best = BestCheck { bestfree: self.bestfree, seen: [false; 3] };
@@ -248,7 +250,7 @@ impl<'a> Data<'a> {
             let ctx = ctx.entry(index);
             let offset = slots.offset;
             match slots.next() {
-                None => return Err(slots.why(&ctx)),
+                None => return Err(slots.explain(&ctx)),
                 Some(Slot::Entry(entry)) => {
                     verify_entry(&entry, &ctx, &inos, offset)?;
                     if self.form == Form::Block {
@@ -275,7 +277,7 @@ impl<'a> Data<'a> {
         Ok(())
     }
 
-    /// Fails where the hash table of a block-form directory lacks `entry`.
+    /// Fails if the hash table of a block-form directory lacks `entry`.
     fn verify_hashed(&self, entry: &Entry<'_>, ctx: &Ctx<'_>) -> VerifyResult {
         let hash = hash::dir_hash(ctx.geo, entry.name);
         let address = u32::from(entry.offset) >> 3;
@@ -283,7 +285,7 @@ impl<'a> Data<'a> {
         ctx.require("dir.block.hashval", found, "the name's hash, with its address", hash)
     }
 
-    /// The names.
+    /// Returns the names.
     pub fn entries(&self) -> impl Iterator<Item = Entry<'a>> + Clone + use<'a> {
         self.slots.clone().filter_map(|slot| match slot {
             Slot::Entry(entry) => Some(entry),
@@ -291,12 +293,13 @@ impl<'a> Data<'a> {
         })
     }
 
-    /// The names and unused spaces in order.
+    /// Returns the names and unused spaces in order.
     pub fn slots(&self) -> Slots<'a> {
         self.slots.clone()
     }
 
-    /// The entry at byte `offset`, as a hash entry names it; `None` where nothing begins there.
+    /// Returns the entry at byte `offset`, as a hash entry names it; `None` if nothing begins
+    /// there.
     pub fn entry_at(&self, offset: usize) -> Option<Entry<'a>> {
         match (Slots { offset, ..self.slots.clone() }).next()? {
             Slot::Entry(entry) if usize::from(entry.offset) == offset => Some(entry),
@@ -304,7 +307,7 @@ impl<'a> Data<'a> {
         }
     }
 
-    /// Judges the first two entries of a directory's first block: "." is `ino`, ".." a directory.
+    /// Verifies the first two entries of a directory's first block: "." is `ino`, ".." a directory.
     ///
     /// # Errors
     /// `dir.data.dot`, `dir.data.dotdot`.
@@ -320,8 +323,8 @@ impl<'a> Data<'a> {
 /// Bytes of `btail`: `count` and `stale`.
 const TAIL_LEN: usize = 8;
 
-/// A block-form block in its parts: head and names, hash table, `stale`. `None` where the hash
-/// table is longer than what the head of `head` bytes leaves.
+/// Splits a block-form block: header and names, hash table, `stale`. `None` if the hash table is
+/// longer than the header of `head` bytes leaves.
 fn split_tail(block: &[u8], head: usize) -> Option<(&[u8], &[LeafEntry], u32)> {
     let tail = block.len().checked_sub(TAIL_LEN)?;
     let count = xfskit_units::index(bytes::be32(block, tail)?.into());
@@ -345,9 +348,9 @@ fn verify_entry(entry: &Entry<'_>, ctx: &Ctx<'_>, inos: &ValidInos, offset: usiz
 }
 
 impl Slots<'_> {
-    /// Why there is nothing at the offset where the walk stands.
+    /// Returns the reason why no slot begins at the current offset.
     #[cold]
-    fn why(&self, ctx: &Ctx<'_>) -> Box<Corruption> {
+    fn explain(&self, ctx: &Ctx<'_>) -> Box<Corruption> {
         let rest = self.area.get(self.offset..).unwrap_or(&[]);
         if bytes::be16(rest, 0) == Some(FREETAG) {
             return ctx.short("dir.data.length", bytes::be16(rest, 2).unwrap_or(0).into());
@@ -356,14 +359,14 @@ impl Slots<'_> {
     }
 }
 
-/// Judges `bestfree` while a walk meets the unused spaces.
+/// Verifies `bestfree` during a walk over the unused spaces.
 struct BestCheck<'a> {
     bestfree: &'a [BestFree],
     seen: [bool; 3],
 }
 
 impl BestCheck<'_> {
-    /// One unused space: listed as it is, or not longer than the shortest one listed.
+    /// Checks one unused space: it is listed as it is, or not longer than the shortest listed one.
     fn gap(&mut self, ctx: &Ctx<'_>, offset: usize, length: usize) -> VerifyResult {
         for (best, seen) in self.bestfree.iter().zip(&mut self.seen) {
             if usize::from(best.offset.get()) == offset && !*seen {
@@ -375,7 +378,7 @@ impl BestCheck<'_> {
         ctx.at_least("dir.data.bestfree", length, shortest.into())
     }
 
-    /// The end: longest first, and nothing listed that is not there.
+    /// Checks the list at the end of the walk: longest first, and all listed spaces exist.
     fn done(&self, ctx: &Ctx<'_>) -> VerifyResult {
         let mut longest = u16::MAX;
         for (i, (best, seen)) in self.bestfree.iter().zip(self.seen).enumerate() {
@@ -389,8 +392,9 @@ impl BestCheck<'_> {
     }
 }
 
-/// What can still be read from a damaged data block: everything at a multiple of 8 bytes that
-/// reads as an entry with its own tag, a valid inode number, type and name. Unjudged otherwise.
+/// Returns the readable entries of a damaged data block: everything at a multiple of 8 bytes that
+/// parses as an entry with its own tag, a valid inode number, type and name. Nothing else is
+/// verified.
 pub fn salvage<'a>(block: &'a [u8], geo: &'a Geometry) -> impl Iterator<Item = Entry<'a>> + 'a {
     let offset = Layout::of(geo).dir_data_header;
     let mut slots = Slots { area: block, offset, ftype: geo.features.ftype() };
@@ -415,7 +419,7 @@ fn plausible(entry: &Entry<'_>, geo: &Geometry, offset: usize) -> bool {
         && !entry.name.iter().any(|&b| b == b'/' || b == 0)
 }
 
-/// The place of `entry` in the data space, for a block that begins at `fileoff`.
+/// Returns the data pointer of `entry`, for a block that begins at `fileoff`.
 pub fn dataptr(
     geo: &Geometry,
     fileoff: xfskit_units::FileOff,

@@ -1,9 +1,9 @@
-//! Changing data blocks: names come into unused space and leave it behind, `bestfree` follows.
+//! Edits data blocks: names take unused space and leave it again, and `bestfree` follows.
 //!
 //! 1. Entries and unused spaces tile the block at every moment between two calls.
-//! 2. No two unused spaces stand side by side.
-//! 3. `bestfree` holds the three longest. It is brought up to date without looking at the block
-//!    unless an unlisted space could now be longer than a listed one.
+//! 2. No two unused spaces are adjacent.
+//! 3. `bestfree` holds the three longest. It is updated without scanning the block unless an
+//!    unlisted space could now be longer than a listed one.
 
 use xfskit_units::{Geometry, Ino};
 use zerocopy::IntoBytes;
@@ -20,7 +20,7 @@ use crate::layout::Layout;
 
 const V5: Layout = Layout::V5;
 
-/// Unused space: where, and how long, in bytes.
+/// Unused space: offset and length, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Gap {
     pub(super) offset: usize,
@@ -51,7 +51,7 @@ impl Best {
         best
     }
 
-    /// With `gap` behind those that are no shorter, if it is one of the three.
+    /// Inserts `gap` after those that are no shorter, if it is one of the three.
     fn with(self, gap: Gap) -> Self {
         let [first, second, third] = self.0;
         Self(if gap.length > first.length {
@@ -81,17 +81,18 @@ impl From<Gap> for BestFree {
     }
 }
 
-/// Bytes of the longest unused space of a data block: what the tables of free space say of it.
+/// Returns the length of the longest unused space of a data block in bytes, as the tables of free
+/// space store it.
 pub fn longest(block: &[u8]) -> u16 {
     bytes::be16(block, V5.dir_bestfree.saturating_add(2)).unwrap_or(0)
 }
 
-/// [`longest`] of a data block that holds nothing.
+/// Returns [`longest`] of an empty data block.
 pub fn longest_when_empty(geo: &Geometry) -> u16 {
     u16::try_from(geo.dirblksize().saturating_sub(V5.dir_data_header)).unwrap_or(u16::MAX)
 }
 
-/// Writes the head that data and free-index blocks share; LSN and CRC are 0.
+/// Writes the header that data and free-index blocks share; LSN and CRC are 0.
 pub(super) fn put_hdr(image: &mut impl Image, geo: &Geometry, magic: u32, id: Identity) {
     let hdr = Hdr {
         magic: magic.into(),
@@ -107,7 +108,7 @@ pub(super) fn put_hdr(image: &mut impl Image, geo: &Geometry, magic: u32, id: Id
 /// Stamps the CRC of a finished block: of a data block in either form, or of the free index.
 ///
 /// # Panics
-/// Where `block` is shorter than its head: the caller's mistake.
+/// If `block` is shorter than its header, which is the caller's mistake.
 pub fn stamp(block: &mut [u8]) {
     xfskit_crc::update(block, CRC_OFFSET);
 }
@@ -136,7 +137,7 @@ pub fn init(image: &mut impl Image, geo: &Geometry, id: Identity) {
     init_to(image, geo, Form::Data, id, geo.dirblksize());
 }
 
-/// Byte behind the last name or unused space.
+/// Returns the byte after the last name or unused space.
 pub(super) fn area_end(block: &[u8], geo: &Geometry) -> usize {
     if Form::of(block, geo) != Some(Form::Block) {
         return block.len();
@@ -146,7 +147,7 @@ pub(super) fn area_end(block: &[u8], geo: &Geometry) -> usize {
     tail.saturating_sub(count.saturating_mul(size_of::<LeafEntry>()))
 }
 
-/// The unused space that ends at byte `end`; nothing where a name ends there.
+/// Returns the unused space that ends at byte `end`; an empty one if a name ends there.
 pub(super) fn gap_before(block: &[u8], end: usize) -> Gap {
     let start = usize::from(bytes::be16(block, end.saturating_sub(2)).unwrap_or(0));
     if start < V5.dir_data_header || start >= end {
@@ -156,7 +157,7 @@ pub(super) fn gap_before(block: &[u8], end: usize) -> Gap {
     if gap.end() == end { gap } else { Gap { offset: end, length: 0 } }
 }
 
-/// The unused space that begins at byte `offset`; nothing where a name begins there.
+/// Returns the unused space that begins at byte `offset`; an empty one if a name begins there.
 fn gap_at(block: &[u8], offset: usize) -> Gap {
     let unused = bytes::be16(block, offset) == Some(FREETAG);
     let length = if unused { bytes::be16(block, offset.saturating_add(2)).unwrap_or(0) } else { 0 };
@@ -167,7 +168,7 @@ fn number(n: usize) -> U16 {
     U16::new(u16::try_from(n).unwrap_or(u16::MAX))
 }
 
-/// What unused space begins with.
+/// Returns the first words of an unused space.
 fn gap_head(gap: Gap) -> [U16; 2] {
     [U16::new(FREETAG), number(gap.length)]
 }
@@ -184,11 +185,11 @@ fn put_gap(image: &mut impl Image, gap: Gap) {
     }
 }
 
-/// Brings `bestfree` up to date: the spaces `gone` are no more, the spaces `new` have come.
+/// Updates `bestfree`: the spaces `gone` were removed, the spaces `new` were added.
 fn update_best(image: &mut impl Image, geo: &Geometry, gone: [Gap; 2], new: [Gap; 2]) {
     let old = Best::of(image.bytes());
-    // The usual cases: a name took the start of the longest, and what is left of it is the longest still; or a
-    // name left, and what was the longest has grown.
+    // The usual cases: a name took the start of the longest, whose remainder is still the longest;
+    // or a name left, and the longest has grown.
     let ([first, second, third], [one, other]) = (old.0, new);
     let (now, none) = if one.length > 0 { (one, other) } else { (other, one) };
     let stay = !gone.contains(&second) && !gone.contains(&third);
@@ -200,7 +201,7 @@ fn update_best(image: &mut impl Image, geo: &Geometry, gone: [Gap; 2], new: [Gap
     for gap in old.0.into_iter().filter(|gap| !gone.contains(gap)).chain(new) {
         best = best.with(gap);
     }
-    // What was not listed was no longer than the shortest listed one, if there were three.
+    // Unlisted spaces were no longer than the shortest listed one, if there were three.
     if best.shortest() < old.shortest() {
         best = Best::default();
         for slot in Slots::of(image.bytes(), geo) {
@@ -214,7 +215,7 @@ fn update_best(image: &mut impl Image, geo: &Geometry, gone: [Gap; 2], new: [Gap
     }
 }
 
-/// Takes the `len` bytes from `at` on, which are part of `gap` and hold something already.
+/// Takes the `len` bytes from `at` on, which are part of `gap` and already hold their new content.
 pub(super) fn take(image: &mut impl Image, geo: &Geometry, gap: Gap, at: usize, len: usize) {
     let before = Gap::between(gap.offset, at);
     let behind = Gap::between(at.saturating_add(len), gap.end());
@@ -225,7 +226,7 @@ pub(super) fn take(image: &mut impl Image, geo: &Geometry, gap: Gap, at: usize, 
     update_best(image, geo, [gap; 2], [before, behind]);
 }
 
-/// Makes the `len` bytes from `at` on unused, one with the unused spaces on both sides.
+/// Makes the `len` bytes from `at` on unused, merged with the unused spaces on both sides.
 pub(super) fn release(image: &mut impl Image, geo: &Geometry, at: usize, len: usize) {
     let (block, end) = (image.bytes(), at.saturating_add(len));
     let left = gap_before(block, at);
@@ -235,13 +236,13 @@ pub(super) fn release(image: &mut impl Image, geo: &Geometry, at: usize, len: us
     update_best(image, geo, [left, right], [all, Gap::default()]);
 }
 
-/// Writes `entry` at byte `at`; the caller knows that its place is free.
+/// Writes `entry` at byte `at`, which the caller knows to be free.
 pub(super) fn put_entry(image: &mut impl Image, geo: &Geometry, at: usize, entry: &Entry<'_>) {
     let len = dir::entry_len(geo, entry.name.len());
     fill_entry(image.edit(at..at.saturating_add(len)), at, entry);
 }
 
-/// Makes `place`, which begins at byte `at` and is as long as it takes, `entry`.
+/// Writes `entry` over `place`, which begins at byte `at` and has its length.
 fn fill_entry(place: &mut [u8], at: usize, entry: &Entry<'_>) {
     let (head, rest) = place.split_at_mut(9);
     let (inumber, length) = head.split_at_mut(8);
@@ -258,7 +259,7 @@ fn fill_entry(place: &mut [u8], at: usize, entry: &Entry<'_>) {
     }
 }
 
-/// Puts `entry` at its own offset, which lies in the unused space at the end of the block: for
+/// Writes `entry` at its own offset, which lies in the unused space at the end of the block: for
 /// blocks that are filled from the front.
 pub fn place(image: &mut impl Image, geo: &Geometry, entry: &Entry<'_>) {
     let gap = gap_before(image.bytes(), area_end(image.bytes(), geo));
@@ -267,8 +268,8 @@ pub fn place(image: &mut impl Image, geo: &Geometry, entry: &Entry<'_>) {
     take(image, geo, gap, at, dir::entry_len(geo, entry.name.len()));
 }
 
-/// Puts `entry` at the start of the longest unused space of the verified block in `image`, which is
-/// of the data form, and answers where that is. `None`, and nothing done, where it does not fit.
+/// Adds `entry` at the start of the longest unused space of the verified block in `image`, which is
+/// of the data form. Returns its offset. Returns `None` and changes nothing if it does not fit.
 pub fn add(image: &mut impl Image, geo: &Geometry, entry: &Entry<'_>) -> Option<u16> {
     let Best([gap, second, _]) = Best::of(image.bytes());
     let len = dir::entry_len(geo, entry.name.len());
@@ -280,7 +281,7 @@ pub fn add(image: &mut impl Image, geo: &Geometry, entry: &Entry<'_>) -> Option<
     if left.length == 0 {
         put_entry(image, geo, gap.offset, entry);
     } else {
-        // The head of what is left stands right behind the name.
+        // The header of the remainder follows the name.
         let head = gap_head(left);
         let place = image.edit(gap.offset..left.offset.saturating_add(size_of_val(&head)));
         let (name, behind) = place.split_at_mut(len);
@@ -289,7 +290,7 @@ pub fn add(image: &mut impl Image, geo: &Geometry, entry: &Entry<'_>) -> Option<
         put_gap_tag(image, left);
     }
     if left.length > second.length {
-        // Mostly what is left of the longest is the longest still.
+        // The remainder of the longest is usually still the longest.
         image.put(V5.dir_bestfree, &BestFree::from(left));
     } else {
         update_best(image, geo, [gap; 2], [Gap::default(), left]);
@@ -297,13 +298,13 @@ pub fn add(image: &mut impl Image, geo: &Geometry, entry: &Entry<'_>) -> Option<
     Some(offset)
 }
 
-/// Takes the entry at byte `offset`, with a name of `namelen` bytes, out of the verified block in
-/// `image`. Of a block form, the hash table stays as it is.
+/// Removes the entry at byte `offset`, with a name of `namelen` bytes, from the verified block in
+/// `image`. The hash table of a block form stays as it is.
 pub fn remove(image: &mut impl Image, geo: &Geometry, offset: u16, namelen: usize) {
     release(image, geo, offset.into(), dir::entry_len(geo, namelen));
 }
 
-/// Puts another inode and type behind the name at byte `offset`.
+/// Sets another inode and type for the name at byte `offset`.
 pub fn replace(image: &mut impl Image, offset: u16, ino: Ino, filetype: Option<u8>) {
     let at = usize::from(offset);
     image.put(at, &U64::new(ino.0));
@@ -313,8 +314,8 @@ pub fn replace(image: &mut impl Image, offset: u16, ino: Ino, filetype: Option<u
     }
 }
 
-/// Makes a block of the block form one of the data form. Its hash table becomes unused space: it has
-/// been copied to a leaf.
+/// Converts a block from block form to data form. Its hash table, which was copied to a leaf,
+/// becomes unused space.
 pub fn from_block_form(image: &mut impl Image, geo: &Geometry) {
     let (start, end) = (area_end(image.bytes(), geo), image.bytes().len());
     image.put(0, &U32::new(V5.dir_data_magic));
@@ -332,7 +333,7 @@ mod tests {
 
     const ID: Identity = Identity { owner: Ino(75), daddr: Daddr(56) };
 
-    fn judge<'a>(block: &'a mut [u8], geo: &'a Geometry) -> Data<'a> {
+    fn verify_block<'a>(block: &'a mut [u8], geo: &'a Geometry) -> Data<'a> {
         stamp(block);
         let at = Location::of("test").ino(ID.owner).fork(Fork::Data).fileoff(FileOff(0));
         let at = Location { daddr: Some(ID.daddr), ..at };
@@ -389,7 +390,7 @@ mod tests {
                         }
                     }
                 }
-                let data = judge(&mut block, &geo);
+                let data = verify_block(&mut block, &geo);
                 let found = data.entries().map(|e| (e.offset, (e.inumber.0, e.name.to_vec())));
                 assert!(found.eq(model.clone()));
                 assert_eq!(model.is_empty(), longest(&block) == longest_when_empty(&geo));

@@ -1,11 +1,11 @@
-//! The free index of a large directory: for each data block, how long its longest unused space is.
+//! The free index of a large directory: the length of the longest unused space of each data block.
 //!
 //! ```text
 //! head | firstdb nvalid nused | bests[nvalid]
 //! ```
 //!
-//! Blocks stand from 64 GiB of the data fork; number N covers the data blocks from N times
-//! [`free_max`], and may be missing where none of those exists.
+//! Its blocks begin at 64 GiB of the data fork. Number N covers the data blocks from N times
+//! [`free_max`], and may be missing if none of those exists.
 
 use xfskit_units::{FileOff, Geometry};
 use zerocopy::big_endian::U16;
@@ -25,13 +25,13 @@ pub const CRC_OFFSET: usize = data::CRC_OFFSET;
 pub struct Free<'a> {
     /// The data block that `fbests` begins with.
     pub firstdb: u32,
-    /// How many of `fbests` stand for data blocks that exist.
+    /// Number of `fbests` whose data blocks exist.
     pub nused: u32,
     /// The longest unused space of each data block, in bytes; [`NULLDATAOFF`] for no block.
     pub fbests: &'a [U16],
 }
 
-/// The first data block that the free-index block at `fileoff` covers.
+/// Returns the first data block that the free-index block at `fileoff` covers.
 pub fn firstdb(geo: &Geometry, fileoff: FileOff) -> Option<u32> {
     let blocks = fileoff.0.checked_sub(geo.dir_freeblk().0.into())?;
     let number = blocks >> geo.dirblklog;
@@ -39,7 +39,7 @@ pub fn firstdb(geo: &Geometry, fileoff: FileOff) -> Option<u32> {
 }
 
 impl<'a> Free<'a> {
-    /// Judges `block`, one directory block at `ctx.at.fileoff`, as part of the free index.
+    /// Verifies `block`, one directory block at `ctx.at.fileoff`, as part of the free index.
     ///
     /// # Errors
     /// The first check that fails.
@@ -61,8 +61,8 @@ impl<'a> Free<'a> {
         Ok(free)
     }
 
-    /// A block that was verified before, or (for a look at a damaged one) as far as it can be
-    /// understood. `None` where its slots do not fit the block.
+    /// Parses a block that was verified before, or as much as possible of a damaged one. `None` if
+    /// its slots do not fit into the block.
     pub fn parse(block: &'a [u8], geo: &Geometry) -> Option<Self> {
         let layout = Layout::of(geo);
         let fields = block.get(layout.dir_free_fields..)?;

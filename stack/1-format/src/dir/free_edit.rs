@@ -1,4 +1,4 @@
-//! Changing the free index.
+//! Edits the free index.
 
 use xfskit_units::Geometry;
 use zerocopy::big_endian::{U16, U32};
@@ -17,7 +17,7 @@ const COUNTS: usize = V5.dir_free_fields + 4;
 /// `bests`.
 ///
 /// # Panics
-/// Where these are more than [`free_max`](crate::dir::free_max).
+/// If there are more than [`free_max`](crate::dir::free_max).
 pub fn init(image: &mut impl Image, geo: &Geometry, id: Identity, firstdb: u32, bests: &[U16]) {
     data_edit::put_hdr(image, geo, V5.dir_free_magic, id);
     image.zero(V5.dir_free_fields..V5.dir_free_header);
@@ -34,12 +34,12 @@ fn put_counts(image: &mut impl Image, nvalid: usize, nused: usize) {
     image.put(COUNTS, &[number(nvalid), number(nused)]);
 }
 
-/// Sets slot `slot` of the verified block in `image`: the longest unused space of its data block,
-/// in bytes, or [`NULLDATAOFF`] where there is no such block any more. Answers how many slots stand
-/// for data blocks that exist; `None`, and nothing done, for a block that cannot be understood.
+/// Sets slot `slot` of the verified block in `image` to the longest unused space of its data block
+/// in bytes, or to [`NULLDATAOFF`] if that block no longer exists. Returns the number of slots
+/// whose data blocks exist. Returns `None` and changes nothing if the block cannot be parsed.
 ///
 /// # Panics
-/// Where there is no such slot in a block.
+/// If a block has no such slot.
 pub fn set_best(image: &mut impl Image, geo: &Geometry, slot: usize, best: u16) -> Option<usize> {
     let free = Free::parse(image.bytes(), geo)?;
     let (old, nused) = (free.fbests.get(slot), xfskit_units::index(free.nused.into()));
@@ -50,7 +50,7 @@ pub fn set_best(image: &mut impl Image, geo: &Geometry, slot: usize, best: u16) 
     let now = if is {
         nvalid.max(slot.saturating_add(1))
     } else if slot.saturating_add(1) == nvalid {
-        // The last one goes, and those behind the next that is used.
+        // The last slot is removed, with those after the previous used one.
         let before = free.fbests.iter().take(slot).rposition(|best| best.get() != NULLDATAOFF);
         before.map_or(0, |last| last.saturating_add(1))
     } else {

@@ -1,14 +1,14 @@
-//! Hash leaves: from a name's hash to its place in the data space.
+//! Hash leaves, which map a name's hash to its position in the data space.
 //!
 //! ```text
 //! leaf1   head | count stale | entry | entry | …        … | bests[] | bestcount
 //! leafn   head | count stale | entry | entry | …
 //! ```
 //!
-//! A directory of the leaf form has one, *leaf1*, which also lists for every data block how long
-//! its longest unused space is. A larger directory has many, *leafn*, below [nodes](crate::da::Node),
-//! and keeps that list in the [free index](crate::dir::free). Entries are sorted by hash; those of
-//! removed names stay as *stale* ones with address 0.
+//! A directory of the leaf form has one, *leaf1*, which also lists the longest unused space of
+//! every data block. A larger directory has many, *leafn*, below [nodes](crate::da::Node), and
+//! keeps that list in the [free index](crate::dir::free). Entries are sorted by hash; those of
+//! removed names remain as *stale* ones with address 0.
 
 use std::ops::Range;
 
@@ -23,7 +23,7 @@ use crate::da::{self, BlkInfo, ChainIds, ids};
 use crate::dir::DataPtr;
 use crate::layout::Layout;
 
-/// One hash, and where its name stands.
+/// One hash, and the position of its name.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
 )]
@@ -36,18 +36,18 @@ pub struct LeafEntry {
 }
 
 impl LeafEntry {
-    /// Where the name stands; `None` for a stale entry.
+    /// Returns the position of the name; `None` for a stale entry.
     pub fn dataptr(&self) -> Option<DataPtr> {
         (self.address.get() != 0).then_some(DataPtr(self.address.get()))
     }
 }
 
-/// The entries of `sorted` that carry `hash`.
+/// Returns the entries of `sorted` that carry `hash`.
 pub fn run(sorted: &[LeafEntry], hash: u32) -> &[LeafEntry] {
     sorted.get(run_range(sorted, hash)).unwrap_or(&[])
 }
 
-/// Which entries these are: mostly none or one.
+/// Returns the range of the entries that carry `hash`: mostly none or one.
 pub fn run_range(sorted: &[LeafEntry], hash: u32) -> Range<usize> {
     let start = sorted.partition_point(|e| e.hashval.get() < hash);
     let rest = sorted.get(start..).unwrap_or(&[]);
@@ -55,7 +55,7 @@ pub fn run_range(sorted: &[LeafEntry], hash: u32) -> Range<usize> {
     start..start.saturating_add(len)
 }
 
-/// Fails where hashes descend, or where `stale` is not the number of stale entries.
+/// Fails if hashes descend, or where `stale` is not the number of stale entries.
 pub(crate) fn verify_order(
     entries: &[LeafEntry],
     stale: u32,
@@ -75,7 +75,7 @@ pub(crate) fn verify_order(
     ctx.eq(stale_id, empty, stale)
 }
 
-/// Which of the two kinds.
+/// The two kinds of leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// The only leaf, with `bests`.
@@ -87,11 +87,11 @@ pub enum Kind {
 /// A verified leaf.
 #[derive(Clone, Copy, Debug)]
 pub struct Leaf<'a> {
-    /// The head.
+    /// The header.
     pub info: &'a BlkInfo,
-    /// Which kind.
+    /// The kind.
     pub kind: Kind,
-    /// Stale ones among the entries.
+    /// Number of stale entries.
     pub stale: u16,
     /// The entries, stale ones too, in hash order.
     pub lents: &'a [LeafEntry],
@@ -100,7 +100,7 @@ pub struct Leaf<'a> {
     pub lbests: &'a [U16],
 }
 
-/// The table of free space at the end of a leaf1.
+/// Returns the table of free space at the end of a leaf1.
 fn bests(block: &[u8]) -> Option<&[U16]> {
     let tail = block.len().checked_sub(size_of::<U32>())?;
     let count = xfskit_units::index(bytes::be32(block, tail)?.into());
@@ -108,13 +108,13 @@ fn bests(block: &[u8]) -> Option<&[U16]> {
     da::table(block, start, count)
 }
 
-/// Most entries of one leaf.
+/// Returns the most entries of one leaf.
 pub fn leaf_max(geo: &Geometry) -> usize {
-    da::rows::<LeafEntry>(geo.dirblksize().saturating_sub(Layout::of(geo).dir_leaf_header))
+    da::entries_in::<LeafEntry>(geo.dirblksize().saturating_sub(Layout::of(geo).dir_leaf_header))
 }
 
 impl<'a> Leaf<'a> {
-    /// Judges `block`, one directory block, as leaf; as of this kind where the kind is known.
+    /// Verifies `block`, one directory block, as leaf; of `kind`, if it is given.
     ///
     /// # Errors
     /// The first check that fails.
@@ -142,8 +142,8 @@ impl<'a> Leaf<'a> {
         Ok(leaf)
     }
 
-    /// A leaf that was verified before, or (for a look at a damaged one) as far as it can be
-    /// understood. `None` where its entries do not fit the block.
+    /// Parses a leaf that was verified before, or as much as possible of a damaged one. `None` if
+    /// its entries do not fit into the block.
     pub fn parse(block: &'a [u8], geo: &Geometry) -> Option<Self> {
         let layout = Layout::of(geo);
         let (info, _) = BlkInfo::ref_from_prefix(block).ok()?;
@@ -156,7 +156,8 @@ impl<'a> Leaf<'a> {
         Some(Self { info, kind, stale, lents, lbests })
     }
 
-    /// What only a leaf1 has: no siblings, `bests`, and addresses within the blocks listed there.
+    /// Verifies the parts that only a leaf1 has: no siblings, `bests`, and addresses within the
+    /// blocks listed there.
     fn verify_single(&self, block: &[u8], ctx: &Ctx<'_>) -> VerifyResult {
         ctx.eq("dir.leaf.forw", 0, self.info.forw.get())?;
         ctx.eq("dir.leaf.back", 0, self.info.back.get())?;
@@ -164,7 +165,7 @@ impl<'a> Leaf<'a> {
         let bestcount = bytes::be32(block, tail).unwrap_or(0);
         let entries = size_of_val(self.lents);
         let end = Layout::of(ctx.geo).dir_leaf_header.saturating_add(entries);
-        let room = u32::try_from(da::rows::<U16>(tail.saturating_sub(end))).unwrap_or(0);
+        let room = u32::try_from(da::entries_in::<U16>(tail.saturating_sub(end))).unwrap_or(0);
         ctx.at_most("dir.leaf.bestcount", room, bestcount)?;
         for (i, entry) in self.lents.iter().enumerate() {
             let known = entry.dataptr().is_none_or(|ptr| ptr.db(ctx.geo) < bestcount);
@@ -176,17 +177,17 @@ impl<'a> Leaf<'a> {
         Ok(())
     }
 
-    /// The entries that carry `hash`.
+    /// Returns the entries that carry `hash`.
     pub fn run(&self, hash: u32) -> &'a [LeafEntry] {
         run(self.lents, hash)
     }
 
-    /// Which entries these are.
+    /// Returns the range of the entries that carry `hash`: mostly none or one.
     pub fn run_range(&self, hash: u32) -> Range<usize> {
         run_range(self.lents, hash)
     }
 
-    /// The last entry's hash, which the parent repeats; `None` for an empty leaf.
+    /// Returns the last entry's hash, which the parent repeats; `None` for an empty leaf.
     pub fn last_hash(&self) -> Option<u32> {
         self.lents.last().map(|entry| entry.hashval.get())
     }

@@ -1,7 +1,7 @@
-//! Changing hash leaves: leaf1 with its table of free space, and leafn.
+//! Edits hash leaves: leaf1 with its table of free space, and leafn.
 //!
-//! A removed name's entry stays as a stale one, so that a later name can take its place with few
-//! entries moved. Equal hashes stand in any order.
+//! A removed name's entry remains as a stale one, so that a later name can take its slot and few
+//! entries move. Equal hashes are in any order.
 
 use xfskit_units::Geometry;
 use zerocopy::IntoBytes;
@@ -18,17 +18,17 @@ const ENTRY: usize = size_of::<LeafEntry>();
 /// Byte of `count` and `stale`.
 const COUNTS: usize = V5.da_count;
 
-/// An entry for a name with `hash` that stands at `address`.
+/// Makes an entry for a name with `hash` at `address`.
 pub fn entry(hash: u32, address: DataPtr) -> LeafEntry {
     LeafEntry { hashval: hash.into(), address: address.0.into() }
 }
 
-/// Where in `sorted` an entry with `hash` goes: behind those of the same hash.
+/// Returns the index in `sorted` for a new entry with `hash`: after those of the same hash.
 pub(super) fn place_of(sorted: &[LeafEntry], hash: u32) -> usize {
     sorted.partition_point(|e| e.hashval.get() <= hash)
 }
 
-/// The index in `sorted` of the entry with `hash` and `address`.
+/// Returns the index in `sorted` of the entry with `hash` and `address`.
 pub fn find(sorted: &[LeafEntry], hash: u32, address: DataPtr) -> Option<usize> {
     let start = sorted.partition_point(|e| e.hashval.get() < hash);
     let run = sorted.get(start..)?.iter().take_while(|e| e.hashval.get() == hash);
@@ -36,7 +36,7 @@ pub fn find(sorted: &[LeafEntry], hash: u32, address: DataPtr) -> Option<usize> 
     start.checked_add(at)
 }
 
-/// The stale entry of `sorted` that is nearest to `index`.
+/// Returns the stale entry of `sorted` that is nearest to `index`.
 pub(super) fn nearest_stale(sorted: &[LeafEntry], index: usize) -> Option<usize> {
     let stale = |i: &usize| sorted.get(*i).is_some_and(|e| e.address.get() == 0);
     let before = (0..index).rev().find(stale);
@@ -45,8 +45,8 @@ pub(super) fn nearest_stale(sorted: &[LeafEntry], index: usize) -> Option<usize>
     behind.or(before)
 }
 
-/// Puts `new`, which goes to `index` of the entries from byte `table` on, into the place of the
-/// stale one at `stale`; those between move by one.
+/// Inserts `new` at `index` of the entries from byte `table` on, in place of the stale one at
+/// `stale`. The entries between move by one.
 pub(super) fn reuse(
     image: &mut impl Image,
     table: usize,
@@ -66,7 +66,7 @@ pub(super) fn reuse(
     }
 }
 
-/// Puts `new` at the start of `span`, whose entries move by one. What stands in the last goes.
+/// Inserts `new` at the start of `span`, whose entries move by one. The last one is overwritten.
 fn push_in(span: &mut [u8], new: LeafEntry) {
     span.copy_within(..span.len().saturating_sub(ENTRY), ENTRY);
     if let Some(first) = span.first_chunk_mut::<ENTRY>() {
@@ -74,7 +74,7 @@ fn push_in(span: &mut [u8], new: LeafEntry) {
     }
 }
 
-/// Byte of entry `index` of a leaf.
+/// Returns the byte of entry `index` of a leaf.
 fn entry_at(index: usize) -> usize {
     V5.dir_leaf_header.saturating_add(index.saturating_mul(ENTRY))
 }
@@ -84,7 +84,7 @@ fn put_counts(image: &mut impl Image, count: usize, stale: usize) {
     image.put(COUNTS, &[number(count), number(stale)]);
 }
 
-/// Bytes that are free between the entries of a leaf and what stands behind them.
+/// Returns the free bytes between the entries of a leaf and the tables after them.
 pub fn room(leaf: &Leaf<'_>, geo: &Geometry) -> usize {
     let behind = match leaf.kind {
         Kind::Leaf1 => size_of_val(leaf.lbests).saturating_add(size_of::<U32>()),
@@ -97,7 +97,7 @@ pub fn room(leaf: &Leaf<'_>, geo: &Geometry) -> usize {
 /// Makes `image` a leaf with `entries`, which come in hash order; a leaf1 without data blocks.
 ///
 /// # Panics
-/// Where the entries do not fit.
+/// If the entries do not fit.
 pub fn init(
     image: &mut impl Image,
     kind: Kind,
@@ -120,15 +120,15 @@ fn magic(kind: Kind) -> u16 {
     }
 }
 
-/// Makes a leaf1 a leafn, whose table of free space was moved to the free index.
+/// Converts a leaf1, whose table of free space was moved to the free index, to a leafn.
 pub fn to_leafn(image: &mut impl Image) {
     image.put(8, &U16::new(V5.dir_leafn_magic));
 }
 
-/// Makes a leafn without siblings a leaf1 with the free space of these data blocks.
+/// Converts a leafn without siblings to a leaf1 with the free space of these data blocks.
 ///
 /// # Panics
-/// Where [`room`] is too short for `bests`.
+/// If [`room`] is too short for `bests`.
 pub fn to_leaf1(image: &mut impl Image, geo: &Geometry, bests: &[U16]) {
     image.put(8, &U16::new(V5.dir_leaf1_magic));
     put_bests(image, geo, bests);
@@ -143,10 +143,10 @@ fn put_bests(image: &mut impl Image, geo: &Geometry, bests: &[U16]) {
     image.put(tail, &U32::new(u32::try_from(bests.len()).unwrap_or(u32::MAX)));
 }
 
-/// Fills a leaf with `entries`, which come in hash order, and nothing else.
+/// Fills a leaf with exactly `entries`, which come in hash order.
 ///
 /// # Panics
-/// Where they do not fit.
+/// If they do not fit.
 pub fn pack(image: &mut impl Image, entries: &[LeafEntry]) {
     if !entries.is_empty() {
         image.put(V5.dir_leaf_header, entries.as_bytes());
@@ -155,15 +155,15 @@ pub fn pack(image: &mut impl Image, entries: &[LeafEntry]) {
     put_counts(image, entries.len(), stale);
 }
 
-/// Puts `new` into the verified leaf in `image`: over a stale entry where there is one. False, and
-/// nothing done, where it is full.
+/// Inserts `new` into the verified leaf in `image`, over a stale entry if there is one. Returns
+/// false and changes nothing if it is full.
 pub fn insert(image: &mut impl Image, geo: &Geometry, new: LeafEntry) -> bool {
     let Some(leaf) = Leaf::parse(image.bytes(), geo) else { return false };
     let index = place_of(leaf.lents, new.hashval.get());
     insert_at(image, geo, index, new)
 }
 
-/// The same where its place is known: behind `index` others.
+/// Inserts `new` like [`insert`], at the known `index`.
 pub fn insert_at(image: &mut impl Image, geo: &Geometry, index: usize, new: LeafEntry) -> bool {
     let Some(leaf) = Leaf::parse(image.bytes(), geo) else { return false };
     let (count, stale) = (leaf.lents.len(), usize::from(leaf.stale));
@@ -194,7 +194,7 @@ pub fn remove(image: &mut impl Image, geo: &Geometry, index: usize) {
     put_counts(image, count, stale.saturating_add(1));
 }
 
-/// Drops all stale entries of the verified leaf in `image`.
+/// Removes all stale entries of the verified leaf in `image`.
 pub fn compact(image: &mut impl Image, geo: &Geometry) {
     let Some(leaf) = Leaf::parse(image.bytes(), geo) else { return };
     if leaf.stale > 0 {
@@ -202,32 +202,33 @@ pub fn compact(image: &mut impl Image, geo: &Geometry) {
     }
 }
 
-/// How many entries of `leaf` are not stale.
+/// Returns the number of entries of `leaf` that are not stale.
 pub fn live_count(leaf: &Leaf<'_>) -> usize {
     leaf.lents.len().saturating_sub(leaf.stale.into())
 }
 
-/// The entries of `lents` that are not stale.
+/// Returns the entries of `lents` that are not stale.
 pub fn live(lents: &[LeafEntry]) -> Vec<LeafEntry> {
     let mut live = Vec::with_capacity(lents.len());
     live.extend(lents.iter().filter(|e| e.address.get() != 0));
     live
 }
 
-/// Byte of the best of data block `db` in a leaf1 with `count` of them.
+/// Returns the byte of the slot of data block `db` in a leaf1 with `count` slots.
 fn best_at(geo: &Geometry, count: usize, db: usize) -> usize {
     let tail = geo.dirblksize().saturating_sub(size_of::<U32>());
     tail.saturating_sub(count.saturating_sub(db).saturating_mul(size_of::<U16>()))
 }
 
-/// Bytes of [`room`] that the table of free space takes when it grows to hold data block `db`.
+/// Returns the part of [`room`] in bytes that the table of free space takes when it grows to hold
+/// data block `db`.
 pub fn best_growth(leaf: &Leaf<'_>, db: usize) -> usize {
     db.saturating_add(1).saturating_sub(leaf.lbests.len()).saturating_mul(size_of::<U16>())
 }
 
-/// Sets the longest unused space of data block `db` in the leaf1 in `image`, in bytes;
-/// [`NULLDATAOFF`] where there is no such block any more. False, and nothing done, where the table
-/// has no room to grow.
+/// Sets the longest unused space of data block `db` in the leaf1 in `image` in bytes, or
+/// [`NULLDATAOFF`] if that block no longer exists. Returns false and changes nothing if the table
+/// cannot grow.
 pub fn set_best(image: &mut impl Image, geo: &Geometry, db: usize, best: u16) -> bool {
     let Some(leaf) = Leaf::parse(image.bytes(), geo) else { return false };
     let count = leaf.lbests.len();
@@ -261,7 +262,7 @@ mod tests {
 
     const ID: Identity = Identity { owner: Ino(75), daddr: Daddr(56) };
 
-    fn judge(block: &[u8], geo: &Geometry) -> Vec<(u32, u32)> {
+    fn verify_block(block: &[u8], geo: &Geometry) -> Vec<(u32, u32)> {
         let mut stamped = block.to_vec();
         da_edit::stamp(&mut stamped);
         let at = Location::of("test").ino(ID.owner).fork(Fork::Data);
@@ -314,7 +315,7 @@ mod tests {
                 }
                 let mut expected: Vec<_> = model.iter().map(|(a, h)| (*h, *a)).collect();
                 expected.sort_unstable();
-                assert_eq!(judge(&block, &geo), expected);
+                assert_eq!(verify_block(&block, &geo), expected);
             }
             assert!(refused > 0 || model.len() < max);
         }
@@ -326,7 +327,7 @@ mod tests {
         let mut block = vec![0; geo.dirblksize()];
         init(&mut block, Kind::Leaf1, &geo, ID, &[]);
         let bests = |block: &[u8]| -> Vec<u16> {
-            judge(block, &geo);
+            verify_block(block, &geo);
             Leaf::parse(block, &geo).unwrap().lbests.iter().map(|b| b.get()).collect()
         };
         assert!(set_best(&mut block, &geo, 0, 100));

@@ -1,17 +1,18 @@
-//! Directories: names to inode numbers, in four forms that grow into one another.
+//! Directories, which map names to inode numbers, in four forms that grow into one another.
 //!
-//! | form | where the names are | how a hash finds them |
+//! | form | names | lookup by hash |
 //! | --- | --- | --- |
-//! | short form ([`sf`]) | in the inode itself | not at all: it is short |
-//! | block ([`data`]) | in one directory block | in the same block, behind the names |
+//! | short form ([`sf`]) | in the inode itself | none: a scan is fast enough |
+//! | block ([`data`]) | in one directory block | in the same block, after the names |
 //! | leaf ([`data`], [`leaf`]) | in data blocks | in one leaf, with a table of free space |
 //! | node ([`data`], [`da`](crate::da), [`leaf`], [`free`]) | in data blocks | in a btree of leaves |
 //!
 //! One fork holds three address spaces: data from 0, leaves and nodes from 32 GiB, the free index
-//! from 64 GiB. A directory block is `2^dirblklog` filesystem blocks, wherever on the disk they
-//! are. How each form is changed stands beside it: [`sf_edit`], [`block_edit`], [`data_edit`],
-//! [`leaf_edit`], [`free_edit`]. An entry never moves within the data space, whatever form the directory takes: its place,
-//! divided by 8, is its [`DataPtr`], which hash leaves store and readers resume from.
+//! from 64 GiB. A directory block is `2^dirblklog` filesystem blocks, which need not be adjacent on
+//! the disk. The editors of the forms are [`sf_edit`], [`block_edit`], [`data_edit`], [`leaf_edit`]
+//! and [`free_edit`]. An entry never moves within the data space, whatever form the directory
+//! takes. Its position, divided by 8, is its [`DataPtr`], which hash leaves store and readers
+//! resume from.
 
 use xfskit_units::{FileOff, Geometry, Ino};
 
@@ -42,35 +43,35 @@ pub const FTYPE_END: u8 = 9;
 /// Entries take multiples of this many bytes.
 pub const ENTRY_ALIGN: usize = 8;
 
-/// A place in a directory's data space, in units of 8 bytes. 0 is none.
+/// A position in a directory's data space, in units of 8 bytes. 0 is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DataPtr(pub u32);
 
 impl DataPtr {
-    /// The place of the byte `offset` of the data block that begins at `fileoff`.
+    /// Returns the data pointer of byte `offset` of the data block that begins at `fileoff`.
     pub fn new(geo: &Geometry, fileoff: FileOff, offset: usize) -> Option<Self> {
         let byte = fileoff.0.checked_mul(geo.blocksize() as u64)?.checked_add(offset as u64)?;
         u32::try_from(byte >> 3).ok().map(Self)
     }
 
-    /// The byte offset in the data space.
+    /// Returns the byte offset in the data space.
     pub fn byte(self) -> u64 {
         u64::from(self.0) << 3
     }
 
-    /// Which directory block, counted from 0.
+    /// Returns the number of the directory block, from 0.
     pub fn db(self, geo: &Geometry) -> u32 {
         let db =
             self.byte().checked_shr(u32::from(geo.blocklog).saturating_add(geo.dirblklog.into()));
         db.and_then(|db| u32::try_from(db).ok()).unwrap_or(u32::MAX)
     }
 
-    /// The directory block's first filesystem block.
+    /// Returns the directory block's first filesystem block.
     pub fn fileoff(self, geo: &Geometry) -> FileOff {
         FileOff(u64::from(self.db(geo)).saturating_mul(geo.dirblkfsbs().into()))
     }
 
-    /// The byte offset in that block.
+    /// Returns the byte offset in that block.
     pub fn offset(self, geo: &Geometry) -> usize {
         xfskit_units::index(self.byte() & (geo.dirblksize() as u64).saturating_sub(1))
     }
@@ -79,7 +80,7 @@ impl DataPtr {
 /// One name of a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry<'a> {
-    /// What it names.
+    /// The inode that it names.
     pub inumber: Ino,
     /// 1 to 255 bytes.
     pub name: &'a [u8],
@@ -91,7 +92,7 @@ pub struct Entry<'a> {
 }
 
 impl Entry<'_> {
-    /// Fails where the name is one that no directory can hold: empty, with a slash or a NUL.
+    /// Fails if no directory can hold the name: it is empty, or contains a slash or a NUL.
     ///
     /// # Errors
     /// `dir.name`.
@@ -105,16 +106,16 @@ impl Entry<'_> {
     }
 }
 
-/// Bytes that an entry with a name of `namelen` bytes takes in a data block.
+/// Returns the length of an entry with a name of `namelen` bytes in a data block, in bytes.
 pub fn entry_len(geo: &Geometry, namelen: usize) -> usize {
     let ftype = usize::from(geo.features.ftype());
     // inumber, namelen, name, type, tag
     bytes::round_up(namelen.saturating_add(8 + 1 + 2).saturating_add(ftype), ENTRY_ALIGN)
 }
 
-/// Most slots of one free-index block.
+/// Returns the most slots of one free-index block.
 pub fn free_max(geo: &Geometry) -> usize {
-    crate::da::rows::<u16>(geo.dirblksize().saturating_sub(Layout::of(geo).dir_free_header))
+    crate::da::entries_in::<u16>(geo.dirblksize().saturating_sub(Layout::of(geo).dir_free_header))
 }
 
 #[cfg(test)]

@@ -4,9 +4,9 @@
 //! count  i8count  parent(4 or 8)   { namelen  offset(2)  name  filetype  inumber(4 or 8) } …
 //! ```
 //!
-//! Inode numbers take 4 bytes unless one of them, the parent's included, needs more; then all take
-//! 8, and `i8count` says how many need them. "." and ".." are not stored. `offset` is where the
-//! entry would stand in a data block.
+//! Inode numbers take 4 bytes unless one of them, the parent's included, needs more. Then all take
+//! 8, and `i8count` is the number of those that need them. "." and ".." are not stored. `offset` is
+//! the position that the entry would have in a data block.
 
 use xfskit_units::{Geometry, Ino};
 
@@ -16,7 +16,7 @@ use crate::ctx::Ctx;
 use crate::dir::{self, Entry, FTYPE_END};
 use crate::layout::Layout;
 
-/// Inode numbers have this many bits here; those above are not looked at.
+/// Inode numbers have this many bits here; higher bits are ignored.
 const INO_MASK: u64 = (1 << 56) - 1;
 
 /// A verified short form.
@@ -26,12 +26,12 @@ pub struct Sf<'a> {
     pub count: u8,
     /// Inode numbers, the parent's included, above 2^32 - 1.
     pub i8count: u8,
-    /// The directory above.
+    /// The parent directory.
     pub parent: Ino,
     list: List<'a>,
 }
 
-/// The entries of a short form, one after the other; ends early at one that does not fit.
+/// The entries of a short form in order. The iterator ends early at one that does not fit.
 #[derive(Clone, Debug)]
 pub struct List<'a> {
     rest: &'a [u8],
@@ -69,8 +69,8 @@ impl<'a> Iterator for List<'a> {
 }
 
 impl<'a> Sf<'a> {
-    /// The directory as far as it can be understood, unjudged: for reading what is left of a
-    /// damaged one. `None` where not even the head is there.
+    /// Parses as much of the directory as possible, without verifying it, to read the remains of a
+    /// damaged one. `None` if even the header is missing.
     pub fn parse(bytes: &'a [u8], geo: &Geometry) -> Option<Self> {
         let (&count, &i8count) = (bytes.first()?, bytes.get(1)?);
         let wide = i8count != 0;
@@ -80,7 +80,7 @@ impl<'a> Sf<'a> {
         Some(Self { count, i8count, parent, list })
     }
 
-    /// Judges `bytes`, the `di_size` bytes of an inode's data fork, as a short form directory.
+    /// Verifies `bytes`, the `di_size` bytes of an inode's data fork, as a short form directory.
     ///
     /// # Errors
     /// The first check that fails.
@@ -118,13 +118,13 @@ impl<'a> Sf<'a> {
         Ok(sf)
     }
 
-    /// The entries.
+    /// Returns the entries.
     pub fn entries(&self) -> List<'a> {
         self.list.clone()
     }
 }
 
-/// An empty directory below `parent`: the literal area of its inode, `di_size` bytes.
+/// Builds an empty directory below `parent`: the literal area of its inode, `di_size` bytes.
 pub fn empty(parent: Ino) -> Vec<u8> {
     match u32::try_from(parent.0) {
         Ok(narrow) => [&[0, 0], &narrow.to_be_bytes()[..]].concat(),

@@ -1,7 +1,7 @@
-//! Changing the short form. It is small, so it is written anew each time: bytes in, bytes out.
+//! Edits the short form. It is small, so it is rebuilt each time: bytes in, bytes out.
 //!
-//! An entry keeps the place that it would have in a data block, from its birth on and through
-//! every form: readers resume from it.
+//! An entry keeps the offset that it would have in a data block, from its creation on and through
+//! every form, because readers resume from it.
 
 use xfskit_units::{Geometry, Ino};
 
@@ -10,7 +10,7 @@ use crate::dir::{self, Entry};
 use crate::hash;
 use crate::layout::Layout;
 
-/// True where an inode number needs 8 bytes.
+/// Returns true if an inode number needs 8 bytes.
 const fn is_wide(ino: Ino) -> bool {
     ino.0 > u32::MAX as u64
 }
@@ -20,9 +20,9 @@ fn push_ino(bytes: &mut Vec<u8>, ino: Ino, wide: bool) {
     bytes.extend(digits.iter().skip(if wide { 0 } else { 4 }));
 }
 
-/// The short form of a directory below `parent` with `entries`, which come in the order of their
-/// offsets; `None` where they are too many for the form. Whether it fits the inode is for the
-/// caller to see.
+/// Builds the short form of a directory below `parent` with `entries`, which come in the order of
+/// their offsets; `None` if there are too many for the form. The caller checks that it fits into
+/// the inode.
 pub fn build<'a>(
     parent: Ino,
     entries: impl IntoIterator<Item = Entry<'a>, IntoIter: Clone>,
@@ -44,7 +44,7 @@ pub fn build<'a>(
     Some(bytes)
 }
 
-/// Bytes of the short form of a directory below `parent` with `entries`.
+/// Returns the length of the short form of a directory below `parent` with `entries`, in bytes.
 pub fn len<'a>(parent: Ino, entries: impl IntoIterator<Item = Entry<'a>>) -> usize {
     let (mut raw, mut numbers, mut wide) = (2usize, 1usize, is_wide(parent));
     for entry in entries {
@@ -56,8 +56,8 @@ pub fn len<'a>(parent: Ino, entries: impl IntoIterator<Item = Entry<'a>>) -> usi
     raw.saturating_add(numbers.saturating_mul(if wide { 8 } else { 4 }))
 }
 
-/// `sf` with `entry` added, at the first place that is free behind the others, or between them.
-/// `None` where it has no such place: neither the short form nor a block could hold it.
+/// Returns `sf` with `entry` added, at the first free offset after the others, or between them.
+/// `None` if there is no such offset: neither the short form nor a block could hold it.
 pub fn add(sf: &Sf<'_>, geo: &Geometry, entry: Entry<'_>) -> Option<Vec<u8>> {
     let need = dir::entry_len(geo, entry.name.len());
     // As a block, the directory needs a hash entry for each name, ".", "..", and a tail.
@@ -83,13 +83,13 @@ pub fn add(sf: &Sf<'_>, geo: &Geometry, entry: Entry<'_>) -> Option<Vec<u8>> {
     build(sf.parent, before.chain([entry]).chain(after))
 }
 
-/// `sf` without `name`; `None` where it has no such name.
+/// Returns `sf` without `name`; `None` if it has no such name.
 pub fn remove(sf: &Sf<'_>, geo: &Geometry, name: &[u8]) -> Option<Vec<u8>> {
     let gone = sf.entries().position(|e| hash::same_name(geo, e.name, name))?;
     build(sf.parent, sf.entries().enumerate().filter(|(i, _)| *i != gone).map(|(_, e)| e))
 }
 
-/// `sf` with another inode and type behind `name`; ".." is the directory above. `None` where it
+/// Returns `sf` with another inode and type for `name`; ".." is the parent directory. `None` if it
 /// has no such name.
 pub fn replace(
     sf: &Sf<'_>,
@@ -117,7 +117,7 @@ mod tests {
     use crate::{Ctx, Location};
     use xfskit_units::RfsBlock;
 
-    /// Large enough for inode numbers above 32 bits.
+    /// Makes a volume large enough for inode numbers above 32 bits.
     fn big() -> Geometry {
         Geometry { agcount: 1 << 20, dblocks: RfsBlock(81920 << 20), ..geo_v5_1k() }
     }
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn names_come_go_and_keep_their_places() {
+    fn names_are_added_and_removed_and_keep_their_offsets() {
         let geo = big();
         let mut sf = empty(Ino(64));
         for (name, ino) in [("alpha", 65), ("link", 66), ("fifo", 67)] {
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn one_large_number_makes_all_of_them_large_and_back() {
+    fn one_large_number_widens_all_numbers_until_it_is_removed() {
         let geo = big();
         let sf = add(&parse(&empty(Ino(64))), &geo, entry("a", 65)).unwrap();
         let wide = add(&parse(&sf), &geo, entry("b", WIDE)).unwrap();
@@ -181,7 +181,7 @@ mod tests {
             let name = format!("{i:02}{}", &long[2..]);
             sf = add(&parse(&sf), &geo, entry(&name, 65)).unwrap();
         }
-        assert_eq!(add(&parse(&sf), &geo, entry(&long, 65)), None, "a block has no room");
+        assert_eq!(add(&parse(&sf), &geo, entry(&long, 65)), None, "a block has no space");
         sf = remove(&parse(&sf), &geo, format!("03{}", &long[2..]).as_bytes()).unwrap();
         let sf = add(&parse(&sf), &geo, entry(&long, 65)).unwrap();
         assert_eq!(read(&sf).1[3], (long, 65, 96 + 3 * 272));

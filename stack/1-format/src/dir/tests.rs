@@ -199,7 +199,7 @@ fn each_check_of_a_data_block_fails_by_its_name() {
         ],
         |block| Data::verify(block, &g.ctx(), Some(Form::Block)).map(|_| ()),
     );
-    // A live hash entry too many: one of the stale ones comes to life.
+    // One live hash entry too many: a stale one is made live.
     let bad = broken(&g.block, 0xfff, &[2], None);
     let bad = broken(&bad, 0xfc4, b"\0\0\0\x0e", Some(data::CRC_OFFSET));
     let fault = Data::verify(&bad, &g.ctx(), None).unwrap_err();
@@ -226,7 +226,7 @@ fn each_check_of_a_version_4_data_block_fails_by_its_name() {
 }
 
 #[test]
-fn dots_and_names_are_judged_apart() {
+fn dots_and_names_are_verified_separately() {
     let g = block_v5();
     let mut bad = g.block.clone();
     bad[0x69] = b'/';

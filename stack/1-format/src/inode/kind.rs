@@ -1,16 +1,16 @@
-//! What an inode is, how its forks are stored, and its flags: the small vocabularies.
+//! The types of inodes, the formats of forks, and the flags of inodes.
 
 use serde::Serialize;
 
 /// The part of `mode` that holds the type.
 pub const S_IFMT: u16 = 0o170_000;
 
-/// What a file is. The discriminants are the type bytes of directory entries.
+/// The type of a file. The discriminants are the type bytes of directory entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[repr(u8)]
 pub enum FileType {
-    /// A directory entry that does not say.
+    /// A directory entry without a type.
     Unknown = 0,
     /// Regular file.
     Regular = 1,
@@ -31,7 +31,7 @@ pub enum FileType {
 }
 
 impl FileType {
-    /// The type that `mode` names; `None` for a free inode and for types that do not exist.
+    /// Returns the type that `mode` names; `None` for a free inode and for types that do not exist.
     pub const fn from_mode(mode: u16) -> Option<Self> {
         match mode & S_IFMT {
             0o010_000 => Some(Self::Fifo),
@@ -45,7 +45,7 @@ impl FileType {
         }
     }
 
-    /// The type that the type byte of a directory entry names.
+    /// Returns the type that the type byte of a directory entry names.
     pub const fn from_ftype(ftype: u8) -> Option<Self> {
         match ftype {
             0 => Some(Self::Unknown),
@@ -61,12 +61,12 @@ impl FileType {
         }
     }
 
-    /// The type byte of a directory entry.
+    /// Returns the type byte of a directory entry.
     pub const fn ftype(self) -> u8 {
         self as u8
     }
 
-    /// The type bits of `mode`; 0 for [`Unknown`](Self::Unknown).
+    /// Returns the type bits of `mode`; 0 for [`Unknown`](Self::Unknown).
     pub const fn mode(self) -> u16 {
         match self {
             Self::Unknown => 0,
@@ -80,7 +80,7 @@ impl FileType {
         }
     }
 
-    /// Devices, pipes and sockets: no content, a device number in the data fork.
+    /// Returns true for devices, pipes and sockets: no content, a device number in the data fork.
     pub const fn is_special(self) -> bool {
         matches!(
             self,
@@ -89,7 +89,7 @@ impl FileType {
     }
 }
 
-/// How a fork is stored.
+/// The storage format of a fork.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[repr(u8)]
@@ -109,7 +109,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// The format numbered `n` on disk.
+    /// Returns the format numbered `n` on disk.
     pub const fn from_disk(n: u8) -> Option<Self> {
         match n {
             0 => Some(Self::Dev),
@@ -136,7 +136,7 @@ pub mod flags {
     flags! { u16;
         /// The data fork lies on the realtime device.
         REALTIME = 0, "realtime";
-        /// Blocks behind the end of the file are kept.
+        /// Blocks after the end of the file are kept.
         PREALLOC = 1, "prealloc";
         /// The realtime bitmap's own mark.
         NEWRTBM = 2, "newrtbm";
@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn types_survive_the_way_through_mode_and_through_directory_entries() {
+    fn types_survive_conversion_to_mode_and_to_directory_entries() {
         for n in 0..=8 {
             let kind = FileType::from_ftype(n).unwrap();
             assert_eq!(kind.ftype(), n);

@@ -1,4 +1,4 @@
-//! Writing inodes of version 3.
+//! Writes inodes of version 3.
 
 use xfskit_units::{Geometry, Ino, Lsn};
 use zerocopy::FromBytes;
@@ -15,7 +15,7 @@ pub struct InodeMut<'a> {
 }
 
 impl<'a> InodeMut<'a> {
-    /// Opens `bytes` (one inode) for change; `None` where they are too few.
+    /// Opens `bytes` (one inode) for changes; `None` if they are too few.
     pub fn new(bytes: &'a mut [u8]) -> Option<Self> {
         let (core, literal) = CoreV3::mut_from_prefix(bytes).ok()?;
         Some(Self { core, literal })
@@ -25,12 +25,12 @@ impl<'a> InodeMut<'a> {
 /// Writes the CRC of a finished inode of version 3.
 ///
 /// # Panics
-/// Where `bytes` is no longer than a core: the caller's mistake.
+/// If `bytes` is no longer than a core, which is the caller's mistake.
 pub fn stamp(bytes: &mut [u8]) {
     xfskit_crc::update(bytes, CRC_OFFSET);
 }
 
-/// True where the CRC of an inode of version 3 is right.
+/// Returns true if the CRC of an inode of version 3 is right.
 pub fn is_whole(bytes: &[u8]) -> bool {
     xfskit_crc::verify(bytes, CRC_OFFSET)
 }
@@ -38,7 +38,7 @@ pub fn is_whole(bytes: &[u8]) -> bool {
 /// Writes the LSN of the last write, then the CRC, of an inode of version 3.
 ///
 /// # Panics
-/// As [`stamp`].
+/// Those of [`stamp`].
 pub fn stamp_lsn(bytes: &mut [u8], lsn: Lsn) {
     if let Some(inode) = InodeMut::new(bytes) {
         inode.core.lsn = lsn.0.into();
@@ -46,29 +46,29 @@ pub fn stamp_lsn(bytes: &mut [u8], lsn: Lsn) {
     stamp(bytes);
 }
 
-/// The same of an inode whose forks are known to be all zeroes.
+/// Does what [`stamp_lsn`] does, for an inode whose forks are known to be all zeroes.
 ///
 /// # Panics
-/// As [`stamp`].
-pub fn stamp_bare(bytes: &mut [u8], lsn: Lsn) {
+/// Those of [`stamp`].
+pub fn stamp_empty_forks(bytes: &mut [u8], lsn: Lsn) {
     if let Some(inode) = InodeMut::new(bytes) {
         inode.core.lsn = lsn.0.into();
     }
     xfskit_crc::update_padded(bytes, CRC_OFFSET, size_of::<CoreV3>());
 }
 
-/// Lays out, over one inode's `bytes`, an inode that was never used: magic, version, generation,
-/// identity and CRC, everything else 0. New chunks are filled with these, and every new inode
-/// starts from one.
+/// Initializes `bytes` as an inode that was never used: magic, version, generation, identity and
+/// CRC, everything else 0. New chunks are filled with these, and every new inode starts from one.
 ///
 /// # Panics
-/// Where `bytes` is shorter than a core: the caller's mistake.
+/// If `bytes` is shorter than a core, which is the caller's mistake.
 pub fn template(bytes: &mut [u8], geo: &Geometry, ino: Ino, generation: u32) {
     template_unstamped(bytes, geo, ino, generation);
     stamp(bytes);
 }
 
-/// [`template`] without the CRC: for chunks in memory, which are stamped when they are written.
+/// Does what [`template`] does, without the CRC: for chunks in memory, which are stamped when they
+/// are written.
 pub fn template_unstamped(bytes: &mut [u8], geo: &Geometry, ino: Ino, generation: u32) {
     bytes.fill(0);
     if let Some(inode) = InodeMut::new(bytes) {

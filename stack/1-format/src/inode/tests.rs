@@ -5,7 +5,7 @@ use crate::corruption::VerifyResult;
 use crate::ctx::Ctx;
 use crate::testing::{each_check_fails, geo_v4, geo_v5, golden};
 
-fn judge<'a>(bytes: &'a [u8], geo: &Geometry, ino: u64) -> VerifyResult<Dinode<'a>> {
+fn verify_block<'a>(bytes: &'a [u8], geo: &Geometry, ino: u64) -> VerifyResult<Dinode<'a>> {
     let ino = Ino(ino);
     Dinode::verify(bytes, &Ctx::new(geo, location(geo, ino)), ino)
 }
@@ -19,7 +19,7 @@ macro_rules! linux {
 #[test]
 fn a_file_with_an_attribute_reads_as_linux_wrote_it() {
     let (geo, bytes) = (geo_v5(), linux!("file", 512));
-    let inode = judge(&bytes, &geo, 131).unwrap();
+    let inode = verify_block(&bytes, &geo, 131).unwrap();
     assert_eq!(inode.file_type(), Some(FileType::Regular));
     assert_eq!((inode.mode(), inode.nlink(), inode.size()), (0o100_644, 1, ByteLen(3)));
     assert_eq!((inode.format(), inode.nextents()), (Some(Format::Extents), 1));
@@ -35,22 +35,22 @@ fn a_file_with_an_attribute_reads_as_linux_wrote_it() {
 fn devices_symlinks_and_times_read_as_linux_wrote_them() {
     let geo = geo_v5();
     let chr = linux!("chr", 512);
-    assert_eq!(judge(&chr, &geo, 134).unwrap().rdev(), Some((5, 300)));
+    assert_eq!(verify_block(&chr, &geo, 134).unwrap().rdev(), Some((5, 300)));
     let symlink = linux!("symlink", 512);
-    assert_eq!(&judge(&symlink, &geo, 132).unwrap().data_fork()[..6], b"short\0");
+    assert_eq!(&verify_block(&symlink, &geo, 132).unwrap().data_fork()[..6], b"short\0");
     let far = linux!("bigtime", 512);
     let expected = Timestamp { sec: 4_102_542_245, nsec: 123_456_789 };
-    assert_eq!(judge(&far, &geo, 137).unwrap().mtime(), expected);
+    assert_eq!(verify_block(&far, &geo, 137).unwrap().mtime(), expected);
 }
 
 #[test]
 fn every_other_inode_that_linux_wrote_passes() {
     let geo = geo_v5();
-    judge(&linux!("btree", 512), &geo, 138).unwrap();
-    judge(&linux!("extents", 512), &geo, 139).unwrap();
-    assert!(judge(&linux!("free", 512), &geo, 142).unwrap().is_free());
+    verify_block(&linux!("btree", 512), &geo, 138).unwrap();
+    verify_block(&linux!("extents", 512), &geo, 139).unwrap();
+    assert!(verify_block(&linux!("free", 512), &geo, 142).unwrap().is_free());
     let bytes = linux!("reflink", 512);
-    let reflink = judge(&bytes, &geo, 140).unwrap();
+    let reflink = verify_block(&bytes, &geo, 140).unwrap();
     assert!(reflink.is_reflink());
     assert_eq!(reflink.cowextsize(), ExtLen(16));
 }
@@ -59,11 +59,11 @@ fn every_other_inode_that_linux_wrote_passes() {
 fn version_2_reads_as_linux_wrote_it() {
     let geo = geo_v4();
     let chr = linux!("v4-chr", 256);
-    let inode = judge(&chr, &geo, 132).unwrap();
+    let inode = verify_block(&chr, &geo, 132).unwrap();
     assert_eq!((inode.rdev(), inode.nlink()), (Some((5, 300)), 1));
     assert_eq!((inode.crtime(), inode.change_count(), inode.lsn()), (None, None, Lsn::NONE));
     let file = linux!("v4-file", 256);
-    let inode = judge(&file, &geo, 131).unwrap();
+    let inode = verify_block(&file, &geo, 131).unwrap();
     assert_eq!((inode.data_fork().len(), inode.nextents()), (156, 1));
     assert!(inode.mtime().sec > 1_700_000_000);
 }
@@ -75,7 +75,7 @@ fn version_1_keeps_its_links_elsewhere_and_has_no_project() {
     core.version = 1;
     core.onlink = 7.into();
     core.projid_lo = 9.into();
-    let inode = judge(&bytes, &geo, 131).unwrap();
+    let inode = verify_block(&bytes, &geo, 131).unwrap();
     assert_eq!((inode.nlink(), inode.projid()), (7, 0));
 }
 
@@ -83,7 +83,7 @@ fn version_1_keeps_its_links_elsewhere_and_has_no_project() {
 fn a_template_is_what_linux_calls_a_free_inode() {
     let (geo, linux) = (geo_v5(), linux!("free", 512));
     let mut ours = vec![0xee; 512];
-    template(&mut ours, &geo, Ino(142), judge(&linux, &geo, 142).unwrap().generation());
+    template(&mut ours, &geo, Ino(142), verify_block(&linux, &geo, 142).unwrap().generation());
     assert_eq!(ours, linux);
 }
 
@@ -125,7 +125,7 @@ fn each_broken_field_of_a_file_is_named() {
             ("inode.uuid", 0xa0, &[0]),
             ("inode.crc", CRC_OFFSET, &[0; 4]),
         ],
-        |bytes| judge(bytes, &geo, 131).map(drop),
+        |bytes| verify_block(bytes, &geo, 131).map(drop),
     );
 }
 
@@ -137,7 +137,7 @@ fn rules_between_fields_are_named() {
         let mut bytes = good.to_vec();
         change(InodeMut::new(&mut bytes).unwrap().core);
         stamp(&mut bytes);
-        judge(&bytes, &geo, ino).map_err(|fault| fault.check.0).err()
+        verify_block(&bytes, &geo, ino).map_err(|fault| fault.check.0).err()
     };
     let (file, dir) = (linux!("file", 512), linux!("dir", 512));
     let file = |change: &dyn Fn(&mut CoreV3)| breaking(&file, 131, change);
@@ -211,30 +211,30 @@ fn a_hint_for_realtime_files_is_in_whole_realtime_extents() {
     core.core.flags = (flags::RTINHERIT | flags::EXTSZINHERIT).into();
     core.core.extsize = 6.into();
     stamp(&mut bytes);
-    judge(&bytes, &geo, 136).unwrap();
+    verify_block(&bytes, &geo, 136).unwrap();
     geo.rextsize = 4;
-    assert_eq!(judge(&bytes, &geo, 136).unwrap_err().check.0, "inode.extsize.rt");
+    assert_eq!(verify_block(&bytes, &geo, 136).unwrap_err().check.0, "inode.extsize.rt");
 }
 
 #[test]
 fn flags_need_their_feature_on_the_volume() {
     let (mut geo, bytes) = (geo_v5(), linux!("chr", 512));
     geo.features.incompat &= !incompat::NREXT64;
-    assert_eq!(judge(&bytes, &geo, 134).unwrap_err().check.0, "inode.flags2.nrext64");
+    assert_eq!(verify_block(&bytes, &geo, 134).unwrap_err().check.0, "inode.flags2.nrext64");
     geo = geo_v5();
     geo.features.incompat &= !incompat::BIGTIME;
-    assert_eq!(judge(&bytes, &geo, 134).unwrap_err().check.0, "inode.flags2.bigtime");
+    assert_eq!(verify_block(&bytes, &geo, 134).unwrap_err().check.0, "inode.flags2.bigtime");
     geo = geo_v5();
     geo.features.ro_compat = 0;
     let bytes = linux!("reflink", 512);
-    assert_eq!(judge(&bytes, &geo, 140).unwrap_err().check.0, "inode.flags2.reflink");
+    assert_eq!(verify_block(&bytes, &geo, 140).unwrap_err().check.0, "inode.flags2.reflink");
     let bytes = {
         let mut bytes = bytes;
         InodeMut::new(&mut bytes).unwrap().core.flags2 = 0x1c.into();
         stamp(&mut bytes);
         bytes
     };
-    assert_eq!(judge(&bytes, &geo, 140).unwrap_err().check.0, "inode.flags2.cowextsz");
+    assert_eq!(verify_block(&bytes, &geo, 140).unwrap_err().check.0, "inode.flags2.cowextsz");
 }
 
 #[test]
@@ -256,7 +256,7 @@ fn each_broken_field_of_a_metadata_directory_is_named() {
             ("inode.metadata.dax", 0x7f, &[0x39]),
             ("inode.crc", CRC_OFFSET, &[0; 4]),
         ],
-        |bytes| judge(bytes, &geo, 129).map(drop),
+        |bytes| verify_block(bytes, &geo, 129).map(drop),
     );
 }
 
@@ -273,6 +273,6 @@ fn version_2_breaks_are_named() {
             ("inode.nblocks", 0x4f, &[2]),
             ("inode.nextents", 0x40, &[0, 0, 0, 0, 0, 0, 0, 99, 0, 0, 0, 0, 0, 0, 0, 10]),
         ],
-        |bytes| judge(bytes, &geo, 131).map(drop),
+        |bytes| verify_block(bytes, &geo, 131).map(drop),
     );
 }

@@ -1,4 +1,4 @@
-//! The judgement of an inode, by the rules under which Linux accepts one.
+//! The verifier of an inode, by the rules under which Linux accepts one.
 
 use xfskit_units::{Geometry, Ino};
 
@@ -13,12 +13,12 @@ const DIR_MAX_BYTES: u64 = 96 << 30;
 const MAX_EXTSIZE: u32 = (1 << 21) - 1;
 /// Largest type of a file of the metadata directory tree.
 const MAX_METATYPE: u16 = 8;
-/// What files of the metadata directory tree have set.
+/// Flags that all files of the metadata directory tree have.
 const METADATA_FLAGS: u16 =
     flags::IMMUTABLE | flags::SYNC | flags::NOATIME | flags::NODUMP | flags::NODEFRAG;
 
 impl<'a> Dinode<'a> {
-    /// Judges the first `inodesize` bytes of `bytes` as inode `ino`, in use or free.
+    /// Verifies the first `inodesize` bytes of `bytes` as inode `ino`, in use or free.
     ///
     /// # Errors
     /// The first check that fails.
@@ -47,7 +47,7 @@ impl<'a> Dinode<'a> {
         Ok(inode)
     }
 
-    /// Is this the inode that should stand here?
+    /// Checks that this is the inode that belongs here.
     fn verify_identity(&self, ctx: &Ctx<'_>, ino: Ino) -> VerifyResult {
         ctx.eq_hex("inode.magic", MAGIC, self.core.magic.get())?;
         match self.v3 {
@@ -60,8 +60,8 @@ impl<'a> Dinode<'a> {
         }
     }
 
-    /// The old link count is gone (metadata files keep their type there), and the unlinked list
-    /// goes on in the group.
+    /// Checks that the old link count is 0 (metadata files keep their type there), and that the
+    /// unlinked list continues within the group.
     fn verify_links(&self, ctx: &Ctx<'_>, ino: Ino) -> VerifyResult {
         if self.v3.is_some() {
             match self.flags2() & flags2::METADATA {
@@ -75,7 +75,7 @@ impl<'a> Dinode<'a> {
         ctx.require("inode.next_unlinked", exists, "an inode of the group, or none", next)
     }
 
-    /// Directories and symlinks have content as long as they have links.
+    /// Checks that directories and symlinks with links have content.
     fn verify_size(&self, ctx: &Ctx<'_>, kind: Option<FileType>) -> VerifyResult {
         let size = self.size().0;
         ctx.at_most("inode.size", i64::MAX.unsigned_abs(), size)?;
@@ -107,7 +107,8 @@ impl<'a> Dinode<'a> {
         Ok(())
     }
 
-    /// Special files need 8 bytes for a device number; others leave both forks some room.
+    /// Checks that special files have 8 bytes for a device number, and other files some space in
+    /// both forks.
     fn verify_forkoff(&self, ctx: &Ctx<'_>, kind: Option<FileType>) -> VerifyResult {
         let most = match kind {
             Some(kind) if kind.is_special() => 1,
@@ -186,7 +187,7 @@ impl<'a> Dinode<'a> {
         }
     }
 
-    /// The hint, and the flags that say whom it is for. A free inode may keep an old one.
+    /// Checks the hint and the flags that activate it. A free inode may keep an old one.
     fn verify_extsize(&self, ctx: &Ctx<'_>, kind: Option<FileType>) -> VerifyResult {
         let (flags, extsize) = (self.flags(), self.extsize().0);
         if flags & flags::REALTIME != 0 {
@@ -226,7 +227,7 @@ impl<'a> Dinode<'a> {
             ctx.require("inode.flags2.reflink", can, "a regular file that can share", true)?;
         }
         if flags2 & flags2::METADATA != 0 {
-            // Zoned volumes keep another number in the place of `cowextsize`.
+            // Zoned volumes store another number in `cowextsize`.
             return self.verify_metadata(ctx, kind);
         }
         self.verify_cowextsize(ctx, kind, realtime)
@@ -272,7 +273,7 @@ impl<'a> Dinode<'a> {
     }
 }
 
-/// Longest extent size hint: on the data device also half a group.
+/// Returns the longest extent size hint; on the data device also at most half a group.
 fn longest_hint(geo: &Geometry, realtime: bool) -> u32 {
     if realtime { MAX_EXTSIZE } else { MAX_EXTSIZE.min(geo.agblocks / 2) }
 }

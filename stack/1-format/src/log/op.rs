@@ -1,4 +1,4 @@
-//! Operation headers, 12 bytes and big-endian, and the transaction header behind a START.
+//! Operation headers, 12 bytes and big-endian, and the transaction header that follows a START.
 
 use zerocopy::big_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, little_endian as le};
@@ -6,25 +6,25 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, little_e
 use crate::corruption::{Expected, VerifyResult};
 use crate::ctx::Ctx;
 
-/// Who wrote an operation: a transaction.
+/// Writer of an operation: a transaction.
 pub const CLIENT_TRANSACTION: u8 = 0x69;
-/// Who wrote an operation: the journal itself (unmount).
+/// Writer of an operation: the journal itself (unmount).
 pub const CLIENT_LOG: u8 = 0xaa;
 
 /// `flags`: opens a transaction; no payload.
 pub const START: u8 = 0x01;
 /// `flags`: closes a transaction; no payload.
 pub const COMMIT: u8 = 0x02;
-/// `flags`: the region is cut here and goes on in the next record.
+/// `flags`: the region is split here and continues in the next record.
 pub const CONTINUE: u8 = 0x04;
-/// `flags`: a further piece of a cut region.
+/// `flags`: a further piece of a split region.
 pub const WAS_CONT: u8 = 0x08;
-/// `flags`: the last piece of a cut region.
+/// `flags`: the last piece of a split region.
 pub const END: u8 = 0x10;
 /// `flags`: the journal is clean from here.
 pub const UNMOUNT: u8 = 0x20;
 
-/// The header, as it stands on disk. `xfs_logprint` calls the fields `oh_tid` and so on.
+/// The header, as it is on disk. `xfs_logprint` calls the fields `oh_tid` and so on.
 #[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct OpHeader {
@@ -49,20 +49,21 @@ const _: () = assert!(size_of::<OpHeader>() == LEN);
 pub struct Op<'a> {
     /// The header.
     pub header: &'a OpHeader,
-    /// Byte of the payload at which the header stands.
+    /// Offset of the header in the payload, in bytes.
     pub offset: usize,
-    /// What it carries.
+    /// Its data.
     pub data: &'a [u8],
 }
 
 impl Op<'_> {
-    /// True where all of `flags` are set.
+    /// Returns true if all of `flags` are set.
     pub fn has(&self, flags: u8) -> bool {
         self.header.flags & flags == flags
     }
 }
 
-/// The first `num_logops` operations of an unpacked payload; ends behind the first bad one.
+/// Iterates over the first `num_logops` operations of an unpacked payload; ends after the first bad
+/// one.
 pub fn ops<'a>(
     payload: &'a [u8],
     num_logops: u32,
@@ -78,7 +79,7 @@ pub fn ops<'a>(
     })
 }
 
-/// The operation at the start of `bytes`.
+/// Returns the operation at the start of `bytes`.
 fn op<'a>(bytes: &'a [u8], offset: usize, ctx: &Ctx<'_>) -> VerifyResult<Op<'a>> {
     let Ok((header, rest)) = OpHeader::ref_from_prefix(bytes) else {
         return Err(ctx.short("log.op.header", bytes.len()));
@@ -94,7 +95,8 @@ fn op<'a>(bytes: &'a [u8], offset: usize, ctx: &Ctx<'_>) -> VerifyResult<Op<'a>>
 
 /// "TRAN".
 pub const TRANS_MAGIC: u32 = 0x5452_414e;
-/// `type` of what delayed logging writes; older kernels used other numbers. Nobody looks.
+/// `type` of checkpoints of delayed logging. Older kernels used other numbers; no reader uses the
+/// field.
 pub const TRANS_CHECKPOINT: u32 = 40;
 
 /// The transaction header: the first region of every transaction. `xfs_logprint` calls the fields
@@ -114,10 +116,10 @@ pub struct TransHeader {
 const _: () = assert!(size_of::<TransHeader>() == 16);
 
 impl TransHeader {
-    /// Judges the first region of a transaction.
+    /// Verifies the first region of a transaction.
     ///
     /// # Errors
-    /// A region of another length or magic.
+    /// If the region has another length or magic.
     pub fn verify<'a>(region: &'a [u8], ctx: &Ctx<'_>) -> VerifyResult<&'a Self> {
         let Ok(header) = Self::ref_from_bytes(region) else {
             let whole = Expected::Exactly(size_of::<Self>().into());

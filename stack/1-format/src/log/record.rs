@@ -1,10 +1,10 @@
-//! The record header: 512 bytes, big-endian but for the checksum.
+//! The record header: 512 bytes, big-endian except for the checksum.
 //!
-//! A record is one header block, more header blocks when records may be longer than 32 KiB, then
-//! the payload. So that a torn write can be seen, every block of the record begins with the cycle
-//! number of this lap around the journal; the four bytes that stood there are kept in the header
-//! ([`pack`] and [`unpack`]). Where a record runs over the end of the journal, its blocks at the
-//! start carry the next cycle.
+//! A record is one header block, more header blocks if records may be longer than 32 KiB, then the
+//! payload. So that torn writes can be detected, every block of the record begins with the number
+//! of the current cycle. The four bytes that it replaces are kept in the header ([`pack`] and
+//! [`unpack`]). If a record continues over the end of the journal, its blocks at the start carry
+//! the next cycle.
 
 use xfskit_units::{LogBlock, Lsn, Uuid};
 use zerocopy::big_endian::{U32, U64};
@@ -27,7 +27,7 @@ const SLOTS: usize = HEADER_COVERS / BLOCK;
 /// `fmt`: items are little-endian.
 pub const FMT_LINUX_LE: u32 = 1;
 
-/// The header, as it stands on disk. `xfs_logprint` prints the names with `h_` before them.
+/// The header, as it is on disk. `xfs_logprint` prints the names with `h_` before them.
 #[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct RecordHeader {
@@ -43,7 +43,7 @@ pub struct RecordHeader {
     pub lsn: U64,
     /// Oldest position that recovery must start from.
     pub tail_lsn: U64,
-    /// CRC32c of the record, little-endian; 0 where the writer made none.
+    /// CRC32c of the record, little-endian; 0 if the writer computed none.
     pub crc: [u8; 4],
     /// Block of the record before this one; all ones for the first. Informational.
     pub prev_block: U32,
@@ -73,17 +73,17 @@ const _: () = assert!(std::mem::offset_of!(RecordHeader, fmt) == 300);
 const CRC_HEADER_LENS: [usize; 2] = [328, 324];
 /// Bytes of each further header block that the checksum covers.
 const CRC_EXTENDED_LEN: usize = 260;
-/// Where a further header block keeps displaced words; the word before is its cycle.
+/// Offset of the displaced words in a further header block; the word before is its cycle.
 const EXTENDED_DATA_OFFSET: usize = 4;
 
 impl RecordHeader {
-    /// The header at the start of `block`, if its magic is there.
+    /// Returns the header at the start of `block`, if its magic is there.
     pub fn parse(block: &[u8]) -> Option<&Self> {
         let (header, _) = Self::ref_from_prefix(block).ok()?;
         (header.magicno.get() == MAGIC).then_some(header)
     }
 
-    /// Judges the header at the start of `block`, which was read at block `at` of the journal of
+    /// Verifies the header at the start of `block`, which was read at block `at` of the journal of
     /// the volume `ctx.geo`. The checksum covers the payload too: see [`checksums`].
     ///
     /// # Errors
@@ -95,7 +95,7 @@ impl RecordHeader {
         ctx.eq_hex("log.record.magicno", MAGIC, header.magicno.get())?;
         ctx.within("log.record.version", 1..=3, header.version.get())?;
         ctx.eq("log.record.fmt", FMT_LINUX_LE, header.fmt.get())?;
-        // Writers of old left the UUID out, and Linux still takes their word.
+        // Old writers left the UUID out, and Linux still accepts that.
         if !header.fs_uuid().is_nil() {
             ctx.eq("log.record.fs_uuid", ctx.geo.uuid, header.fs_uuid())?;
         }
@@ -108,62 +108,63 @@ impl RecordHeader {
         Ok(header)
     }
 
-    /// Longest payload this record may have. An old mkfs wrote a seed record as long as the log
-    /// stripe unit and forgot to say so in `size`.
+    /// Returns the longest payload that this record may have. An old mkfs wrote a seed record as
+    /// long as the log stripe unit without recording that in `size`.
     fn len_max(&self, ctx: &Ctx<'_>) -> u32 {
         let forgotten = if self.num_logops.get() == 1 { ctx.geo.logsunit } else { 0 };
         let size = if self.v2() { self.size.get() } else { 0 };
         size.max(forgotten.min(SIZE_MAX)).max(if self.v2() { 0 } else { 32 * 1024 })
     }
 
-    /// Where this record lies in the history of the journal.
+    /// Returns the LSN of this record.
     pub fn lsn(&self) -> Lsn {
         Lsn(self.lsn.get())
     }
 
-    /// Where recovery must start.
+    /// Returns the LSN from which recovery must start.
     pub fn tail_lsn(&self) -> Lsn {
         Lsn(self.tail_lsn.get())
     }
 
-    /// UUID of the volume that the record was written for.
+    /// Returns the UUID of the volume that the record was written for.
     pub fn fs_uuid(&self) -> Uuid {
         Uuid::from_bytes(self.fs_uuid)
     }
 
-    /// True where the record has the second version's layout.
+    /// Returns true if the record has the second version's layout.
     pub fn v2(&self) -> bool {
         self.version.get() & 2 != 0
     }
 
-    /// Header blocks of the record: 1 on version 1, else one per started 32 KiB of `size`.
+    /// Returns the number of header blocks: 1 on version 1, else one per started 32 KiB of `size`.
     pub fn header_blocks(&self) -> usize {
         if self.v2() { header_blocks(self.size.get().max(self.len.get())) } else { 1 }
     }
 
-    /// Payload blocks of the record.
+    /// Returns the number of payload blocks.
     pub fn payload_blocks(&self) -> usize {
         (self.len.get() as usize).div_ceil(BLOCK)
     }
 
-    /// Blocks of the whole record.
+    /// Returns the number of blocks of the whole record.
     pub fn blocks(&self) -> usize {
         self.header_blocks().saturating_add(self.payload_blocks())
     }
 
-    /// The stored checksum; 0 where the writer made none.
+    /// Returns the stored checksum; 0 if the writer computed none.
     pub fn crc(&self) -> u32 {
         u32::from_le_bytes(self.crc)
     }
 }
 
-/// Header blocks of a version 2 record whose writer used buffers of `size` bytes.
+/// Returns the number of header blocks of a version 2 record whose writer used buffers of `size`
+/// bytes.
 pub fn header_blocks(size: u32) -> usize {
     (size as usize).div_ceil(HEADER_COVERS).max(1)
 }
 
-/// The cycle that `block` of the journal carries: its first word, or its second where the first is
-/// a record's magic.
+/// Returns the cycle that `block` of the journal carries: its first word, or its second where the
+/// first is a record's magic.
 pub fn cycle_of(block: &[u8]) -> u32 {
     match bytes::be32(block, 0) {
         Some(MAGIC) => bytes::be32(block, 4).unwrap_or(0),
@@ -171,7 +172,7 @@ pub fn cycle_of(block: &[u8]) -> u32 {
     }
 }
 
-/// The cycle that follows `cycle`, which is never [`MAGIC`].
+/// Returns the cycle that follows `cycle`, which is never [`MAGIC`].
 pub fn next_cycle(cycle: u32) -> u32 {
     match cycle.wrapping_add(1) {
         MAGIC => MAGIC.wrapping_add(1),
@@ -179,7 +180,7 @@ pub fn next_cycle(cycle: u32) -> u32 {
     }
 }
 
-/// The cycle before `cycle`, which is never [`MAGIC`]; 0 before the first.
+/// Returns the cycle before `cycle`, which is never [`MAGIC`]; 0 before the first.
 pub fn previous_cycle(cycle: u32) -> u32 {
     match cycle.saturating_sub(1) {
         MAGIC => MAGIC.wrapping_sub(1),
@@ -205,8 +206,8 @@ pub fn pack(record: &mut [u8], headers: usize, cycle: u32) {
     }
 }
 
-/// Where the journal ends `to_end` blocks behind the record's start, what lies behind belongs to the
-/// next cycle.
+/// Advances the cycle of the blocks after the first `to_end`, which continue at the start of the
+/// journal.
 pub fn wrap(record: &mut [u8], to_end: usize) {
     for block in record.chunks_exact_mut(BLOCK).skip(to_end) {
         if let Some(word) = block.first_chunk_mut::<4>() {
@@ -215,7 +216,8 @@ pub fn wrap(record: &mut [u8], to_end: usize) {
     }
 }
 
-/// Stores the checksum of a record that is stamped to its end. The field may hold anything before.
+/// Stores the checksum of a record that is stamped completely. The old content of the field is
+/// ignored.
 pub fn sum(record: &mut [u8], headers: usize) {
     let (head, payload) = record.split_at_mut(headers.saturating_mul(BLOCK).min(record.len()));
     let crc = checksum(CRC_HEADER_LENS[0], head, payload);
@@ -224,7 +226,7 @@ pub fn sum(record: &mut [u8], headers: usize) {
     }
 }
 
-/// Where the headers keep the first word of payload block `i`.
+/// Returns the range of the headers that keeps the first word of payload block `i`.
 fn slot_range(i: usize) -> std::ops::Range<usize> {
     let (header, slot) = (i / SLOTS, i % SLOTS);
     let data = if header == 0 { CYCLE_DATA_OFFSET } else { EXTENDED_DATA_OFFSET };
@@ -233,7 +235,7 @@ fn slot_range(i: usize) -> std::ops::Range<usize> {
     start..start.saturating_add(4)
 }
 
-/// Puts the first words back: `payload` becomes what the writer had in mind. `headers` are the
+/// Restores the first words of `payload`'s blocks, which the writer displaced. `headers` are the
 /// record's header blocks.
 pub fn unpack(headers: &[u8], payload: &mut [u8]) {
     for (i, block) in payload.chunks_mut(BLOCK).enumerate() {
@@ -244,16 +246,16 @@ pub fn unpack(headers: &[u8], payload: &mut [u8]) {
     }
 }
 
-/// The checksums that a record of these header blocks and this payload may carry, as it stands on
-/// disk: of 64-bit writers first, then of 32-bit x86.
+/// Returns the checksums that a record of these header blocks and this payload may carry on disk:
+/// of 64-bit writers first, then of 32-bit x86.
 ///
-/// `payload` is exactly `len` bytes. How many header blocks count follows from `len`, not from how
-/// many there are.
+/// `payload` is exactly `len` bytes. The number of header blocks that count follows from `len`, not
+/// from the length of `headers`.
 pub fn checksums(headers: &[u8], payload: &[u8]) -> [u32; 2] {
     CRC_HEADER_LENS.map(|len| checksum(len, headers, payload))
 }
 
-/// The checksum of a writer that counts `len` bytes of the first header block.
+/// Returns the checksum of a writer that covers `len` bytes of the first header block.
 fn checksum(len: usize, headers: &[u8], payload: &[u8]) -> u32 {
     let before = headers.get(..CRC_OFFSET).unwrap_or(&[]);
     let behind = headers.get(CRC_OFFSET.saturating_add(4)..len).unwrap_or(&[]);

@@ -1,7 +1,7 @@
-//! Where a block of metadata carries its CRC, LSN and UUID: told by its magic alone.
+//! The offsets of CRC, LSN and UUID in a block of metadata, determined by its magic alone.
 //!
-//! Recovery needs it twice. The LSN that stands on disk says whether a logged change is already in
-//! place; and when a changed buffer is written, LSN and CRC must be made anew, for the journal holds
+//! Recovery uses them twice. The LSN on disk tells whether a logged change is already in place.
+//! When a changed buffer is written, LSN and CRC must be stamped again, because the journal holds
 //! stale ones. Version 4 has neither.
 
 use xfskit_units::{Geometry, Lsn};
@@ -9,7 +9,7 @@ use xfskit_units::{Geometry, Lsn};
 use super::item::buf::BufType;
 use crate::bytes;
 
-/// Where a self-describing block carries what, in bytes from its start.
+/// The offsets of the fields of a self-describing block, in bytes from its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
     /// CRC32c, little-endian.
@@ -27,8 +27,8 @@ impl Stamp {
         Self { crc, lsn, uuid, buf_type }
     }
 
-    /// What `block` carries; `None` on version 4 and for blocks that carry nothing, such as
-    /// inode clusters.
+    /// Returns the offsets in `block`; `None` on version 4 and for blocks without such fields, such
+    /// as inode clusters.
     pub fn of(block: &[u8], geo: &Geometry) -> Option<Self> {
         if !geo.v5() {
             return None;
@@ -54,17 +54,17 @@ impl Stamp {
         Some(found)
     }
 
-    /// The LSN in `block`.
+    /// Returns the LSN in `block`.
     pub fn lsn(&self, block: &[u8]) -> Lsn {
         Lsn(bytes::be64(block, self.lsn).unwrap_or(0))
     }
 
-    /// True where `block` belongs to the volume `geo`.
+    /// Returns true if `block` belongs to the volume `geo`.
     pub fn belongs(&self, block: &[u8], geo: &Geometry) -> bool {
         bytes::array(block, self.uuid) == Some(*geo.meta_uuid.as_bytes())
     }
 
-    /// True where the CRC in `block` is right.
+    /// Returns true if the CRC in `block` is right.
     pub fn is_whole(&self, block: &[u8]) -> bool {
         xfskit_crc::verify(block, self.crc)
     }
@@ -79,7 +79,7 @@ impl Stamp {
     }
 }
 
-/// Blocks of hash trees have a two-byte magic behind their siblings.
+/// Returns the type of a block of a hash tree, whose two-byte magic follows its siblings.
 fn da_type(magic: u16) -> Option<BufType> {
     Some(match magic {
         0x3df1 => BufType::DirLeaf1,

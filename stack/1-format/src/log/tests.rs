@@ -1,4 +1,4 @@
-//! A record that the kernel wrote (`touch d/b` on a new volume), and what breaks it.
+//! A record that the kernel wrote (`touch d/b` on a new volume), and damaged variants of it.
 
 use xfskit_units::{Daddr, LogBlock, Lsn};
 use zerocopy::IntoBytes;
@@ -20,7 +20,7 @@ fn whole() -> Vec<u8> {
     golden(2048, CREATE)
 }
 
-/// The payload, unpacked.
+/// Returns the payload, unpacked.
 pub(super) fn payload() -> Vec<u8> {
     let mut record = whole();
     let (headers, payload) = record.split_at_mut(BLOCK);
@@ -35,8 +35,8 @@ pub(super) fn regions(payload: &[u8]) -> Vec<&[u8]> {
     ops.filter(|op| !op.has(START) && !op.has(COMMIT)).map(|op| op.data).collect()
 }
 
-fn check_of<T>(verdict: Result<T, Box<Corruption>>) -> &'static str {
-    verdict.map(|_| ()).expect_err("something is broken").check.0
+fn check_of<T>(result: Result<T, Box<Corruption>>) -> &'static str {
+    result.map(|_| ()).expect_err("something is broken").check.0
 }
 
 #[test]
@@ -64,7 +64,7 @@ fn packing_undoes_unpacking() {
 }
 
 #[test]
-fn blocks_behind_the_end_of_the_journal_belong_to_the_next_cycle() {
+fn blocks_after_the_end_of_the_journal_belong_to_the_next_cycle() {
     let mut record = whole();
     record::wrap(&mut record, 2);
     let cycles: Vec<u32> = record.chunks(BLOCK).map(record::cycle_of).collect();
@@ -240,7 +240,7 @@ fn one(region: &[u8]) -> Result<Item<'static>, Box<Corruption>> {
     }
 }
 
-/// A head of an intent or done item, and `words` behind it.
+/// Makes the header of an intent or done item, followed by `words`.
 fn head(kind: u16, nextents: u32, id: u64, words: &[u32]) -> Vec<u8> {
     let mut bytes = kind.to_le_bytes().to_vec();
     bytes.extend([1, 0]);

@@ -1,7 +1,7 @@
 //! The unmount record: one operation that says "everything before this is in place".
 //!
-//! mkfs writes one as the first record of a new journal, without a checksum; unmounting writes one
-//! with. A journal whose last record is such a record is clean.
+//! mkfs writes one as the first record of a new journal, without a checksum; an unmount writes one
+//! with a checksum. A journal whose last record is such a record is clean.
 
 use xfskit_units::{Geometry, LogBlock, Lsn, Uuid};
 use zerocopy::{FromZeros, IntoBytes};
@@ -9,15 +9,17 @@ use zerocopy::{FromZeros, IntoBytes};
 use super::op::{CLIENT_LOG, LEN, OpHeader, UNMOUNT};
 use super::record::{self, BLOCK, FMT_LINUX_LE, MAGIC, RecordHeader};
 
-/// What the unmount operation carries: "Un" in the writer's byte order, then zeroes.
+/// The body of the unmount operation: "Un" in the writer's byte order, then zeroes.
 const BODY: [u8; 8] = [0x6e, 0x55, 0, 0, 0, 0, 0, 0];
 /// The transaction id of mkfs' unmount operation.
 const SEED_TID: u32 = 0xb0c0_d0d0;
 
-/// The record with which mkfs starts a journal of the volume `uuid`: whole, to be written at block
-/// 0 of a zeroed journal. `logsunit` is the superblock's field, in bytes (0 and 1 mean none).
+/// Returns the record with which mkfs starts a journal of the volume `uuid`: complete, to be
+/// written at block 0 of a zeroed journal. `logsunit` is the superblock's field, in bytes (0 and 1
+/// mean none).
 ///
-/// mkfs leaves the checksum zero, and so do we: these bytes are compared with its own.
+/// mkfs leaves the checksum zero. This code does the same, because tests compare the bytes with
+/// those of mkfs.
 pub fn seed_record(uuid: Uuid, logsunit: u32, logv2: bool) -> Vec<u8> {
     let lsn = Lsn::new(1, LogBlock(0));
     let (mut bytes, headers) = record(uuid, lsn, u32::MAX, logsunit, logv2);
@@ -25,9 +27,9 @@ pub fn seed_record(uuid: Uuid, logsunit: u32, logv2: bool) -> Vec<u8> {
     bytes
 }
 
-/// The record that marks a journal of the volume `geo` clean, to be written at its head `lsn` when
-/// everything before is in place. `prev_block` is the block of the record before it. Where the
-/// record runs over the end of the journal, its rest goes to block 0.
+/// Returns the record that marks a journal of the volume `geo` clean. It is written at the head
+/// `lsn` when everything before is in place. `prev_block` is the block of the record before it. If
+/// the record continues over the end of the journal, its rest goes to block 0.
 pub fn unmount_record(geo: &Geometry, lsn: Lsn, prev_block: u32) -> Vec<u8> {
     let logv2 = geo.features.logv2();
     let (mut bytes, headers) = record(geo.uuid, lsn, prev_block, geo.logsunit, logv2);
@@ -37,7 +39,7 @@ pub fn unmount_record(geo: &Geometry, lsn: Lsn, prev_block: u32) -> Vec<u8> {
     bytes
 }
 
-/// The record before its cycles are stamped, and how many header blocks it has.
+/// Returns the record before its cycles are stamped, and its number of header blocks.
 fn record(uuid: Uuid, lsn: Lsn, prev_block: u32, logsunit: u32, logv2: bool) -> (Vec<u8>, usize) {
     let sunit = if logv2 && logsunit > 1 { logsunit } else { 0 };
     let size = sunit.max(32 * 1024);

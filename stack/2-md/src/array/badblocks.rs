@@ -50,8 +50,8 @@ impl Array {
         };
         bad.add(at, len);
         self.is_optimal.store(false, Ordering::Release);
-        let noted = metadata.write_bad_blocks(role, replacement, &bad.sectors());
-        noted.is_some_and(|failures| failures.is_empty())
+        let recorded = metadata.write_bad_blocks(role, replacement, &bad.sectors());
+        recorded.is_some_and(|failures| failures.is_empty())
     }
 
     /// Removes a range that was written from the replacement's bad blocks.

@@ -234,12 +234,12 @@ impl ArrayMetadata {
     pub(super) fn fail(&self, role: usize) -> Failures {
         let mut state = self.state();
         let number = |member: &MemberMetadata| member.superblock.dev_number();
-        let gone: Vec<u32> =
+        let removed: Vec<u32> =
             state.members.iter().filter(|member| member.role == role).map(number).collect();
         state.members.retain(|member| member.role != role);
         let state = &mut *state;
         for member in state.members.iter_mut().chain(&mut state.replacements) {
-            for number in &gone {
+            for number in &removed {
                 member.superblock.set_failed(*number);
             }
         }

@@ -16,7 +16,7 @@
 //! | --- | --- |
 //! | `member` | one member: where it is readable, its failures, its replacement |
 //! | `io` | reads and writes of several members at once |
-//! | `badblock_list`, `badblocks` | ranges of a member that must not be read, and how they are recorded |
+//! | `badblock_list`, `badblocks` | ranges that must not be read, and how they are recorded |
 //! | `concat` | linear and RAID0 |
 //! | `heal` | rewriting wrong data once a layer above knows what is right |
 //! | `mirror` | RAID1 and RAID10: reading and writing copies |
@@ -25,7 +25,7 @@
 //! | `striped` | RAID4, 5, 6: requests, cut into stripes |
 //! | `write` | RAID4, 5, 6: full-stripe and partial writes |
 //! | `ppl`, `journal` | writes through partial parity logs or a journal device |
-//! | [`monitor`] | a thread that marks an idle array clean, and rebuilds onto a spare that took over |
+//! | [`monitor`] | a thread that marks an idle array clean, and rebuilds onto spares |
 //! | [`sync_action`] | work over the whole array: rebuild, check, repair; spares that take over |
 //! | [`scrub`] | comparing members, and locating the one that is wrong |
 //! | [`metadata`] | superblocks and bitmap of an array that is written |
@@ -529,8 +529,8 @@ impl BlockDevice for Array {
             return Ok(());
         }
         let sectors = self.sync_sectors(offset.0, buf.len() as u64);
-        let noted = self.update_metadata(|metadata| metadata.begin_write(sectors.clone()));
-        let result = noted.and_then(|()| match &self.map {
+        let recorded = self.update_metadata(|metadata| metadata.begin_write(sectors.clone()));
+        let result = recorded.and_then(|()| match &self.map {
             Map::Concat(map) => self.write_concat(map, offset.0, buf),
             Map::Raid1 | Map::Raid10(_) => self.write_mirror(offset.0, buf),
             Map::Parity => self.write_striped(offset.0, buf),

@@ -76,9 +76,9 @@ impl Array {
         let WriteJob { role, at, buf } = *job;
         let mut found = vec![0; buf.len()];
         for k in 1..self.member_alternatives(role, at, buf.len() as u64) {
-            let gives =
+            let matches =
                 self.read_member_alternative(role, at, &mut found, k).is_ok() && found == buf;
-            if gives && self.heal_member(role, at, buf, k)? && self.holds(role, at, buf) {
+            if matches && self.heal_member(role, at, buf, k)? && self.holds(role, at, buf) {
                 return Ok(());
             }
         }
@@ -186,8 +186,8 @@ impl Array {
             let MemberSector(start) = mismatch.sectors.start;
             return start * 512 < data.end && data.start < mismatch.sectors.end.0 * 512;
         }
-        let theirs = self.mismatch_ranges(mismatch);
-        let ours = self.array_ranges(role, range).unwrap_or_default();
-        ours.iter().any(|a| theirs.iter().any(|b| a.start < b.end && b.start < a.end))
+        let page_ranges = self.mismatch_ranges(mismatch);
+        let member_ranges = self.array_ranges(role, range).unwrap_or_default();
+        member_ranges.iter().any(|a| page_ranges.iter().any(|b| a.start < b.end && b.start < a.end))
     }
 }

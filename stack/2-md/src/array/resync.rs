@@ -57,7 +57,7 @@ impl Array {
         let job = SyncJob {
             units: start..end,
             unit_bytes: bytes(1),
-            wanted: &|stripe| {
+            needs_work: &|stripe| {
                 let next = todo.partition_point(|stripes| stripes.end <= stripe);
                 todo.get(next).is_some_and(|stripes| stripes.contains(&stripe))
             },

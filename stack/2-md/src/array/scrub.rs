@@ -134,12 +134,12 @@ impl Array {
         let mut copies = self.copies(start);
         copies.retain(|copy| self.members[copy.role].device().is_some());
         let mut memory = vec![0; copies.len() * index(len)];
-        let there = self.read_copies(&copies, &mut memory, index(len));
+        let readable = self.read_copies(&copies, &mut memory, index(len));
         let mut compared = Comparison::default();
         let at = copies.first().map_or(0, |copy| copy.at);
         let mut window = None;
         for page in pages(index(len)) {
-            let held = held(&copies, &memory, &there, &page);
+            let held = held(&copies, &memory, &readable, &page);
             let Some(((_, _, first), others)) = held.split_first().filter(|(_, o)| !o.is_empty())
             else {
                 compared.unchecked += page.len().div_ceil(512) as u64;
@@ -214,16 +214,16 @@ impl Array {
             .collect();
         let failed = self.fetch(&mut jobs);
         let all = || pages(len).map(|page| page.start).collect::<Vec<_>>();
-        let mut there: Vec<Vec<usize>> = copies.iter().map(|_| all()).collect();
+        let mut readable: Vec<Vec<usize>> = copies.iter().map(|_| all()).collect();
         for i in failed {
             let ReadJob { role, at, buf } = &mut jobs[i];
-            there[i].retain(|start| {
+            readable[i].retain(|start| {
                 let end = (start + index(PAGE)).min(len);
                 let buf = &mut buf[*start..end];
                 self.fetch(&mut [ReadJob { role: *role, at: *at + *start as u64, buf }]).is_empty()
             });
         }
-        there
+        readable
     }
 
     fn scrub_parity(&self, stripe: u64, repair: bool) -> Result<Comparison> {
@@ -276,8 +276,8 @@ impl Array {
         let roles: Vec<usize> = jobs.iter().map(|job| job.role).collect();
         self.prefetch(&jobs);
         let failed: Vec<usize> = self.fetch(&mut jobs).into_iter().map(|i| roles[i]).collect();
-        let gone = |role: &usize| !roles.contains(role) || failed.contains(role);
-        let missing = (0..self.members.len()).filter(gone).collect();
+        let unreadable = |role: &usize| !roles.contains(role) || failed.contains(role);
+        let missing = (0..self.members.len()).filter(unreadable).collect();
         SpanData { memory, missing, failed: !failed.is_empty() }
     }
 
@@ -403,20 +403,20 @@ fn bad_role(layout: StripeLayout, p_error: &[u8], q_error: &[u8]) -> Option<usiz
     }
 }
 
-/// Returns the page of each copy that could be read; `there` lists the starts of those pages for
+/// Returns the page of each copy that could be read; `readable` lists the starts of those pages for
 /// each copy.
 pub(super) fn held<'m>(
     copies: &[Copy],
     memory: &'m [u8],
-    there: &[Vec<usize>],
+    readable: &[Vec<usize>],
     page: &Range<usize>,
 ) -> Vec<MemberPage<'m>> {
     let each = memory.chunks((memory.len() / copies.len().max(1)).max(1));
     copies
         .iter()
         .zip(each)
-        .zip(there)
-        .filter(|(_, there)| there.contains(&page.start))
+        .zip(readable)
+        .filter(|(_, readable)| readable.contains(&page.start))
         .map(|((copy, all), _)| (copy.role, copy.at + page.start as u64, &all[page.clone()]))
         .collect()
 }

@@ -30,12 +30,12 @@ type Spare = Arc<Mutex<Vec<Vec<u8>>>>;
 #[derive(Debug)]
 struct Memory {
     bytes: Vec<u8>,
-    home: Spare,
+    pool: Spare,
 }
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        lock(&self.home).push(std::mem::take(&mut self.bytes));
+        lock(&self.pool).push(std::mem::take(&mut self.bytes));
     }
 }
 
@@ -113,7 +113,7 @@ impl StripeCache {
         let found = self.shard(stripe).get(&stripe).map(Arc::clone);
         let entry = match found {
             Some(entry) => entry,
-            None if may_fill => self.filled(stripe, start, now, fill)?,
+            None if may_fill => self.insert_filled(stripe, start, now, fill)?,
             None => return None,
         };
         entry.used_at.store(now, Ordering::Relaxed);
@@ -130,14 +130,14 @@ impl StripeCache {
     }
 
     /// Returns the stripe, read by this thread or by another one in the meantime.
-    fn filled(
+    fn insert_filled(
         &self,
         stripe: u64,
         start: u64,
         now: u64,
         fill: impl FnOnce(&mut [u8]) -> Result<()>,
     ) -> Option<Arc<Entry>> {
-        let mut memory = self.room(now)?;
+        let mut memory = self.allocate(now)?;
         let entry = Arc::new(Entry {
             content: RwLock::new(None),
             delivered: AtomicU64::new(start),
@@ -146,8 +146,8 @@ impl StripeCache {
         let mut content = entry.content.write().unwrap_or_else(PoisonError::into_inner);
         {
             let mut shard = self.shard(stripe);
-            if let Some(theirs) = shard.get(&stripe) {
-                return Some(Arc::clone(theirs));
+            if let Some(existing) = shard.get(&stripe) {
+                return Some(Arc::clone(existing));
             }
             shard.insert(stripe, Arc::clone(&entry));
         }
@@ -164,8 +164,8 @@ impl StripeCache {
 
     /// Returns memory for one stripe: from the pool, newly allocated, or taken from the oldest
     /// stripe if it was not used lately.
-    fn room(&self, now: u64) -> Option<Memory> {
-        let memory = |bytes| Memory { bytes, home: Arc::clone(&self.spare) };
+    fn allocate(&self, now: u64) -> Option<Memory> {
+        let memory = |bytes| Memory { bytes, pool: Arc::clone(&self.spare) };
         if let Some(bytes) = lock(&self.spare).pop() {
             return Some(memory(bytes));
         }
@@ -173,10 +173,10 @@ impl StripeCache {
             return Some(memory(vec![0; index(self.stripe_bytes)]));
         }
         self.stripes.fetch_sub(1, Ordering::Relaxed);
-        let patience = 256 + 4 * self.stripes_max;
+        let min_age = 256 + 4 * self.stripes_max;
         let oldest = lock(&self.order).pop_front()?;
         let entry = self.shard(oldest).get(&oldest).map(Arc::clone)?;
-        if now.saturating_sub(entry.used_at.load(Ordering::Relaxed)) < patience {
+        if now.saturating_sub(entry.used_at.load(Ordering::Relaxed)) < min_age {
             lock(&self.order).push_back(oldest);
             return None;
         }

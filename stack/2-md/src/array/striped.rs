@@ -249,15 +249,15 @@ impl Array {
         let readable = |role: usize| self.is_role_readable(span, role);
         let missing =
             (0..self.members.len()).filter(|role| !readable(*role) && *role != own).count();
-        let bears = self.geometry.tolerates() as usize;
+        let tolerated = self.geometry.tolerates() as usize;
         let mut alternatives = Vec::new();
         if readable(own) {
             alternatives.push(Alternative::Without(Vec::new()));
         }
-        if missing < bears {
+        if missing < tolerated {
             alternatives.push(Alternative::Without(vec![own]));
         }
-        if missing + 1 < bears {
+        if missing + 1 < tolerated {
             let mut others: Vec<usize> = (0..self.members.len())
                 .filter(|role| *role != own && Some(*role) != span.layout.q && readable(*role))
                 .collect();

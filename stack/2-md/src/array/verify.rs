@@ -24,7 +24,7 @@ use super::stripes::{Span, part_of};
 use super::{Array, Map};
 
 /// Pages that are recorded one by one; further pages are only counted.
-const NOTED_MAX: usize = 100_000;
+const RECORDED_MAX: usize = 100_000;
 
 /// The findings of an array's verified reads.
 #[derive(Clone, Debug, Default)]
@@ -54,17 +54,17 @@ impl Verifier {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn note(&self, page: Mismatch) {
-        let mut notes = self.lock();
+    fn record(&self, page: Mismatch) {
+        let mut log = self.lock();
         let key = (page.stripe, page.sectors.start.0);
-        if notes.pages.len() < NOTED_MAX || notes.pages.contains_key(&key) {
-            notes.pages.insert(key, page);
+        if log.pages.len() < RECORDED_MAX || log.pages.contains_key(&key) {
+            log.pages.insert(key, page);
         } else {
-            notes.more += 1;
+            log.more += 1;
         }
     }
 
-    fn note_unchecked(&self) {
+    fn record_unchecked(&self) {
         self.lock().unchecked = true;
     }
 }
@@ -78,9 +78,9 @@ impl Array {
     /// Returns the findings of verified reads so far.
     pub fn verify_report(&self) -> VerifyReport {
         let Some(verifier) = self.verifier.get() else { return VerifyReport::default() };
-        let notes = verifier.lock();
-        let pages = notes.pages.values().cloned().collect();
-        VerifyReport { pages, more: notes.more, unchecked: notes.unchecked }
+        let log = verifier.lock();
+        let pages = log.pages.values().cloned().collect();
+        VerifyReport { pages, more: log.more, unchecked: log.unchecked }
     }
 
     pub(super) fn read_verified(
@@ -132,14 +132,14 @@ impl Array {
     fn read_part_verified(&self, verifier: &Verifier, part: StripePart<'_>) -> Result<()> {
         let (chunk, stripe) = (self.geometry.chunk_bytes().0, part.stripe);
         for piece in self.pieces(part) {
-            let wanted = piece.span.columns.clone();
-            let first = wanted.start - wanted.start % PAGE;
-            let span = self.span(stripe, first..wanted.end.next_multiple_of(PAGE).min(chunk));
+            let requested = piece.span.columns.clone();
+            let first = requested.start - requested.start % PAGE;
+            let span = self.span(stripe, first..requested.end.next_multiple_of(PAGE).min(chunk));
             let len = index(span.len());
             let mut memory = vec![0; span.layout.data_disks() * len];
             let mut data: Vec<&mut [u8]> = memory.chunks_mut(len).collect();
             self.read_stripe_verified(verifier, &span, &mut data)?;
-            let start = index(wanted.start - first);
+            let start = index(requested.start - first);
             piece.buf.copy_from_slice(&data[piece.d][start..start + piece.buf.len()]);
         }
         Ok(())
@@ -179,7 +179,7 @@ impl Array {
     ) -> Result<()> {
         let (layout, len) = (span.layout, index(span.len()));
         let Some(pages) = self.page_mismatches(span, &mut memory, &missing) else {
-            verifier.note_unchecked();
+            verifier.record_unchecked();
             return self.read_stripe(span, data, &[]);
         };
         let synced = self.is_range_synced(span.stripe * self.stripe_bytes(), self.stripe_bytes());
@@ -193,7 +193,7 @@ impl Array {
             }
             let sectors = scrub::sectors(self.member_at(span), &page);
             let counted = sectors.end.0 - sectors.start.0;
-            verifier.note(Mismatch {
+            verifier.record(Mismatch {
                 stripe: span.stripe,
                 sectors,
                 role,
@@ -234,20 +234,20 @@ impl Array {
         copies.retain(|copy| self.members[copy.role].device().is_some());
         let mut memory = vec![0; copies.len() * len];
         let shared = self.lock_stripe_shared(stripe);
-        let there = self.read_copies(&copies, &mut memory, len);
+        let readable = self.read_copies(&copies, &mut memory, len);
         drop(shared);
         let mut content = vec![0; len];
         for page in scrub::pages(len) {
-            let held = scrub::held(&copies, &memory, &there, &page);
+            let held = scrub::held(&copies, &memory, &readable, &page);
             let Some(((_, _, given), others)) = held.split_first() else {
                 let place = first + page.start as u64;
                 self.read_mirror(place, &mut content[page])?;
-                verifier.note_unchecked();
+                verifier.record_unchecked();
                 continue;
             };
             content[page.clone()].copy_from_slice(given);
             if others.is_empty() {
-                verifier.note_unchecked();
+                verifier.record_unchecked();
             }
             if others.iter().all(|(_, _, other)| other == given) {
                 continue;
@@ -260,7 +260,7 @@ impl Array {
             }
             let sectors = scrub::sectors(copies.first().map_or(0, |copy| copy.at), &page);
             let counted = sectors.end.0 - sectors.start.0;
-            verifier.note(Mismatch { stripe, sectors, role, repaired: false, counted });
+            verifier.record(Mismatch { stripe, sectors, role, repaired: false, counted });
         }
         let start = index(at - first);
         buf.copy_from_slice(&content[start..start + buf.len()]);

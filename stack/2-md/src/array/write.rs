@@ -5,7 +5,7 @@
 //!
 //! | | read | then |
 //! | --- | --- | --- |
-//! | read-modify-write | old data of what is written, old parity | parity changes by the difference |
+//! | read-modify-write | the old data and parity | parity changes by the difference |
 //! | reconstruct-write | the data that are not written | parity is computed from all data |
 //!
 //! Read-modify-write needs everything it reads to be readable, and parity to be right before, which

@@ -111,8 +111,8 @@ impl Assembly {
         let knows = member.superblock.events() >= bitmap.superblock.events_cleared.get();
         let free = self.roles.get(role).is_some_and(Option::is_none);
         let number = member.superblock.dev_number();
-        let gone = !matches!(self.superblock().role_of(number), Role::Active(_));
-        (knows && free && gone).then(|| ReAddCandidate { spare: spare(member), role })
+        let inactive = !matches!(self.superblock().role_of(number), Role::Active(_));
+        (knows && free && inactive).then(|| ReAddCandidate { spare: spare(member), role })
     }
 
     /// Returns the replacement of the member of `role`. After a crash it may lack what the member

@@ -51,9 +51,9 @@ fn least_stale(
         let own = &member.superblock;
         let Role::Active(role) = own.role() else { return None };
         let wanted = usize::try_from(role).is_ok_and(|role| missing.contains(&role));
-        let believed = sb.role_of(own.dev_number()) == Role::Active(role)
+        let fresh = sb.role_of(own.dev_number()) == Role::Active(role)
             && own.events().saturating_add(1) >= sb.events();
-        (wanted && !believed && own.recovery_offset().is_none()).then_some((i, role))
+        (wanted && !fresh && own.recovery_offset().is_none()).then_some((i, role))
     });
     candidates.max_by_key(|(i, _)| members[*i].superblock.events())
 }

@@ -7,10 +7,10 @@
 //! | --- | --- |
 //! | linear, 0 | clean: there is no redundancy |
 //! | 1, 6, 10 | to be resynced: members differ in what they held before |
-//! | 4, 5 | degraded, with the last member being rebuilt: reading all others in order and writing one is the fastest way to consistency |
+//! | 4, 5 | degraded: the last member is rebuilt, the fastest way to consistency |
 //! | 6 with one member missing | degraded, as 4 and 5 |
 //! | 4, 5 with one missing, 6 with two | clean: no redundancy is left |
-//! | any, `assume_clean` | clean: the caller knows that members agree, for example because they are all zero |
+//! | any, `assume_clean` | clean: the caller knows that members agree, e.g. all zero |
 //!
 //! | module | what |
 //! | --- | --- |
@@ -309,7 +309,7 @@ impl CreateOptions {
         let (name, available) = (all[smallest].name.clone(), layouts[smallest].data_size);
         match self.size {
             Some(size) if size > available => Err(Error::Size { size, name, available }),
-            wanted => match member_layout::rounded(wanted.unwrap_or(available), self.chunk) {
+            requested => match member_layout::rounded(requested.unwrap_or(available), self.chunk) {
                 Sectors(0) => Err(Error::Small { name, size: all[smallest].device.size() }),
                 size => Ok(size),
             },

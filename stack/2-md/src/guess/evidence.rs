@@ -156,9 +156,9 @@ impl Volume {
             let start = self.block(u64::from(be32(bytes, 8)?), 0)?;
             start.checked_add(header * self.sectors_per_header)
         };
-        let ours = |at: usize| bytes.get(at..at + 16) == Some(self.uuid.as_slice());
+        let matches = |at: usize| bytes.get(at..at + 16) == Some(self.uuid.as_slice());
         let own = |at: usize, uuid: usize| {
-            ours(uuid).then(|| be64(bytes, at).filter(|at| *at < 1 << 54).map(ArraySector))?
+            matches(uuid).then(|| be64(bytes, at).filter(|at| *at < 1 << 54).map(ArraySector))?
         };
         match bytes.get(..4)? {
             b"XAGF" => group(1),
@@ -174,8 +174,8 @@ impl Volume {
 
     /// Returns the sector that the inode at the start of `bytes` claims.
     fn inode(&self, bytes: &[u8]) -> Option<ArraySector> {
-        let ours = bytes.get(4) == Some(&3) && bytes.get(160..176)? == self.uuid;
-        self.inode_at(be64(bytes, 152).filter(|_| ours)?)
+        let matches = bytes.get(4) == Some(&3) && bytes.get(160..176)? == self.uuid;
+        self.inode_at(be64(bytes, 152).filter(|_| matches)?)
     }
 
     /// Returns the sector of inode `ino`.

@@ -33,7 +33,7 @@ const CHUNKS: std::ops::RangeInclusive<u32> = 3..=13;
 /// At most this many equally good candidates are examined further.
 const TIED_MAX: usize = 16;
 /// Chunks of an array of unknown size, for layouts whose copies do not depend on it.
-const ENDLESS: u64 = 1 << 40;
+const UNKNOWN_CHUNKS: u64 = 1 << 40;
 
 /// The members in the order given; `None` for a missing one.
 pub type MemberDevices = [Option<Arc<dyn BlockDevice>>];
@@ -124,10 +124,10 @@ fn guess_at(members: &MemberDevices, evidence: &Evidence, placement: &Placement)
     let n = u32::try_from(members.len()).unwrap_or(u32::MAX);
     let mut guesses: Vec<Guess> = Vec::new();
     // RAID10 tolerates more missing members if they hold different chunks.
-    let bears = |layout: &Layout| {
+    let tolerated = |layout: &Layout| {
         matches!(layout, Layout::Raid10(_)) || layout.tolerates(n) as usize >= missing
     };
-    for layout in layouts().filter(bears) {
+    for layout in layouts().filter(tolerated) {
         let mut chunks: Vec<Sectors> = CHUNKS.map(|log| Sectors(1 << log)).collect();
         if layout == Layout::Raid1 {
             chunks = vec![Sectors(0)];
@@ -180,7 +180,7 @@ fn places(layout: Layout, n: usize, chunk: Sectors, at: ArraySector) -> Vec<(usi
     let position = |data: u64| (c / data, usize::try_from(c % data).unwrap_or(0));
     match layout {
         Layout::Raid10(layout) => {
-            let map = Raid10::new(layout, u32::try_from(n).unwrap_or(u32::MAX), ENDLESS);
+            let map = Raid10::new(layout, u32::try_from(n).unwrap_or(u32::MAX), UNKNOWN_CHUNKS);
             map.copies(c).map(|copy| (copy.role, copy.chunk * chunk.0 + off)).collect()
         }
         Layout::Raid0(_) => {

@@ -18,8 +18,8 @@ use crate::layout::parity::{Part, StripeLayout};
 /// At most this many members are tried in every order.
 const FREE_MAX: usize = 5;
 /// Stripes that are computed again, and stripes that are searched for some that are not empty.
-const ROWS: usize = 16;
-const LOOK: u64 = 4096;
+const STRIPES: usize = 16;
+const SEARCHED_STRIPES: u64 = 4096;
 /// Groups of the volume whose headers are checked.
 const GROUPS: u64 = 16;
 
@@ -144,7 +144,7 @@ fn rows(guess: &Guess, members: &MemberDevices) -> Vec<u64> {
         let sectors = members.iter().flatten().filter_map(|device| first(guess, device, *stripe));
         sectors.filter(|sector| *sector != [0; 512]).count() > 2
     };
-    (0..LOOK).filter(holds).take(ROWS).collect()
+    (0..SEARCHED_STRIPES).filter(holds).take(STRIPES).collect()
 }
 
 /// Calls `visit` with every order of the members in `roles`.

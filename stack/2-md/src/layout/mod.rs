@@ -218,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_and_names_come_back_as_they_were() {
+    fn numbers_and_names_round_trip() {
         for level in Level::ALL {
             assert_eq!(Level::from_number(level.number()), Some(level));
             assert_eq!(Level::from_name(level.name()), Some(level));

@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn every_role_holds_one_thing_and_every_exponent_comes_once() {
+    fn every_role_has_one_part_and_every_exponent_occurs_once() {
         let raid5 = Raid5Layout::ALL.iter().map(|layout| Layout::Raid5(*layout));
         let raid6 = Raid6Layout::ALL.iter().map(|layout| Layout::Raid6(*layout));
         for layout in raid5.chain(raid6).chain([Layout::Raid4]) {

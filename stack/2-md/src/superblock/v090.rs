@@ -35,7 +35,7 @@ pub mod disk {
     pub const ACTIVE: u32 = 1 << 1;
     /// It holds what it should.
     pub const SYNC: u32 = 1 << 2;
-    /// It was taken out.
+    /// It was removed.
     pub const REMOVED: u32 = 1 << 3;
     /// Reads go to other members where there are any.
     pub const WRITE_MOSTLY: u32 = 1 << 9;
@@ -176,8 +176,8 @@ impl SuperblockV090 {
             swap_words(fields.as_mut_bytes());
         }
         let known = matches!(fields.minor_version.get(), 90 | 91);
-        let ours = fields.md_magic.get() == MAGIC && fields.major_version.get() == 0 && known;
-        ours.then_some(Self { fields, at, big_endian })
+        let matches = fields.md_magic.get() == MAGIC && fields.major_version.get() == 0 && known;
+        matches.then_some(Self { fields, at, big_endian })
     }
 
     /// Encodes the superblock as it is on disk, with a new checksum.
@@ -280,8 +280,8 @@ impl SuperblockV090 {
     pub fn resync_offset(&self) -> Option<u64> {
         let sb = &self.fields;
         let clean = sb.state.get() & state::CLEAN != 0;
-        let noted = self.wide(sb.cp_events) == self.events();
-        (!clean).then(|| if noted { u64::from(sb.recovery_cp.get()) } else { 0 })
+        let recorded = self.wide(sb.cp_events) == self.events();
+        (!clean).then(|| if recorded { u64::from(sb.recovery_cp.get()) } else { 0 })
     }
 
     /// Returns what device `number` is. A device with a role that is not in sync counts as a spare:

@@ -163,10 +163,10 @@ impl SuperblockV1 {
     /// else: see [`verify`](Self::verify).
     pub fn decode(bytes: &[u8], at: Daddr) -> Option<Self> {
         let (found, _) = Self::read_from_prefix(bytes).ok()?;
-        let ours = found.magic.get() == MAGIC
+        let matches = found.magic.get() == MAGIC
             && found.major_version.get() == 1
             && found.super_offset.get() == at.0;
-        ours.then_some(found)
+        matches.then_some(found)
     }
 
     /// Encodes the superblock as it is on disk, with a new checksum.
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn an_odd_table_of_roles_is_summed_to_its_last_byte() {
+    fn an_odd_role_table_is_summed_to_its_last_byte() {
         let mut sb = superblock();
         sb.max_dev.set(3);
         let before = sb.expected_csum().unwrap();
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn roles_are_what_the_table_says() {
+    fn roles_are_read_from_the_table() {
         let mut sb = superblock();
         sb.dev_roles[3].set(ROLE_JOURNAL);
         sb.dev_roles[4].set(ROLE_FAULTY);

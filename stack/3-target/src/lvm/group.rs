@@ -90,7 +90,7 @@ fn volume(name: &str, lv: &Section, extent: u64, starts: &ExtentStarts) -> Volum
         .iter()
         .fold(0u64, |sum, s| sum.saturating_add(s.number("extent_count").unwrap_or(0)));
     let pieces = if segments.is_empty() || segments.len() as u64 != count {
-        Err("its segments are not all there".into())
+        Err("some of its segments are missing".into())
     } else {
         let mut next = 0;
         segments.iter().map(|segment| piece(segment, &mut next, extent, starts)).collect()
@@ -112,7 +112,7 @@ fn piece(
         ("striped", n) => return Err(format!("segments over {n} stripes are not supported")),
         (kind, _) => return Err(format!("segments of type {kind} are not supported")),
     }
-    let malformed = || "its metadata makes no sense".to_owned();
+    let malformed = || "its metadata are invalid".to_owned();
     let count = segment.number("extent_count").ok_or_else(malformed)?;
     if segment.number("start_extent") != Some(*next) {
         return Err(malformed());
@@ -124,7 +124,7 @@ fn piece(
     let start = starts
         .get(pv)
         .ok_or_else(malformed)?
-        .ok_or_else(|| format!("its physical volume {pv} is not here"))?;
+        .ok_or_else(|| format!("its physical volume {pv} is missing"))?;
     let offset = first.checked_mul(extent).and_then(|within| start.checked_add(within));
     let len = count.checked_mul(extent).map(ByteLen);
     offset.zip(len).ok_or_else(malformed)

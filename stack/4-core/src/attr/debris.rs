@@ -10,7 +10,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::ops::Range;
 
 use xfskit_format::attr::INCOMPLETE;
-use xfskit_format::attr::leaf::{Leaf, Place};
+use xfskit_format::attr::leaf::{AttrValue, Leaf};
 use xfskit_format::attr::{leaf_edit, remote};
 use xfskit_format::{Ctx, Fork, Layout, da};
 use xfskit_trans::lock::{LockRank, RankedMutex};
@@ -176,7 +176,7 @@ impl Survey {
         let flagged = leaf.entries.iter().find(|entry| entry.flags & INCOMPLETE != 0);
         self.incomplete.extend(flagged.map(|entry| entry.hashval.get()));
         for attr in leaf.attrs().filter(|attr| !attr.is_incomplete()) {
-            if let Place::Remote { valueblk, valuelen } = attr.value {
+            if let AttrValue::Remote { valueblk, valuelen } = attr.value {
                 self.add_blocks(valueblk, blocks(valuelen));
             }
         }

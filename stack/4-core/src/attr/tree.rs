@@ -3,7 +3,7 @@
 //! A value too large for its leaf is written to the device at once, not logged: its blocks were free
 //! until now, and the checkpoint that makes its entry durable flushes the device before.
 
-use xfskit_format::attr::leaf::{Attr, Leaf, Place};
+use xfskit_format::attr::leaf::{Attr, AttrValue, Leaf};
 use xfskit_format::attr::leaf_edit::{self, Item};
 use xfskit_format::attr::sf::Entry;
 use xfskit_format::attr::{remote, remote_edit, sf_edit};
@@ -47,7 +47,7 @@ enum Search {
 /// Looks for an attribute.
 fn search(tree: &mut Tree<'_, TxBlocks<'_, '_>>, key: Key<'_>) -> Result<Search> {
     let geo = tree.geo();
-    let place = Place::Local(key.value.unwrap_or(&[]));
+    let place = AttrValue::Local(key.value.unwrap_or(&[]));
     let hash = Attr { flags: key.namespace.flags(), name: key.name, value: place }.hash(geo);
     let mut path = tree.find(hash)?;
     let mut first = None;
@@ -57,8 +57,8 @@ fn search(tree: &mut Tree<'_, TxBlocks<'_, '_>>, key: Key<'_>) -> Result<Search>
         let start = leaf.entries.partition_point(|e| e.hashval.get() < hash);
         for (ahead, attr) in leaf.run(hash).enumerate() {
             let (local, remote) = match attr.value {
-                Place::Local(value) => (Some(value), None),
-                Place::Remote { valueblk, valuelen } => (None, Some((valueblk, valuelen))),
+                AttrValue::Local(value) => (Some(value), None),
+                AttrValue::Remote { valueblk, valuelen } => (None, Some((valueblk, valuelen))),
             };
             if !attr.is_incomplete() && key.matches(attr.flags, attr.name, local) {
                 let (index, size) = (start + ahead, attr.size());
@@ -131,7 +131,7 @@ impl Tx<'_> {
         let place = if leaf_edit::is_remote(geo, key.name.len(), value.len()) {
             self.write_value(inode, value)?
         } else {
-            Place::Local(value)
+            AttrValue::Local(value)
         };
         let item = Item::new(geo, Attr { flags, name: key.name, value: place });
         let mut blocks = TxBlocks::again(self, inode, held);
@@ -178,7 +178,7 @@ impl Tx<'_> {
         let entries: Option<Vec<Entry<'_>>> = leaf
             .attrs()
             .map(|attr| match attr.value {
-                Place::Local(value) if !attr.is_incomplete() => {
+                AttrValue::Local(value) if !attr.is_incomplete() => {
                     let namespace = attr.namespace()?;
                     Some(Entry { flags: namespace.flags(), name: attr.name, value })
                 }
@@ -233,7 +233,7 @@ impl Tx<'_> {
     }
 
     /// Writes `value` to blocks of its own.
-    fn write_value<'p>(&mut self, inode: TxInode, value: &[u8]) -> Result<Place<'p>> {
+    fn write_value<'p>(&mut self, inode: TxInode, value: &[u8]) -> Result<AttrValue<'p>> {
         let geo = self.volume().geo();
         let valuelen = u32::try_from(value.len()).unwrap_or(u32::MAX);
         let len = remote::blocks(geo, valuelen);
@@ -259,7 +259,7 @@ impl Tx<'_> {
             let offset = at.daddr.unwrap_or_default().byte_offset();
             self.engine().device().write_at(offset, &bytes)?;
         }
-        Ok(Place::Remote { valueblk, valuelen })
+        Ok(AttrValue::Remote { valueblk, valuelen })
     }
 
     fn read_value(&mut self, inode: TxInode, valueblk: DaBlock, valuelen: u32) -> Result<Vec<u8>> {

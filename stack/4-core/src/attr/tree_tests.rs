@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use xfskit_format::attr::leaf::{Attr, Leaf, Place};
+use xfskit_format::attr::leaf::{Attr, AttrValue, Leaf};
 use xfskit_format::attr::leaf_edit::{self, Item};
 use xfskit_format::da_edit::Identity;
 use xfskit_format::{Fork, attr, hash};
@@ -28,7 +28,7 @@ struct Fixture {
 }
 
 fn key(attr: &Attr<'_>) -> Key {
-    let Place::Local(value) = attr.value else { panic!("a remote value") };
+    let AttrValue::Local(value) = attr.value else { panic!("a remote value") };
     let own = if attr.flags & attr::PARENT != 0 { value.to_vec() } else { Vec::new() };
     (attr.flags & !attr::LOCAL, attr.name.to_vec(), own)
 }
@@ -60,7 +60,7 @@ impl Fixture {
     }
 
     fn insert(&mut self, flags: u8, name: &[u8], value: &[u8]) {
-        let attr = Attr { flags, name, value: Place::Local(value) };
+        let attr = Attr { flags, name, value: AttrValue::Local(value) };
         self.model.insert(key(&attr), value.to_vec());
         self.change(|geo, tree| {
             let item = Item::new(geo, attr);
@@ -72,7 +72,7 @@ impl Fixture {
     fn remove(&mut self, key: &Key) {
         let value = self.model.remove(key).unwrap();
         self.change(|geo, tree| {
-            let attr = Attr { flags: key.0, name: &key.1, value: Place::Local(&value) };
+            let attr = Attr { flags: key.0, name: &key.1, value: AttrValue::Local(&value) };
             let (path, at) = search(geo, tree, &attr).unwrap();
             let mut image = crate::da::tree::DaBlocks::image(tree.blocks, path.leaf()).unwrap();
             leaf_edit::remove(&mut image, geo, at);
@@ -95,7 +95,7 @@ impl Fixture {
             .iter()
             .map(|(flags, name, value)| {
                 let value = value.as_ref().unwrap();
-                let attr = Attr { flags: *flags, name, value: Place::Local(value) };
+                let attr = Attr { flags: *flags, name, value: AttrValue::Local(value) };
                 (key(&attr), value.clone())
             })
             .collect();
@@ -232,7 +232,7 @@ fn names_of_one_hash_are_told_apart() {
             |i: u64| attr::parent::Rec { p_ino: ((i << 32) | (i ^ 0x80)).into(), p_gen: 1.into() };
         let item = |i: u64| (attr::PARENT, b"f".to_vec(), rec(i).as_bytes().to_vec());
         let (flags, name, value) = item(9);
-        let first = Attr { flags, name: &name, value: Place::Local(&value) };
+        let first = Attr { flags, name: &name, value: AttrValue::Local(&value) };
         assert_eq!(first.hash(&f.geo), hash::parent_hash(&f.geo, b"f", Ino(0x80)));
         for i in 0..600 {
             let (flags, name, value) = item(i);

@@ -10,7 +10,7 @@
 
 use std::borrow::Cow;
 
-use xfskit_format::attr::leaf::{Attr, Place};
+use xfskit_format::attr::leaf::{Attr, AttrValue};
 use xfskit_format::attr::leaf_edit::{self, Item};
 use xfskit_format::attr::{Namespace, VALUE_MAX, parent, remote, remote_edit, sf, sf_edit};
 use xfskit_format::da_edit::{self, Identity};
@@ -49,9 +49,9 @@ impl<'a> NewAttr<'a> {
     fn item(&self, geo: &Geometry, valueblk: DaBlock) -> Item<'_> {
         let value = if self.is_remote(geo) {
             let valuelen = u32::try_from(self.value.len()).unwrap_or(u32::MAX);
-            Place::Remote { valueblk, valuelen }
+            AttrValue::Remote { valueblk, valuelen }
         } else {
-            Place::Local(&self.value)
+            AttrValue::Local(&self.value)
         };
         Item::new(geo, Attr { flags: self.namespace.flags(), name: &self.name, value })
     }

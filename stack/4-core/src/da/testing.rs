@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use xfskit_format::Image;
-use xfskit_format::attr::leaf::{Attr, Leaf, Place};
+use xfskit_format::attr::leaf::{Attr, AttrValue, Leaf};
 use xfskit_format::attr::leaf_edit;
 use xfskit_format::da::{self, Node};
 use xfskit_format::{Ctx, Fork, Layout, Location, da_edit};
@@ -146,8 +146,8 @@ impl Walk<'_> {
         self.found.used.push(leaf_edit::used(&leaf));
         let own = |attr: Attr<'_>| {
             let value = match attr.value {
-                Place::Local(value) => Ok(value.to_vec()),
-                Place::Remote { valueblk, valuelen } => Err((valueblk, valuelen)),
+                AttrValue::Local(value) => Ok(value.to_vec()),
+                AttrValue::Remote { valueblk, valuelen } => Err((valueblk, valuelen)),
             };
             (attr.flags & !xfskit_format::attr::LOCAL, attr.name.to_vec(), value)
         };

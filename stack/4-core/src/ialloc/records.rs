@@ -68,7 +68,7 @@ pub(super) fn take(
     seek_known(tx, group, &mut cursor, &chunk)?;
     let spots = cursor.spot().zip(finobt).filter(|_| chunk.freecount > 1);
     let known = spots.map(|spots| known(tx, group, &chunk, spots));
-    put(tx, cursor, &chunk.without(agino))?;
+    put(tx, cursor, &chunk.with_allocated(agino))?;
     Ok(Some((agino, known)))
 }
 
@@ -103,7 +103,7 @@ fn take_in<const FREE: bool>(
         cursor.close(tx);
         return Ok(None);
     };
-    let left = chunk.without(agino);
+    let left = chunk.with_allocated(agino);
     if FREE && left.freecount == 0 {
         cursor.delete(tx)?;
         cursor.close(tx);

@@ -127,7 +127,7 @@ impl CachedRecord {
         let mut taken = None;
         let done = self.change(tx, -1, |chunk| {
             taken = chunk.first_free();
-            taken.map(|agino| chunk.without(agino))
+            taken.map(|agino| chunk.with_allocated(agino))
         })?;
         Ok(taken.filter(|_| done))
     }

@@ -213,7 +213,7 @@ fn hand_down_acls(
     let Some(default) = tx.attr_get(parent, Namespace::Trusted, acl::DEFAULT)? else {
         return Ok(());
     };
-    let access = acl::handed_down(&default, new.mode)
+    let access = acl::inherited(&default, new.mode)
         .ok_or(Core::Limit("the default ACL of the directory is damaged"))?;
     if file_type == FileType::Directory {
         set_acl(tx, inode, acl::DEFAULT, &default, SetMode::Any)?;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 pub(crate) mod create;
-pub(crate) mod tend;
+pub(crate) mod manage;
 
 use super::name::Name;
 
@@ -49,12 +49,12 @@ pub(crate) struct Named {
 #[derive(Debug, Subcommand)]
 pub(crate) enum MdCommand {
     Create(Box<create::Create>),
-    Fail(tend::Fail),
-    Remove(tend::Remove),
-    Add(tend::Add),
-    Replace(tend::Replace),
-    Rebuild(tend::Rebuild),
-    Scrub(tend::Scrub),
+    Fail(manage::Fail),
+    Remove(manage::Remove),
+    Add(manage::Add),
+    Replace(manage::Replace),
+    Rebuild(manage::Rebuild),
+    Scrub(manage::Scrub),
     /// Show the superblock of each member
     Examine {
         /// The members

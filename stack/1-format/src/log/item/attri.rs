@@ -1,7 +1,7 @@
-//! ATTRI: an attribute, or parent pointer, to be set, removed or replaced.
+//! ATTRI: the intent to set, remove or replace an attribute or a parent pointer.
 //!
-//! The first region says what; names and values follow in regions of their own, padded to four
-//! bytes.
+//! The first region names the operation. Names and values follow in regions of their own, padded to
+//! four bytes.
 
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -38,7 +38,7 @@ pub struct AttriFormat {
 }
 const _: () = assert!(size_of::<AttriFormat>() == 40);
 
-/// What is to be done to an attribute.
+/// The operation on an attribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttrOp {
     /// Set.
@@ -55,12 +55,12 @@ pub enum AttrOp {
     ParentReplace,
 }
 
-/// An attribute intent, taken apart and owned.
+/// A decoded attribute intent, with owned names and values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attri {
     /// The first region.
     pub format: AttriFormat,
-    /// What is to be done.
+    /// The operation.
     pub op: AttrOp,
     /// The name; for [`AttrOp::ParentReplace`] the old one.
     pub name: Vec<u8>,
@@ -73,7 +73,7 @@ pub struct Attri {
 }
 
 impl AttriFormat {
-    /// What is to be done; `None` for an operation nobody knows.
+    /// Returns the operation; `None` if it is unknown.
     pub fn op(&self) -> Option<AttrOp> {
         Some(match self.op_flags.get() {
             1 => AttrOp::Set,
@@ -88,13 +88,13 @@ impl AttriFormat {
 }
 
 impl Attri {
-    /// Where the attribute is; `None` for what nobody knows.
+    /// Returns the namespace of the attribute; `None` if it is unknown.
     pub fn namespace(&self) -> Option<Namespace> {
         Namespace::from_flags(u8::try_from(self.format.attr_filter.get()).ok()?)
     }
 }
 
-/// Takes apart the regions of an ATTRI.
+/// Decodes the regions of an ATTRI.
 pub(super) fn decode(regions: &[&[u8]], ctx: &Ctx<'_>) -> VerifyResult<Intent> {
     let mut regions = regions.iter().copied();
     let format: &AttriFormat = exactly(regions.next().unwrap_or_default(), "log.attri.len", ctx)?;
@@ -121,7 +121,7 @@ pub(super) fn decode(regions: &[&[u8]], ctx: &Ctx<'_>) -> VerifyResult<Intent> {
     Ok(Intent { family: Family::Attr, id, work: Work::Attr(Box::new(attri)) })
 }
 
-/// The next region, `len` bytes padded to four.
+/// Returns the next region, `len` bytes padded to four.
 fn part<'a>(
     check: &'static str,
     regions: &mut impl Iterator<Item = &'a [u8]>,

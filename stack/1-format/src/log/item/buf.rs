@@ -1,9 +1,9 @@
 //! BUF: changed parts of a buffer.
 //!
-//! A bitmap marks the 128-byte chunks that changed, counted from the buffer's start; each run of
-//! set bits is one region (older kernels cut a run at page boundaries). The bytes are the metadata
-//! as it stands on disk, but for its CRC and LSN, which are stale: whoever writes the recovered
-//! buffer makes them anew.
+//! A bitmap marks the 128-byte chunks that changed, counted from the buffer's start. Each run of
+//! set bits is one region (older kernels split a run at page boundaries). The bytes are the
+//! metadata as it is on disk, except for its CRC and LSN, which are stale and must be stamped again
+//! when the recovered buffer is written.
 
 use xfskit_units::{Daddr, Sectors};
 use zerocopy::little_endian::{U16, U32, U64};
@@ -13,9 +13,9 @@ use super::prefix;
 use crate::corruption::VerifyResult;
 use crate::ctx::Ctx;
 
-/// Bytes that one bit of the map stands for.
+/// Bytes that one bit of the map covers.
 pub const CHUNK: usize = 128;
-/// Longest buffer there is, in 512-byte units: a block, an inode cluster, a directory block.
+/// Longest buffer, in 512-byte units: a block, an inode cluster, a directory block.
 pub const LEN_MAX: u16 = 128;
 
 /// `flags`: an inode cluster of which only the unlinked pointers count.
@@ -48,7 +48,7 @@ pub struct BufFormat {
 }
 const _: () = assert!(size_of::<BufFormat>() == 20);
 
-/// What a buffer holds, as its writer says.
+/// The type of a buffer, as its writer recorded it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)] // the names are the explanation
 pub enum BufType {
@@ -103,13 +103,13 @@ impl BufType {
         Self::RtSummary,
     ];
 
-    /// The type whose number `flags` carries.
+    /// Returns the type whose number `flags` carries.
     pub fn of(flags: u16) -> Self {
         let number = (flags >> 11).to_le_bytes()[0];
         Self::ALL.get(usize::from(number)).copied().unwrap_or(Self::Other(number))
     }
 
-    /// The bits of `flags` that say this type.
+    /// Returns the bits of `flags` for this type.
     pub fn flags(self) -> u16 {
         let defined = || Self::ALL.iter().position(|&it| it == self);
         let number = match self {
@@ -119,7 +119,7 @@ impl BufType {
         number << 11
     }
 
-    /// True for every block of a directory: such blocks may lie in several pieces.
+    /// Returns true for every block of a directory: such blocks may consist of several pieces.
     pub fn is_dir(self) -> bool {
         matches!(
             self,
@@ -133,7 +133,7 @@ impl BufType {
     }
 }
 
-/// A buffer item, its first region and map judged against its data.
+/// A buffer item, whose first region and map were verified against its data.
 #[derive(Clone, Copy, Debug)]
 pub struct Buf<'a> {
     /// The fixed part.
@@ -144,12 +144,12 @@ pub struct Buf<'a> {
     pub regions: &'a [&'a [u8]],
 }
 
-/// Changed bytes and where they go.
+/// Changed bytes and their offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change<'a> {
     /// Byte of the buffer.
     pub offset: usize,
-    /// What stands there now.
+    /// The new bytes.
     pub bytes: &'a [u8],
 }
 
@@ -171,8 +171,8 @@ impl<'a> Buf<'a> {
         Ok(buf)
     }
 
-    /// Every region must fill whole chunks of one run, every set bit lie in the buffer and have its
-    /// bytes.
+    /// Checks that every region fills whole chunks of one run, and that every set bit lies in the
+    /// buffer and has its bytes.
     fn verify_map(&self, ctx: &Ctx<'_>) -> VerifyResult {
         let end = self.byte_len() / CHUNK;
         let mut next = 0usize;
@@ -191,7 +191,7 @@ impl<'a> Buf<'a> {
         ctx.require("log.buf.map", rest == self.bits(), "a region for every run of bits", rest)
     }
 
-    /// Bits of the map.
+    /// Returns the number of bits of the map.
     fn bits(&self) -> usize {
         self.map.len().saturating_mul(32)
     }
@@ -200,12 +200,12 @@ impl<'a> Buf<'a> {
         self.map.get(n / 32).is_some_and(|word| word.get() >> (n % 32) & 1 != 0)
     }
 
-    /// The first set bit from `n` on, or [`Self::bits`].
+    /// Returns the first set bit from `n` on, or [`Self::bits`].
     fn next_set(&self, n: usize) -> usize {
         (n..self.bits()).find(|&bit| self.bit(bit)).unwrap_or(self.bits())
     }
 
-    /// The changes, from the buffer's start to its end.
+    /// Returns the changes, from the buffer's start to its end.
     pub fn changes(&self) -> impl Iterator<Item = Change<'a>> + use<'a> {
         let this = *self;
         let mut next = 0;
@@ -216,37 +216,37 @@ impl<'a> Buf<'a> {
         })
     }
 
-    /// Address of the buffer.
+    /// Returns the address of the buffer.
     pub fn daddr(&self) -> Daddr {
         Daddr(self.format.blkno.get())
     }
 
-    /// Length of the buffer.
+    /// Returns the length of the buffer.
     pub fn sectors(&self) -> Sectors {
         Sectors(self.format.len.get().into())
     }
 
-    /// Length of the buffer in bytes.
+    /// Returns the length of the buffer in bytes.
     pub fn byte_len(&self) -> usize {
         usize::from(self.format.len.get()).saturating_mul(512)
     }
 
-    /// What the buffer holds.
+    /// Returns the type of the buffer.
     pub fn buf_type(&self) -> BufType {
         BufType::of(self.format.flags.get())
     }
 
-    /// True where the item cancels the buffer.
+    /// Returns true if the item cancels the buffer.
     pub fn is_cancel(&self) -> bool {
         self.format.flags.get() & CANCEL != 0
     }
 
-    /// True where only the unlinked pointers of an inode cluster count.
+    /// Returns true if only the unlinked pointers of an inode cluster count.
     pub fn is_unlinked(&self) -> bool {
         self.format.flags.get() & INODE_BUF != 0
     }
 
-    /// True for quota records.
+    /// Returns true for quota records.
     pub fn is_dquot(&self) -> bool {
         self.format.flags.get() & (UDQUOT_BUF | PDQUOT_BUF | GDQUOT_BUF) != 0
     }

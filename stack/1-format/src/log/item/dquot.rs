@@ -1,4 +1,4 @@
-//! DQUOT and QUOTAOFF. A reader that keeps no quota parses and passes over them.
+//! DQUOT and QUOTAOFF. A reader without quota support parses and skips them.
 
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -29,9 +29,9 @@ const _: () = assert!(size_of::<DquotFormat>() == 24);
 /// A DQUOT item.
 #[derive(Clone, Copy, Debug)]
 pub struct Dquot<'a> {
-    /// Which record.
+    /// The first region.
     pub format: &'a DquotFormat,
-    /// The record as it stands on disk, without its CRC.
+    /// The record as it is on disk, without its CRC.
     pub record: &'a [u8],
 }
 
@@ -51,7 +51,7 @@ pub struct Quotaoff {
     pub r#type: U16,
     /// 1.
     pub size: U16,
-    /// Which kinds went off: 1 user, 8 project, 0x40 group.
+    /// Kinds of quota that were turned off: 1 user, 8 project, 0x40 group.
     pub flags: U32,
     /// Zero.
     pub pad: [u8; 12],

@@ -1,17 +1,17 @@
-//! Items written: what the journal says of blocks and inodes that changed.
+//! Encodes log items of changed blocks and inodes.
 //!
-//! What changed is said in runs of whole 128-byte chunks, counted from the start of the block or inode,
-//! in ascending order and with a gap between them.
+//! Changes are given in runs of whole 128-byte chunks, counted from the start of the block or
+//! inode, in ascending order and with a gap between them.
 //!
 //! | changed | items |
 //! | --- | --- |
 //! | a block | [`buf`]: its changed chunks |
-//! | a block, freed | [`cancel`]: what the journal said of it before must not be replayed |
+//! | a block, freed | [`cancel`]: earlier items of it must not be replayed |
 //! | an inode | [`inode()`]: the core, and each changed fork as a whole |
-//! | an inode's place on the unlinked list | [`unlinked`]: inode items do not carry it |
+//! | an inode's pointer of the unlinked list | [`unlinked`]: inode items do not carry it |
 //! | a chunk of inodes, new | [`icreate`] |
 //!
-//! [`intent`] and [`done`] write what was promised and what was kept.
+//! [`intent()`] and [`done`] encode intents and their done items.
 
 use std::ops::Range;
 
@@ -39,23 +39,23 @@ pub use intent::{done, intent};
 /// Chunks of the longest buffer.
 const CHUNKS_MAX: usize = LEN_MAX as usize * 512 / CHUNK;
 
-/// Where a buffer lies.
-pub type Place = (Daddr, Sectors);
+/// The address and length of a buffer.
+pub type BufAddr = (Daddr, Sectors);
 
 // ---- buffers -------------------------------------------------------------------------------------
 
-/// The changed chunks of the block `block`, which lies at `pieces`.
+/// Encodes the changed chunks of the block `block`, which lies at `pieces`.
 ///
-/// A directory block may lie in several pieces, each of which is logged as a buffer of its own. Linux
-/// takes each for a whole block if the item says "directory", fails it, and never mounts the volume
-/// again. So the pieces are logged without a type: then Linux lays the bytes down as they are, and
-/// the first piece brings along what is otherwise made at the end: `lsn`, the start of this
-/// checkpoint, and the CRC of the whole block.
+/// A directory block may consist of several pieces, each of which is logged as a buffer of its own.
+/// If the item's type is a directory type, Linux verifies each piece as a whole block, fails, and
+/// never mounts the volume again. So the pieces are logged without a type, and Linux writes the
+/// bytes as they are. The first piece then carries what is otherwise stamped at the end: `lsn`, the
+/// start of this checkpoint, and the CRC of the whole block.
 pub fn buf(
     out: &mut impl Regions,
     geo: &Geometry,
     block: &[u8],
-    pieces: &[Place],
+    pieces: &[BufAddr],
     changed: &[Range<usize>],
     lsn: Lsn,
 ) {
@@ -80,7 +80,7 @@ pub fn buf(
     }
 }
 
-/// What a block is logged as.
+/// Returns the type under which a block is logged.
 fn buf_type(block: &[u8], geo: &Geometry) -> BufType {
     match Stamp::of(block, geo) {
         Some(stamp) => stamp.buf_type,
@@ -89,7 +89,7 @@ fn buf_type(block: &[u8], geo: &Geometry) -> BufType {
     }
 }
 
-/// `runs`, and the first chunk among them.
+/// Returns `runs` with the first chunk among them.
 fn with_first_chunk(runs: &[Range<usize>]) -> Vec<Range<usize>> {
     let (joined, behind) = match runs {
         [first, behind @ ..] if first.start <= CHUNK => (0..first.end.max(CHUNK), behind),
@@ -98,22 +98,22 @@ fn with_first_chunk(runs: &[Range<usize>]) -> Vec<Range<usize>> {
     [&[joined], behind].concat()
 }
 
-/// The part of `run` in `piece`, counted from the start of `piece`.
+/// Returns the part of `run` in `piece`, counted from the start of `piece`.
 fn within(run: &Range<usize>, piece: Range<usize>) -> Option<Range<usize>> {
     let (start, end) = (run.start.max(piece.start), run.end.min(piece.end));
     (start < end).then(|| start.saturating_sub(piece.start)..end.saturating_sub(piece.start))
 }
 
-/// One buffer item: the head with its map, then every run.
-fn item(out: &mut impl Regions, place: Place, flags: u16, block: &[u8], runs: &[Range<usize>]) {
+/// Encodes one buffer item: the header with its map, then every run.
+fn item(out: &mut impl Regions, place: BufAddr, flags: u16, block: &[u8], runs: &[Range<usize>]) {
     head(out, place, flags, runs);
     for run in runs {
         out.region(&[block.get(run.clone()).unwrap_or(&[])]);
     }
 }
 
-/// The first region of a buffer item.
-fn head(out: &mut impl Regions, (daddr, len): Place, flags: u16, runs: &[Range<usize>]) {
+/// Encodes the first region of a buffer item.
+fn head(out: &mut impl Regions, (daddr, len): BufAddr, flags: u16, runs: &[Range<usize>]) {
     let mut map = [U32::ZERO; CHUNKS_MAX / 32];
     for chunk in runs.iter().flat_map(|run| run.start / CHUNK..run.end.div_ceil(CHUNK)) {
         if let Some(word) = map.get_mut(chunk / 32) {
@@ -133,14 +133,15 @@ fn head(out: &mut impl Regions, (daddr, len): Place, flags: u16, runs: &[Range<u
     out.region(&[format.as_bytes(), map.get(..words).unwrap_or(&[]).as_bytes()]);
 }
 
-/// The buffer at `place` was freed. Of a block in several pieces, each is.
-pub fn cancel(out: &mut impl Regions, place: Place) {
+/// Encodes that the buffer at `place` was freed. Each piece of a block in several pieces is
+/// cancelled by itself.
+pub fn cancel(out: &mut impl Regions, place: BufAddr) {
     head(out, place, CANCEL, &[]);
 }
 
-/// The unlinked pointers of some inodes of the cluster at `cluster`, in ascending order: the byte at
-/// which each inode begins, and whom it points at.
-pub fn unlinked(out: &mut impl Regions, cluster: Place, pointers: &[(usize, Option<AgIno>)]) {
+/// Encodes the unlinked pointers of some inodes of the cluster at `cluster`, in ascending order:
+/// the byte at which each inode begins, and the inode that it points to.
+pub fn unlinked(out: &mut impl Regions, cluster: BufAddr, pointers: &[(usize, Option<AgIno>)]) {
     let chunk = |start: usize| start..start.saturating_add(CHUNK);
     let runs: Vec<_> = pointers.iter().map(|&(start, _)| chunk(start)).collect();
     head(out, cluster, BufType::Inode.flags() | INODE_BUF, &runs);
@@ -153,13 +154,13 @@ pub fn unlinked(out: &mut impl Regions, cluster: Place, pointers: &[(usize, Opti
 
 // ---- inodes --------------------------------------------------------------------------------------
 
-/// The inode `ino` as it is now, `image`, which begins at byte `offset` of the cluster at `cluster`:
-/// its core, and the forks that `changed` touches.
+/// Encodes the inode `ino` in its present state `image`, which begins at byte `offset` of the
+/// cluster at `cluster`: its core, and the forks that `changed` touches.
 pub fn inode(
     out: &mut impl Regions,
     geo: &Geometry,
     ino: Ino,
-    (cluster, offset): (Place, usize),
+    (cluster, offset): (BufAddr, usize),
     image: &[u8],
     changed: &[Range<usize>],
 ) {
@@ -209,12 +210,12 @@ pub fn inode(
 /// A fork as the journal carries it.
 struct LoggedFork<'a> {
     field: u32,
-    /// Of a btree root: the head of a block.
+    /// The block header of a btree root.
     head: Option<[u8; ROOT_HEAD]>,
     bytes: [&'a [u8]; 2],
 }
 
-/// Bytes of a long-form block head.
+/// Bytes of a long-form block header.
 const ROOT_HEAD: usize = 72;
 
 impl<'a> LoggedFork<'a> {
@@ -229,7 +230,7 @@ impl<'a> LoggedFork<'a> {
     }
 }
 
-/// What is logged of `fork`; `None` where it is empty, which the core says.
+/// Returns the logged form of `fork`; `None` if it is empty, which the core records.
 fn fork<'a>(geo: &Geometry, ino: Ino, disk: &Dinode<'a>, fork: Fork) -> Option<LoggedFork<'a>> {
     let room = disk.fork(fork)?;
     let data = fork == Fork::Data;
@@ -252,8 +253,8 @@ fn fork<'a>(geo: &Geometry, ino: Ino, disk: &Dinode<'a>, fork: Fork) -> Option<L
     }
 }
 
-/// A btree root is logged as Linux has it in memory: the head of a block, keys, pointers, with room for
-/// no more than there are.
+/// Returns a btree root as Linux has it in memory: a block header, keys, pointers, without space
+/// for more of them.
 fn root<'a>(geo: &Geometry, ino: Ino, room: &'a [u8], field: u32) -> Option<LoggedFork<'a>> {
     let numrecs = usize::from(bytes::be16(room, 2)?);
     let len = numrecs.checked_mul(8)?;
@@ -272,8 +273,8 @@ fn root<'a>(geo: &Geometry, ino: Ino, room: &'a [u8], field: u32) -> Option<Logg
     Some(LoggedFork { field, head: Some(head), bytes })
 }
 
-/// The new chunk of inodes that begins at block `agbno` of group `agno` and has `length` blocks: empty
-/// inodes of generation `generation`.
+/// Encodes the new chunk of inodes that begins at block `agbno` of group `agno` and has `length`
+/// blocks: empty inodes of generation `generation`.
 pub fn icreate(
     geo: &Geometry,
     agno: AgNumber,

@@ -1,4 +1,4 @@
-//! ICREATE: a chunk of inodes was made. Replay writes empty inodes over the whole range.
+//! ICREATE: a new chunk of inodes. Replay writes empty inodes over the whole range.
 
 use xfskit_units::{AgBlock, AgNumber, ExtLen};
 use zerocopy::{
@@ -8,7 +8,7 @@ use zerocopy::{
 use crate::corruption::VerifyResult;
 use crate::ctx::Ctx;
 
-/// The only region; big-endian but for the first two fields.
+/// The only region; big-endian except for the first two fields.
 #[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct Icreate {
@@ -32,7 +32,7 @@ pub struct Icreate {
 const _: () = assert!(size_of::<Icreate>() == 28);
 
 impl Icreate {
-    /// Judges the item by the volume's geometry and answers where the chunk lies.
+    /// Verifies the item against the volume's geometry and returns the location of the chunk.
     ///
     /// # Errors
     /// The first check that fails.

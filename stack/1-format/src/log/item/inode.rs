@@ -1,8 +1,8 @@
-//! INODE: the core of an inode and whichever of its forks changed, whole.
+//! INODE: the core of an inode, and each changed fork as a whole.
 //!
-//! The core stands in the journal as on disk, at the same offsets, but with every number in the
-//! writer's byte order: [`LogDinode::to_disk`] turns them around. Three of its fields mean nothing
-//! here: `next_unlinked`, which travels in buffer items; `crc` and `lsn`, which are made when the
+//! The core has the same offsets in the journal as on disk, but every number is in the writer's
+//! byte order: [`LogDinode::to_disk`] converts them. Three of its fields have no meaning here:
+//! `next_unlinked`, which is logged in buffer items; `crc` and `lsn`, which are stamped when the
 //! inode is written.
 
 use xfskit_units::{Daddr, Ino, Sectors};
@@ -46,7 +46,7 @@ pub const MAGIC: u16 = 0x494e;
 /// `flags2`: timestamps are one 64-bit number.
 const FLAGS2_BIGTIME: u64 = 1 << 3;
 
-/// The first region, as it stands on disk.
+/// The first region, as it is on disk.
 #[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct InodeFormat {
@@ -77,12 +77,12 @@ pub struct InodeFormat {
 }
 const _: () = assert!(size_of::<InodeFormat>() == 56);
 const _: () = assert!(std::mem::offset_of!(InodeFormat, blkno) == 40);
-/// What old 32-bit kernels wrote: the same without `pad`.
+/// Bytes of the first region of old 32-bit kernels, which lacks `pad`.
 const FORMAT_PACKED: usize = 52;
 const PAD_OFFSET: usize = std::mem::offset_of!(InodeFormat, pad);
 
 impl InodeFormat {
-    /// The first region in either of its forms.
+    /// Decodes the first region in either of its forms.
     fn decode(region: &[u8], ctx: &Ctx<'_>) -> VerifyResult<Self> {
         if region.len() != FORMAT_PACKED {
             return Ok(exactly::<Self>(region, "log.inode.format", ctx)?.clone());
@@ -95,23 +95,23 @@ impl InodeFormat {
         Ok(exactly::<Self>(&whole, "log.inode.format", ctx)?.clone())
     }
 
-    /// Bytes of the logged data fork.
+    /// Returns the length of the logged data fork, in bytes.
     fn data_len(&self) -> usize {
         if self.fields.get() & DATA_FORK != 0 { self.dsize.get().into() } else { 0 }
     }
 
-    /// Bytes of the logged attribute fork.
+    /// Returns the length of the logged attribute fork, in bytes.
     fn attr_len(&self) -> usize {
         if self.fields.get() & ATTR_FORK != 0 { self.asize.get().into() } else { 0 }
     }
 
-    /// Address and length of the cluster.
+    /// Returns the address and length of the cluster.
     pub fn cluster(&self) -> (Daddr, Sectors) {
         (Daddr(self.blkno.get()), Sectors(self.len.get().into()))
     }
 }
 
-/// An inode core, little-endian. Version 1 and 2 inodes end behind `gen`.
+/// An inode core, little-endian. Version 1 and 2 inodes end after `gen`.
 #[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct LogDinode {
@@ -137,7 +137,7 @@ pub struct LogDinode {
     pub projid_hi: U16,
     /// NREXT64: extents of the data fork. Else 6 bytes of zero and `flushiter`.
     pub big_nextents: U64,
-    /// Access time, in the form that `flags2` says.
+    /// Access time, in the encoding that `flags2` selects.
     pub atime: U64,
     /// Modification time.
     pub mtime: U64,
@@ -165,13 +165,13 @@ pub struct LogDinode {
     pub flags: U16,
     /// Generation.
     pub r#gen: U32,
-    /// Means nothing here.
+    /// Without meaning here.
     pub next_unlinked: U32,
-    /// Means nothing here.
+    /// Without meaning here.
     pub crc: U32,
     /// Changes counted.
     pub changecount: U64,
-    /// Means nothing here.
+    /// Without meaning here.
     pub lsn: U64,
     /// More flags.
     pub flags2: U64,
@@ -206,18 +206,18 @@ const NUMBERS_V3: Numbers =
     Numbers { two: &[], four: &[96, 100, 128], eight: &[24, 104, 112, 120, 152] };
 /// `atime`, `mtime`, `ctime`; on version 3 also `crtime`.
 const TIMES: Numbers = Numbers { two: &[], four: &[], eight: &[32, 40, 48] };
-/// The same where a timestamp is two numbers.
+/// The timestamps of inodes whose timestamps are two numbers.
 const TIMES_LEGACY: Numbers = Numbers { two: &[], four: &[32, 36, 40, 44, 48, 52], eight: &[] };
 const CRTIME: usize = 144;
 const FLAGS2_OFFSET: usize = std::mem::offset_of!(LogDinode, flags2);
 
 impl LogDinode {
-    /// Version 4's flush counter, which shares its place with `big_nextents`.
+    /// Returns version 4's flush counter, which shares its bytes with `big_nextents`.
     pub fn flushiter(&self) -> u16 {
         u16::try_from(self.big_nextents.get() >> 48).unwrap_or(0)
     }
 
-    /// The core as it stands on disk: big-endian.
+    /// Converts the core to its form on disk: big-endian.
     pub fn to_disk(&self) -> [u8; CORE_LEN] {
         let mut core = [0; CORE_LEN];
         core.copy_from_slice(self.as_bytes());
@@ -225,7 +225,8 @@ impl LogDinode {
         core
     }
 
-    /// The core of a version 3 inode, `disk`, as the journal carries it; `None` where it is cut off.
+    /// Converts the core `disk` of a version 3 inode to its form in the journal; `None` if it is
+    /// truncated.
     pub fn from_disk(disk: &[u8]) -> Option<Self> {
         let mut core: [u8; CORE_LEN] = *disk.first_chunk()?;
         let flags2 = bytes::be64(&core, FLAGS2_OFFSET)?;
@@ -238,7 +239,7 @@ impl LogDinode {
     }
 }
 
-/// Turns the numbers of a core from one byte order into the other.
+/// Converts the numbers of a core from one byte order to the other.
 fn turn(core: &mut [u8; CORE_LEN], version: u8, flags2: u64) {
     NUMBERS.turn(core);
     if version < 3 {
@@ -256,7 +257,8 @@ fn turn(core: &mut [u8; CORE_LEN], version: u8, flags2: u64) {
     }
 }
 
-/// Numbers of a core by width, at offsets that are known when this is compiled: every inode in the journal is turned.
+/// Numbers of a core by width, at offsets known at compile time, because every inode in the journal
+/// is converted.
 struct Numbers {
     two: &'static [usize],
     four: &'static [usize],
@@ -285,7 +287,7 @@ fn swap<const N: usize>(core: &mut [u8; CORE_LEN], at: usize) {
 pub struct Inode<'a> {
     /// The first region.
     pub format: InodeFormat,
-    /// The core, filled up with zeroes behind what the item holds.
+    /// The core, padded with zeroes after the bytes of the item.
     pub core: LogDinode,
     /// Bytes of the core that the item holds: 96 on version 4, 176 on version 5.
     pub core_len: usize,
@@ -318,12 +320,12 @@ impl<'a> Inode<'a> {
         Ok(Self { format, core, core_len: core_region.len(), data, attr })
     }
 
-    /// Which inode.
+    /// Returns the inode number.
     pub fn ino(&self) -> Ino {
         Ino(self.format.ino.get())
     }
 
-    /// The logged bytes of `fork`, without padding, if it changed.
+    /// Returns the logged bytes of `fork`, without padding, if it changed.
     pub fn fork(&self, fork: Fork) -> Option<&'a [u8]> {
         match fork {
             Fork::Data => self.data?.get(..self.format.data_len()),
@@ -332,7 +334,8 @@ impl<'a> Inode<'a> {
     }
 }
 
-/// A core region: 176 bytes on version 5, 96 on version 4; `next_unlinked` or more may follow.
+/// Decodes a core region: 176 bytes on version 5, 96 on version 4; `next_unlinked` or more may
+/// follow.
 fn decode_core(region: &[u8], ctx: &Ctx<'_>) -> VerifyResult<LogDinode> {
     let least = Layout::of(ctx.geo).log_inode_core;
     ctx.within("log.inode.core", least..=CORE_LEN, region.len())?;

@@ -1,8 +1,8 @@
-//! Intents and their completion.
+//! Intents and done items.
 //!
-//! An intent is a promise made in one transaction and kept in a later one; the done item names the
-//! promise by its id. What recovery finds promised and not done, it must do. Both are written only
-//! when the journal was forced between the two.
+//! An intent records work that a later transaction will do. The done item of that transaction names
+//! the intent by its id. Recovery must finish intents without a done item. Linux writes both only
+//! if the journal was forced between the two transactions.
 
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -12,7 +12,7 @@ use super::{Item, exactly, kind, prefix};
 use crate::corruption::{Expected, VerifyResult};
 use crate::ctx::Ctx;
 
-/// What a promise is about. With the id, this is what a done item must match.
+/// The kind of work of an intent. A done item must match it, and the id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Family {
     /// EFI, EFD: extents to free.
@@ -36,7 +36,7 @@ pub enum Family {
 }
 
 impl Family {
-    /// What people call the intent: "EFI", ….
+    /// Returns the usual name of the intent: "EFI", ….
     pub const fn intent_name(self) -> &'static str {
         match self {
             Self::ExtentFree => "EFI",
@@ -51,7 +51,7 @@ impl Family {
         }
     }
 
-    /// What people call the done item: "EFD", ….
+    /// Returns the usual name of the done item: "EFD", ….
     pub const fn done_name(self) -> &'static str {
         match self {
             Self::ExtentFree => "EFD",
@@ -66,7 +66,7 @@ impl Family {
         }
     }
 
-    /// The type of an intent's item.
+    /// Returns the type of an intent's item.
     pub const fn intent_kind(self) -> u16 {
         match self {
             Self::ExtentFree => kind::EFI,
@@ -81,7 +81,7 @@ impl Family {
         }
     }
 
-    /// The type of a done item.
+    /// Returns the type of a done item.
     pub const fn done_kind(self) -> u16 {
         match self {
             Self::ExtentFree => kind::EFD,
@@ -97,19 +97,19 @@ impl Family {
     }
 }
 
-/// A promise.
+/// An intent: work logged ahead of doing it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Intent {
-    /// What it is about.
+    /// The kind of work.
     pub family: Family,
-    /// Unique among the promises alive in the journal.
+    /// Id, unique among the pending intents of the journal.
     pub id: u64,
-    /// What was promised.
+    /// The work.
     pub work: Work,
 }
 
 impl Intent {
-    /// What says that all of it is done.
+    /// Returns the done item for the whole intent.
     pub fn done(&self) -> Done {
         let freed = match &self.work {
             Work::Free(extents) => extents.clone(),
@@ -119,7 +119,7 @@ impl Intent {
     }
 }
 
-/// What an intent promises.
+/// The work of an intent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Work {
     /// Extents to free.
@@ -136,18 +136,18 @@ pub enum Work {
     Exchange(Box<Exchange>),
 }
 
-/// A promise kept.
+/// A done item: the work of an intent is done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Done {
-    /// Of which family.
+    /// The kind of work.
     pub family: Family,
     /// Id of the intent.
     pub id: u64,
-    /// EFD: what was freed. Informational.
+    /// EFD: the freed extents. Informational.
     pub freed: Vec<FreeExtent>,
 }
 
-/// Head of EFI, EFD, RUI, CUI and BUI; of the other done items all there is.
+/// Header of EFI, EFD, RUI, CUI and BUI; the whole of the other done items.
 #[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct Head {
@@ -194,29 +194,29 @@ pub struct MapExtent {
 }
 const _: () = assert!(size_of::<MapExtent>() == 32);
 
-/// What a RUI does to a reverse mapping. Whether the blocks are shared, or are staging extents, makes no
-/// difference for it.
+/// The operation of a RUI on a reverse mapping. It is the same for shared blocks and for staging
+/// extents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RmapOp {
-    /// The owner has the blocks.
+    /// The owner gains the blocks.
     Map,
-    /// He has them no more.
+    /// The owner loses the blocks.
     Unmap,
-    /// They are written, where they were unwritten, or the other way.
+    /// The blocks change between written and unwritten.
     Convert,
 }
 
-/// What a BUI does to a file's map.
+/// The operation of a BUI on a file's map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MapOp {
-    /// It maps the blocks.
+    /// Maps the blocks.
     Map,
-    /// It does not any more. They are not freed.
+    /// Unmaps the blocks, without freeing them.
     Unmap,
 }
 
 impl MapExtent {
-    /// The low byte: what is to be done.
+    /// The low byte: the operation.
     const OP: u32 = 0xff;
     const BIT_29: u32 = 1 << 29;
     const BIT_30: u32 = 1 << 30;
@@ -226,13 +226,13 @@ impl MapExtent {
         self.flags.get() & bit != 0
     }
 
-    /// What is to be done; `None` where there are bits that nobody knows.
+    /// Returns the operation; `None` if unknown bits are set.
     fn op(&self) -> Option<u32> {
         let known = Self::OP | Self::BIT_29 | Self::BIT_30 | Self::BIT_31;
         (!self.has(!known)).then_some(self.flags.get() & Self::OP)
     }
 
-    /// In a RUI: what is to be done; `None` for what nobody knows.
+    /// Returns the operation of a RUI; `None` if it is unknown.
     pub fn rmap_op(&self) -> Option<RmapOp> {
         Some(match self.op()? {
             1 | 2 | 7 => RmapOp::Map,
@@ -242,7 +242,7 @@ impl MapExtent {
         })
     }
 
-    /// In a BUI: what is to be done; `None` for what nobody knows.
+    /// Returns the operation of a BUI; `None` if it is unknown.
     pub fn map_op(&self) -> Option<MapOp> {
         Some(match self.op()? {
             1 => MapOp::Map,
@@ -251,27 +251,27 @@ impl MapExtent {
         })
     }
 
-    /// It is about the attribute fork.
+    /// Returns true if the extent belongs to the attribute fork.
     pub fn in_attr_fork(&self) -> bool {
         self.has(Self::BIT_31)
     }
 
-    /// In a RUI: the blocks are those of the fork's btree.
+    /// Returns true if the blocks of a RUI are those of the fork's btree.
     pub fn is_tree_block(&self) -> bool {
         self.has(Self::BIT_30)
     }
 
-    /// In a RUI: the blocks are unwritten.
+    /// Returns true if the blocks of a RUI are unwritten.
     pub fn rmap_unwritten(&self) -> bool {
         self.has(Self::BIT_29)
     }
 
-    /// In a BUI: the blocks are unwritten.
+    /// Returns true if the blocks of a BUI are unwritten.
     pub fn map_unwritten(&self) -> bool {
         self.has(Self::BIT_30)
     }
 
-    /// In a BUI: the blocks are on the realtime device.
+    /// Returns true if the blocks of a BUI are on the realtime device.
     pub fn is_realtime(&self) -> bool {
         self.has(Self::BIT_29)
     }
@@ -290,21 +290,21 @@ pub struct CountExtent {
 }
 const _: () = assert!(size_of::<CountExtent>() == 16);
 
-/// What a CUI does to reference counts.
+/// The operation of a CUI on reference counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CountOp {
-    /// One owner more.
+    /// Adds one owner.
     Increase,
-    /// One owner less; the last one frees the blocks.
+    /// Removes one owner; removing the last one frees the blocks.
     Decrease,
-    /// The blocks become a staging extent.
+    /// Makes the blocks a staging extent.
     CowAlloc,
-    /// They are none any more. They are not freed.
+    /// Ends a staging extent, without freeing the blocks.
     CowFree,
 }
 
 impl CountExtent {
-    /// What is to be done; `None` for what nobody knows.
+    /// Returns the operation; `None` if it is unknown.
     pub fn op(&self) -> Option<CountOp> {
         Some(match self.flags.get() {
             1 => CountOp::Increase,
@@ -315,7 +315,7 @@ impl CountExtent {
         })
     }
 
-    /// What is left behind the first `len` blocks; `None` where nothing is.
+    /// Returns the rest after the first `len` blocks; `None` if there is none.
     pub fn behind(&self, len: u32) -> Option<Self> {
         let left = self.len.get().checked_sub(len).filter(|&left| left > 0)?;
         let startblock = self.startblock.get().saturating_add(len.into()).into();
@@ -325,17 +325,17 @@ impl CountExtent {
 
 /// Flags of an [`Exchange`].
 pub mod exchange {
-    /// Of the attribute forks.
+    /// The attribute forks are exchanged.
     pub const ATTR_FORK: u64 = 1;
     /// Sizes are set at the end.
     pub const SET_SIZES: u64 = 2;
-    /// Only what is written in the first file.
+    /// Only written extents of the first file are exchanged.
     pub const WRITTEN_ONLY: u64 = 4;
-    /// At the end the first file shares nothing any more.
+    /// At the end the first file shares no blocks any more.
     pub const CLEAR_REFLINK_1: u64 = 8;
-    /// At the end the second file shares nothing any more.
+    /// At the end the second file shares no blocks any more.
     pub const CLEAR_REFLINK_2: u64 = 16;
-    /// All of them.
+    /// All known flags.
     pub const KNOWN: u64 = 31;
 }
 
@@ -374,7 +374,7 @@ pub struct Exchange {
 }
 const _: () = assert!(size_of::<Exchange>() == 88);
 
-/// Takes apart the region of an intent or done item; `None` for a type that is neither.
+/// Decodes the region of an intent or done item; `None` for a type that is neither.
 pub(super) fn decode<'a>(
     kind: u16,
     region: &[u8],
@@ -404,7 +404,7 @@ pub(super) fn decode<'a>(
     Ok(Some(item))
 }
 
-/// RUI, CUI, BUI: a head and its extents, no byte more.
+/// Decodes RUI, CUI and BUI: a header and its extents, no byte more.
 fn intent<'a, T>(
     family: Family,
     work: fn(Vec<T>) -> Work,
@@ -441,8 +441,8 @@ fn exchange_intent<'a>(region: &[u8], ctx: &Ctx<'_>) -> VerifyResult<Item<'a>> {
     Ok(Item::Intent(Intent { family: Family::Exchange, id: xmi.id.get(), work }))
 }
 
-/// EFI and EFD, whose extents have 16 bytes, or 12 where an old 32-bit kernel wrote them: the
-/// length tells.
+/// Decodes the extents of EFI and EFD. They have 16 bytes, or 12 if an old 32-bit kernel wrote
+/// them; the length of the region decides.
 fn free_extents<'a>(region: &'a [u8], ctx: &Ctx<'_>) -> VerifyResult<(&'a Head, Vec<FreeExtent>)> {
     let (head, rest) = prefix::<Head>(region, "log.intent.len", ctx)?;
     let n = head.nextents.get() as usize;
@@ -460,7 +460,7 @@ fn free_extents<'a>(region: &'a [u8], ctx: &Ctx<'_>) -> VerifyResult<(&'a Head, 
     Ok((head, packed.collect()))
 }
 
-/// The extents do not fill the region.
+/// Makes the corruption of extents that do not fill the region.
 fn wrong_extents(head: &Head, rest: &[u8], ctx: &Ctx<'_>) -> Box<crate::Corruption> {
     let fitting = format!("as many extents as fill {} bytes", rest.len());
     ctx.corruption("log.intent.nextents", Expected::Described(fitting.into()), head.nextents.get())

@@ -1,17 +1,17 @@
-//! Log items: what a transaction says happened.
+//! Log items: the changes that a transaction records.
 //!
-//! An item is a few regions. The first begins with two 16-bit words, the item's type and how many
-//! regions it has; [`Item::decode`] takes the regions apart by type.
+//! An item consists of a few regions. The first begins with two 16-bit words, the item's type and
+//! its number of regions; [`Item::decode`] decodes the regions by type.
 //!
 //! | module | items |
 //! | --- | --- |
 //! | [`buf`] | BUF: changed 128-byte chunks of a buffer, or its cancellation |
 //! | [`inode`] | INODE: the core and the changed forks of an inode |
-//! | [`icreate`] | ICREATE: a chunk of inodes was made |
-//! | [`dquot`] | DQUOT, QUOTAOFF: quota records, which recovery here passes over |
-//! | [`intent`] | EFI, RUI, CUI, BUI, XMI and all done items: work promised, work done |
-//! | [`attri`] | ATTRI: an attribute or parent pointer to be set or removed |
-//! | [`encode`] | items of changed blocks and inodes, written |
+//! | [`icreate`] | ICREATE: a new chunk of inodes |
+//! | [`dquot`] | DQUOT, QUOTAOFF: quota records, which recovery here skips |
+//! | [`intent`] | EFI, RUI, CUI, BUI, XMI and all done items |
+//! | [`attri`] | ATTRI: intents to set or remove an attribute or parent pointer |
+//! | [`encode`] | encodes items of changed blocks and inodes |
 
 pub mod attri;
 pub mod buf;
@@ -36,7 +36,7 @@ pub use intent::{Done, Family, Intent};
 /// Most regions an item may have.
 pub const REGIONS_MAX: u16 = 257;
 
-/// The numbers that say what an item is.
+/// The types of items.
 pub mod kind {
     /// Extent-free intent.
     pub const EFI: u16 = 0x1236;
@@ -86,9 +86,9 @@ pub mod kind {
     pub const CUD_RT: u16 = 0x124f;
 }
 
-/// Where the regions of items go, one after the other: the payload of a checkpoint.
+/// A receiver of the regions of items, in order: the payload of a checkpoint.
 pub trait Regions {
-    /// Adds a region: the concatenation of `parts`, filled up with zeroes to a multiple of four bytes.
+    /// Adds a region: the concatenation of `parts`, padded with zeroes to a multiple of four bytes.
     fn region(&mut self, parts: &[&[u8]]);
 }
 
@@ -100,7 +100,7 @@ impl Regions for Vec<Vec<u8>> {
     }
 }
 
-/// One item, taken apart.
+/// One decoded item.
 #[derive(Clone, Debug)]
 pub enum Item<'a> {
     /// Changed chunks of a buffer.
@@ -113,16 +113,16 @@ pub enum Item<'a> {
     Dquot(Dquot<'a>),
     /// Quota turned off.
     Quotaoff(&'a Quotaoff),
-    /// Work promised.
+    /// An intent.
     Intent(Intent),
-    /// Work done.
+    /// A done item.
     Done(Done),
 }
 
-/// How many regions the item has that begins with `region`, itself included.
+/// Returns the number of regions of the item that begins with `region`, itself included.
 ///
 /// # Errors
-/// A region too short to say, or a number outside `1..=257`.
+/// If the region is too short, or the number lies outside `1..=257`.
 pub fn region_count(region: &[u8], ctx: &Ctx<'_>) -> VerifyResult<usize> {
     let Some(count) = bytes::le16(region, 2) else {
         return Err(ctx.short("log.item.type", region.len()));
@@ -132,10 +132,10 @@ pub fn region_count(region: &[u8], ctx: &Ctx<'_>) -> VerifyResult<usize> {
 }
 
 impl<'a> Item<'a> {
-    /// Takes `regions`, all regions of one item, apart.
+    /// Decodes `regions`, all regions of one item.
     ///
     /// # Errors
-    /// The first check that fails; `log.item.type` for a type nobody knows.
+    /// The first check that fails; `log.item.type` for an unknown type.
     pub fn decode(regions: &'a [&'a [u8]], ctx: &Ctx<'_>) -> VerifyResult<Self> {
         let first = regions.first().copied().unwrap_or_default();
         let Some(kind) = bytes::le16(first, 0) else {
@@ -156,7 +156,7 @@ impl<'a> Item<'a> {
     }
 }
 
-/// The structure that `region` is, no byte more or less.
+/// Returns `region` as a structure of exactly its length.
 fn exactly<'a, T>(region: &'a [u8], check: &'static str, ctx: &Ctx<'_>) -> VerifyResult<&'a T>
 where
     T: FromBytes + KnownLayout + Immutable + Unaligned,
@@ -165,7 +165,7 @@ where
         .map_err(|_| ctx.corruption(check, Expected::Exactly(size_of::<T>().into()), region.len()))
 }
 
-/// The structure that `region` begins with, and what follows it.
+/// Returns the structure that `region` begins with, and what follows it.
 fn prefix<'a, T>(
     region: &'a [u8],
     check: &'static str,
@@ -178,7 +178,7 @@ where
         .map_err(|_| ctx.corruption(check, Expected::AtLeast(size_of::<T>().into()), region.len()))
 }
 
-/// Splits the regions of a transaction, those behind its header, into items; ends behind the first
+/// Splits the regions of a transaction, those after its header, into items; ends after the first
 /// bad one. Entry `index` of a report is the first region of the item.
 pub fn split<'a>(
     regions: &'a [&'a [u8]],

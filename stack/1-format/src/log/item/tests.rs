@@ -1,4 +1,4 @@
-//! Items as Linux 6.18 logged them, and every check of theirs.
+//! Items as Linux 6.18 logged them, and every check of them.
 
 use xfskit_units::{AgBlock, AgNumber, ExtLen, Geometry, Ino};
 
@@ -68,7 +68,7 @@ const PARENT_SET: &str = "
 const DQUOT: &str = "
     3d120200e803000078010000000000000100000050050000
     44510184000003e8000000000000020000000000000001000000000000000014000000000000000a00000000000000030000000000000003000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000";
-/// As the format describes it: kernels no longer write it.
+/// As the format describes it; kernels no longer write it.
 const QUOTAOFF: &str = "3e12010001000000000000000000000000000000";
 
 fn decode<T>(
@@ -83,16 +83,16 @@ fn decode<T>(
 
 /// One way to damage an item.
 enum Break<'a> {
-    /// These bytes at this place of this region.
+    /// Overwrites bytes at an offset of a region: region, offset, bytes.
     Put(usize, usize, &'a [u8]),
-    /// This region has this many bytes.
+    /// Truncates a region to a length.
     Cut(usize, usize),
-    /// There are this many regions.
+    /// Keeps this many regions.
     Keep(usize),
 }
 use Break::{Cut, Keep, Put};
 
-/// Decodes `good`, breaks one thing after the other and expects each check by its id.
+/// Decodes `good`, breaks one part after the other and expects each check by its id.
 fn each_check_fails(geo: &Geometry, good: &Regions, cases: &[(&str, Break<'_>)]) {
     assert_eq!(decode(geo, good, |_| ()), Ok(()));
     for (id, case) in cases {
@@ -107,7 +107,7 @@ fn each_check_fails(geo: &Geometry, good: &Regions, cases: &[(&str, Break<'_>)])
 }
 
 #[test]
-fn a_buffer_item_says_which_chunks_changed() {
+fn a_buffer_item_lists_the_changed_chunks() {
     let geo = geo_v5_1k();
     decode(&geo, &buf(), |item| {
         let Item::Buf(buf) = item else { panic!("{item:?}") };
@@ -138,7 +138,7 @@ fn a_buffer_item_says_which_chunks_changed() {
 }
 
 #[test]
-fn an_inode_item_brings_its_core_and_forks() {
+fn an_inode_item_carries_its_core_and_forks() {
     let geo = geo_v5_1k();
     decode(&geo, &regions(INODE), |item| {
         let Item::Inode(inode) = item else { panic!("{item:?}") };
@@ -182,17 +182,17 @@ fn an_inode_item_brings_its_core_and_forks() {
 }
 
 #[test]
-fn an_inode_chunk_lies_where_its_item_says() {
+fn an_inode_chunk_item_gives_its_location() {
     let geo = geo_v5_1k();
     let ctx = Ctx::new(&geo, Location::of("log item"));
-    let judge = |region: &Regions| {
+    let verify_block = |region: &Regions| {
         decode(&geo, region, |item| {
             let Item::Icreate(icreate) = item else { panic!("{item:?}") };
             icreate.verify(&ctx).map_err(|fault| fault.check.0)
         })
     };
     let good = regions(ICREATE);
-    assert_eq!(judge(&good), Ok(Ok((AgNumber(0), AgBlock(0x40), ExtLen(32)))));
+    assert_eq!(verify_block(&good), Ok(Ok((AgNumber(0), AgBlock(0x40), ExtLen(32)))));
     for (id, at, byte) in [
         ("log.icreate.agbno", 6, 1),
         ("log.icreate.agbno", 8, 1),
@@ -203,13 +203,13 @@ fn an_inode_chunk_lies_where_its_item_says() {
     ] {
         let mut bad = good.clone();
         bad[0][at] = byte;
-        assert_eq!(judge(&bad), Ok(Err(id)), "byte {at}");
+        assert_eq!(verify_block(&bad), Ok(Err(id)), "byte {at}");
     }
     each_check_fails(&geo, &good, &[("log.icreate.len", Cut(0, 27))]);
 }
 
 #[test]
-fn intents_and_done_items_find_each_other_by_id() {
+fn intents_and_done_items_match_by_id() {
     let geo = geo_v5_1k();
     let identity = |hex: &str| {
         decode(&geo, &regions(hex), |item| match item {
@@ -263,7 +263,7 @@ fn intents_are_written_as_linux_wrote_them() {
 }
 
 #[test]
-fn realtime_intents_are_told_apart_by_their_type() {
+fn realtime_intents_are_distinguished_by_their_type() {
     let geo = geo_v5_1k();
     for (hex, kind, expected) in [
         (EFI, 0x4a, Family::ExtentFreeRt),
@@ -309,7 +309,7 @@ fn each_check_of_an_intent_fails_by_its_name() {
 }
 
 #[test]
-fn an_attribute_intent_brings_names_and_values() {
+fn an_attribute_intent_carries_names_and_values() {
     let geo = geo_v5_1k();
     decode(&geo, &regions(PARENT_REPLACE), |item| {
         let Item::Intent(intent) = item else { panic!("{item:?}") };
@@ -340,7 +340,7 @@ fn an_attribute_intent_brings_names_and_values() {
 }
 
 #[test]
-fn quota_items_are_parsed_and_passed_over() {
+fn quota_items_are_parsed_and_skipped() {
     let geo = geo_v5_1k();
     let dquot = regions(DQUOT);
     decode(&geo, &dquot, |item| {
@@ -355,7 +355,7 @@ fn quota_items_are_parsed_and_passed_over() {
 }
 
 #[test]
-fn an_item_has_the_regions_it_says() {
+fn an_item_has_as_many_regions_as_it_states() {
     let geo = geo_v5_1k();
     let ctx = Ctx::new(&geo, Location::of("transaction"));
     let all: Regions = [buf(), regions(RUD), regions(INODE)].concat();

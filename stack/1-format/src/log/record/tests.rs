@@ -1,4 +1,4 @@
-//! Records of every shape as Linux wrote them, and every check of theirs.
+//! Records of every shape as Linux wrote them, and every check of them.
 
 use xfskit_units::{Geometry, LogBlock, Uuid};
 
@@ -8,7 +8,7 @@ use crate::log::record;
 use crate::testing::{each_check_fails, geo_v4_1k, geo_v5, geo_v5_1k, golden};
 use crate::{Ctx, Location};
 
-/// A record as Linux 6.18 left it in a journal, and where.
+/// A record as Linux 6.18 left it in a journal, and its position.
 struct Golden {
     geo: Geometry,
     bytes: Vec<u8>,
@@ -38,7 +38,7 @@ fn ctx(geo: &Geometry) -> Ctx<'_> {
     Ctx::new(geo, Location::of("log record"))
 }
 
-/// The payload with its first words put back.
+/// Returns the payload with its first words restored.
 fn unpacked(g: &Golden) -> (Vec<u8>, u32) {
     let header = RecordHeader::verify(&g.bytes, &ctx(&g.geo), g.at).unwrap();
     let (headers, payload) = g.bytes.split_at(header.header_blocks() * BLOCK);
@@ -65,7 +65,7 @@ fn records_read_as_linux_wrote_them() {
 }
 
 #[test]
-fn first_words_of_a_long_payload_come_back_from_every_header_block() {
+fn first_words_of_a_long_payload_are_restored_from_every_header_block() {
     let payload: Vec<u8> = (0..150 * BLOCK).map(|i| (i / 3).to_le_bytes()[0]).collect();
     let mut bytes = [vec![0; 3 * BLOCK], payload.clone()].concat();
     record::pack(&mut bytes, 3, 7);
@@ -109,18 +109,18 @@ fn each_check_of_a_record_fails_by_its_name() {
 fn each_check_of_operations_fails_by_its_name() {
     let g = plain();
     let (payload, num_logops) = unpacked(&g);
-    let judge = |payload: &[u8], count: u32| {
+    let verify_block = |payload: &[u8], count: u32| {
         op::ops(payload, count, &ctx(&g.geo)).find_map(Result::err).map(|fault| fault.check.0)
     };
-    assert_eq!(judge(&payload, num_logops), None);
+    assert_eq!(verify_block(&payload, num_logops), None);
     let broken = |offset: usize, byte: u8| {
         let mut bad = payload.clone();
         bad[offset] = byte;
-        judge(&bad, num_logops)
+        verify_block(&bad, num_logops)
     };
     assert_eq!(broken(8, 0x6a), Some("log.op.clientid"));
     assert_eq!(broken(4, 1), Some("log.op.len"));
-    assert_eq!(judge(&payload[..op::LEN * 2 - 1], 2), Some("log.op.header"));
+    assert_eq!(verify_block(&payload[..op::LEN * 2 - 1], 2), Some("log.op.header"));
 }
 
 #[test]

@@ -131,12 +131,12 @@ impl ArrayMetadata {
         let Some(at) = at else { return Vec::new() };
         let mut new = state.replacements.remove(at);
         clear_recovery(&mut new.superblock);
-        let gone = state.members.iter().filter(|member| member.role == role);
-        let gone: Vec<u32> = gone.map(|member| member.superblock.dev_number()).collect();
+        let removed = state.members.iter().filter(|member| member.role == role);
+        let removed: Vec<u32> = removed.map(|member| member.superblock.dev_number()).collect();
         state.members.retain(|member| member.role != role);
         let mut failures = state.write_bitmap(&new);
         state.members.push(new);
-        for number in gone {
+        for number in removed {
             for member in &mut state.members {
                 member.superblock.set_failed(number);
             }

@@ -21,7 +21,8 @@ pub struct ScrubProgress {
 
 impl Array {
     /// Compares the members in these stripes of [`scrub_stripes`](Self::scrub_stripes). With
-    /// `repair`, rewrites members that are located as wrong. Calls `watch` every few megabytes.
+    /// `repair`, rewrites members that are located as wrong. Calls `on_progress` every few
+    /// megabytes.
     ///
     /// # Errors
     /// Returns an error if members cannot be written.
@@ -29,7 +30,7 @@ impl Array {
         &self,
         stripes: Range<u64>,
         repair: bool,
-        mut watch: impl FnMut(ScrubProgress) -> ControlFlow<()>,
+        mut on_progress: impl FnMut(ScrubProgress) -> ControlFlow<()>,
     ) -> Result<Completion> {
         let stripes = stripes.start..stripes.end.min(self.scrub_stripes());
         let unit_bytes = self.scrub_unit();
@@ -38,7 +39,7 @@ impl Array {
         let job = SyncJob {
             units: stripes,
             unit_bytes,
-            wanted: &|_| true,
+            needs_work: &|_| true,
             prefetch: &|stripe| self.prefetch_scrub(stripe),
         };
         let mut bad = 0;
@@ -46,7 +47,7 @@ impl Array {
             bad += found.iter().map(|compared| compared.unchecked).sum::<u64>();
             let progress = Progress { done: (next - start) * unit_bytes, total, bad };
             let mismatches = found.into_iter().flat_map(|compared| compared.mismatches).collect();
-            Ok(watch(ScrubProgress { progress, next, mismatches }))
+            Ok(on_progress(ScrubProgress { progress, next, mismatches }))
         };
         self.run_sync_action(&job, |stripe| self.compare_stripe(stripe, repair), after)
     }

@@ -63,7 +63,7 @@ pub(super) struct SyncJob<'a> {
     /// Bytes of a member in a unit.
     pub(super) unit_bytes: u64,
     /// Tells whether a unit needs work.
-    pub(super) wanted: &'a dyn Fn(u64) -> bool,
+    pub(super) needs_work: &'a dyn Fn(u64) -> bool,
     /// Announces what the work on a unit will read.
     pub(super) prefetch: &'a dyn Fn(u64),
 }
@@ -81,7 +81,7 @@ impl Array {
         let per_window = (WINDOW / job.unit_bytes.max(1)).max(threads as u64);
         let window = |start: u64| {
             let end = start.saturating_add(per_window).min(job.units.end);
-            (start..end).filter(|unit| (job.wanted)(*unit)).collect::<Vec<u64>>()
+            (start..end).filter(|unit| (job.needs_work)(*unit)).collect::<Vec<u64>>()
         };
         let mut at = job.units.start;
         let mut units = window(at);

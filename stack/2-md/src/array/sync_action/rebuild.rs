@@ -45,15 +45,15 @@ impl Array {
         !self.targets().is_empty()
     }
 
-    /// Fills members that lack data, and replacements. Calls `watch` every few megabytes with the
-    /// progress. A rebuild that is stopped continues from there the next time.
+    /// Fills members that lack data, and replacements. Calls `on_progress` every few megabytes with
+    /// the progress. A rebuild that is stopped continues from there the next time.
     ///
     /// # Errors
     /// Returns an error if members cannot be written, or if data that no member has cannot be
     /// listed as bad.
     pub fn rebuild(
         &self,
-        mut watch: impl FnMut(Progress) -> ControlFlow<()>,
+        mut on_progress: impl FnMut(Progress) -> ControlFlow<()>,
     ) -> Result<Completion> {
         let targets = self.targets();
         let Some(from) = targets.iter().map(|target| target.from).min() else {
@@ -65,7 +65,7 @@ impl Array {
         let job = SyncJob {
             units: from / unit_bytes..size.div_ceil(unit_bytes),
             unit_bytes,
-            wanted: &|unit| targets.iter().any(|target| self.lacks_in(target, unit)),
+            needs_work: &|unit| targets.iter().any(|target| self.lacks_in(target, unit)),
             prefetch: &|unit| self.prefetch_rebuild(unit, &targets),
         };
         let work = |unit| self.rebuild_unit(unit, &targets);
@@ -76,7 +76,7 @@ impl Array {
             for target in targets.iter().filter(filled) {
                 self.members[target.role].set_readable_until(done);
             }
-            let flow = watch(Progress { done, total: size, bad });
+            let flow = on_progress(Progress { done, total: size, bad });
             if done - marked >= mark || flow.is_break() {
                 self.mark_filled(&targets, done)?;
                 marked = done;

@@ -1,4 +1,4 @@
-//! How full the leaves of an attribute fork are, counted on the volume itself.
+//! Fill levels of the leaves of an attribute fork, counted on the volume itself.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -11,47 +11,47 @@ use xfskit_units::Ino;
 
 use super::published::BELOW;
 
-/// Bytes of a leaf's head.
+/// Bytes of a leaf's header.
 const HEAD: usize = 80;
-/// Bytes of an entry.
+/// Bytes of a leaf entry.
 const ENTRY: usize = 8;
-/// Bytes of used space that are counted together.
+/// Width of a histogram bin in bytes of used space.
 const BIN: usize = 128;
 
-/// How many leaves, or hashes, have so many of something.
+/// Number of leaves, or hash values, by some count.
 pub type Histogram = BTreeMap<usize, u64>;
 
-/// What was counted.
+/// Counts over the leaves of one file.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Leaves {
-    /// Leaves.
+    /// Number of leaves.
     pub leaves: u64,
     /// Bytes of a leaf.
     pub leaf_bytes: usize,
-    /// Attributes in them.
+    /// Attributes in the leaves.
     pub attributes: u64,
     /// Leaves with less than 2,700 bytes used.
     pub below: u64,
-    /// Bytes free in these.
+    /// Free bytes in these leaves.
     pub wasted: u64,
-    /// Bytes free in all.
+    /// Free bytes in all leaves.
     pub free: u64,
-    /// Leaves by their bytes used, in steps of 128.
+    /// Leaves by used bytes, in bins of 128.
     pub used_bytes: Histogram,
-    /// Leaves by the different hash values in them.
+    /// Leaves by the number of different hash values in them.
     pub hashes_per_leaf: Histogram,
-    /// Hash values by the attributes that share them.
+    /// Hash values by the number of attributes that share them.
     pub attributes_per_hash: Histogram,
-    /// The run of equal hashes that the last leaf ended with.
+    /// The run of equal hash values at the end of the last leaf.
     #[serde(skip)]
     run: Option<(u32, usize)>,
 }
 
 impl Leaves {
-    /// Those of file `name` in the root of `volume`.
+    /// Counts the leaves of file `name` in the root of `volume`.
     ///
     /// # Errors
-    /// Where the file, or a leaf, cannot be read.
+    /// If the file or a leaf cannot be read.
     pub fn of(volume: &Volume, name: &[u8]) -> io::Result<Self> {
         let root = volume.iget(volume.geo().rootino).map_err(io::Error::other)?;
         let found = volume.lookup(&root, name).map_err(io::Error::other)?;
@@ -110,31 +110,31 @@ impl Leaves {
         }
     }
 
-    /// Bytes of all leaves.
+    /// Returns the bytes of all leaves.
     pub fn total(&self) -> u64 {
         self.leaves * self.leaf_bytes as u64
     }
 
-    /// Part of it, in percent.
+    /// Returns `bytes` in percent of all leaves.
     #[allow(clippy::cast_precision_loss)] // of a share
     pub fn percent(&self, bytes: u64) -> f64 {
         bytes as f64 * 100.0 / (self.total() as f64).max(1.0)
     }
 
-    /// Bytes used for an attribute, its share of heads included.
+    /// Returns the used bytes per attribute, headers included.
     #[allow(clippy::cast_precision_loss)] // of a mean
     pub fn used_each(&self) -> f64 {
         (self.total() - self.free) as f64 / self.attributes as f64
     }
 
-    /// Leaves with less than 2,700 bytes used, in percent.
+    /// Returns the percentage of leaves with less than 2,700 bytes used.
     #[allow(clippy::cast_precision_loss)] // of a share
     pub fn below_percent(&self) -> f64 {
         self.below as f64 * 100.0 / (self.leaves as f64).max(1.0)
     }
 }
 
-/// Points of a plot: percent of all over the number.
+/// Returns the points of a plot: percent of all over the count.
 #[allow(clippy::cast_precision_loss)] // of a share
 pub fn shares(histogram: &Histogram) -> Vec<(f64, f64)> {
     let all: u64 = histogram.values().sum();

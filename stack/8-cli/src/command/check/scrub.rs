@@ -64,7 +64,7 @@ struct Level {
 /// How a scrub ended.
 #[derive(Default)]
 struct Tally {
-    mended: usize,
+    repaired: usize,
     told: usize,
     /// Files whose content may be wrong, with the paths that lead there.
     paths: BTreeMap<u64, String>,
@@ -162,13 +162,13 @@ impl Scrubbed {
         levels.iter_mut().try_for_each(|level| level.compare(args, out))?;
         let scrubbed = Self { levels, device, pieces };
         if args.repair {
-            scrubbed.mend_journal(name)?;
+            scrubbed.heal_journal(name)?;
         }
         Ok(Some(scrubbed))
     }
 
     /// What of the journal members do not agree on is made right first: nobody judges it afterwards, for it is clean.
-    fn mend_journal(&self, name: &str) -> Result<(), Failure> {
+    fn heal_journal(&self, name: &str) -> Result<(), Failure> {
         let sb = read_superblock(&*self.device).map_err(|e| open::open_failure(name, &e.into()))?;
         let geo = sb.geometry();
         let Some(start) = geo.log_daddr() else { return Ok(()) };
@@ -252,7 +252,7 @@ impl Scrubbed {
                     pages.clone()
                 };
                 // What agrees by now is what the judge had rewritten.
-                tally.mended += pages.len().saturating_sub(now.len());
+                tally.repaired += pages.len().saturating_sub(now.len());
                 for page in now {
                     let may_follow = args.repair && report.clean();
                     if !self.settle_page(index, &page, may_follow, suspects, &mut tally, out)? {
@@ -267,13 +267,13 @@ impl Scrubbed {
         }
         let count: usize = self.levels.iter().map(|level| level.count).sum();
         if count > 0 {
-            let mended = tally.mended;
-            let answer = json!({ "scrub": { "pages": count, "mended": mended } });
+            let repaired = tally.repaired;
+            let answer = json!({ "scrub": { "pages": count, "repaired": repaired } });
             out.answer(&answer, |_| {
-                format!("scrub: {count} pages did not agree, {mended} mended\n")
+                format!("scrub: {count} pages did not agree, {repaired} repaired\n")
             })?;
         }
-        Ok(tally.mended == count)
+        Ok(tally.repaired == count)
     }
 
     /// Settles one page; true where it agrees now.
@@ -289,16 +289,16 @@ impl Scrubbed {
         let level = &self.levels[index];
         let files = self.files(index, page, suspects);
         let sound = files.as_ref().is_some_and(Vec::is_empty) || self.agrees_above(index, page);
-        let mended = page.repaired
+        let repaired = page.repaired
             || (may_follow
                 && sound
                 && level.nested.array.resync_page(page).map_err(|e| level.failed(&e))?);
-        tally.mended += usize::from(mended);
+        tally.repaired += usize::from(repaired);
         tally.told += 1;
         if tally.told <= TOLD {
-            self.tell(index, page, mended, files.as_deref(), tally, out)?;
+            self.tell(index, page, repaired, files.as_deref(), tally, out)?;
         }
-        Ok(mended)
+        Ok(repaired)
     }
 
     /// Says what is known of a page, in which array where there are several.
@@ -306,7 +306,7 @@ impl Scrubbed {
         &self,
         index: usize,
         page: &Mismatch,
-        mended: bool,
+        repaired: bool,
         files: Option<&[InFile]>,
         tally: &Tally,
         out: &Out,
@@ -316,7 +316,7 @@ impl Scrubbed {
         let told: Option<Vec<Value>> =
             files.map(|files| files.iter().map(|file| tally.object(file)).collect());
         let mut answer = json!({
-            "sectors": [start, end], "role": page.role, "mended": mended, "files": told,
+            "sectors": [start, end], "role": page.role, "repaired": repaired, "files": told,
         });
         if let Some(array) = &array {
             answer["array"] = json!(array);
@@ -328,16 +328,16 @@ impl Scrubbed {
                     "its content agrees with the other arrays: parity or another copy is wrong"
                         .into()
                 }
-                (None, None) => "nobody knows who is wrong".to_owned(),
+                (None, None) => "the wrong member is unknown".to_owned(),
                 (Some([]), None) => "no file has content there".to_owned(),
                 (Some(files), None) => {
                     let names: Vec<String> = files.iter().map(|file| tally.name(file)).collect();
                     format!("either parity or another copy is wrong, or {}", names.join(", or "))
                 }
             };
-            let mended = if mended { ", mended" } else { "" };
+            let repaired = if repaired { ", repaired" } else { "" };
             let array = array.as_ref().map(|array| format!("{array}, ")).unwrap_or_default();
-            format!("{array}member sectors {start} to {}: {who}{mended}\n", end - 1)
+            format!("{array}member sectors {start} to {}: {who}{repaired}\n", end - 1)
         })
     }
 

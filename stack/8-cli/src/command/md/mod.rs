@@ -18,7 +18,7 @@ mod detail;
 mod examine;
 mod guess;
 mod scrub;
-mod tend;
+mod manage;
 
 use xfskit::block::OpenMode;
 use xfskit::md::Member;
@@ -35,11 +35,11 @@ use crate::show;
 pub(crate) fn run(args: &Md, out: &Out) -> Outcome {
     match &args.what {
         MdCommand::Create(args) => create::run(args, out),
-        MdCommand::Fail(args) => tend::fail(args, out),
-        MdCommand::Remove(args) => tend::remove(args, out),
-        MdCommand::Add(args) => tend::add(args, out),
-        MdCommand::Replace(args) => tend::replace(args, out),
-        MdCommand::Rebuild(args) => tend::rebuild(args, out),
+        MdCommand::Fail(args) => manage::fail(args, out),
+        MdCommand::Remove(args) => manage::remove(args, out),
+        MdCommand::Add(args) => manage::add(args, out),
+        MdCommand::Replace(args) => manage::replace(args, out),
+        MdCommand::Rebuild(args) => manage::rebuild(args, out),
         MdCommand::Scrub(args) => scrub::run(args, out),
         MdCommand::Examine { members } => examine::run(members, out),
         MdCommand::Assemble { members } => detail::assemble(members, out),

@@ -1,4 +1,4 @@
-//! Promises written: intents, and the done items that answer them.
+//! Encodes intents and done items.
 
 use zerocopy::{Immutable, IntoBytes};
 
@@ -6,7 +6,7 @@ use crate::log::item::Regions;
 use crate::log::item::attri::AttriFormat;
 use crate::log::item::intent::{Done, Exchange, Head, Intent, Work};
 
-/// What `intent` promises, under its id.
+/// Encodes `intent` with its id.
 pub fn intent(out: &mut impl Regions, intent: &Intent) {
     let (kind, id) = (intent.family.intent_kind(), intent.id);
     match &intent.work {
@@ -26,12 +26,12 @@ pub fn intent(out: &mut impl Regions, intent: &Intent) {
     }
 }
 
-/// The promise that `done` names was kept.
+/// Encodes the done item of an intent.
 pub fn done(out: &mut impl Regions, done: &Done) {
     list(out, done.family.done_kind(), done.id, &done.freed);
 }
 
-/// A head and its extents, in one region.
+/// Encodes a header and its extents, in one region.
 fn list<T: IntoBytes + Immutable>(out: &mut impl Regions, kind: u16, id: u64, extents: &[T]) {
     let head = Head {
         r#type: kind.into(),

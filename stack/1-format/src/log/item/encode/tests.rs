@@ -1,4 +1,5 @@
-//! What is written is what Linux wrote, where its item is at hand; else what the decoder understands.
+//! Encoded items equal those of Linux, if a sample exists; otherwise the decoder must understand
+//! them.
 
 use xfskit_units::{Daddr, Ino, LogBlock};
 
@@ -18,7 +19,8 @@ fn run(run: Range<usize>) -> Vec<Range<usize>> {
 
 const LSN: Lsn = Lsn::new(3, LogBlock(77));
 
-/// Takes an item of Linux's apart, builds the block or inode that it speaks of, and writes the item anew.
+/// Decodes an item of Linux, builds the block or inode that it describes, and encodes the item
+/// again.
 fn again(item: &[&[u8]], geo: &Geometry) -> Out {
     let ctx = Ctx::new(geo, Location::of("log item"));
     let mut out = Out::new();
@@ -62,7 +64,7 @@ fn again(item: &[&[u8]], geo: &Geometry) -> Out {
     out
 }
 
-/// An inode's LSN means nothing in the journal, and Linux leaves there what it finds.
+/// An inode's LSN has no meaning in the journal, and Linux leaves stale bytes there.
 fn without_lsn(item: &[&[u8]]) -> Out {
     let mut item: Out = item.iter().map(|region| region.to_vec()).collect();
     if item[0][..2] == kind::INODE.to_le_bytes() {
@@ -99,7 +101,7 @@ fn other_items_of_linux_are_written_as_linux_wrote_them() {
     }
 }
 
-/// The item of one of Linux's inodes, every chunk changed.
+/// Encodes one of Linux's inodes with every chunk changed.
 fn whole_inode(image: &[u8]) -> Out {
     let mut out = Out::new();
     let cluster = (Daddr(128), Sectors(32));
@@ -162,18 +164,18 @@ fn every_kind_of_inode_is_written_with_what_it_holds() {
     let core_only = linux!("file");
     let mut out = Out::new();
     inode(&mut out, &geo_v5(), Ino(138), ((Daddr(128), Sectors(32)), 0), &core_only, &run(0..128));
-    assert_eq!(out.len(), 2, "a fork is logged where it changed");
+    assert_eq!(out.len(), 2, "a fork is logged if it changed");
 }
 
 #[test]
-fn a_block_in_pieces_is_written_such_that_nobody_takes_a_piece_for_a_block() {
+fn pieces_of_a_block_are_not_logged_as_whole_blocks() {
     let geo = Geometry { dirblklog: 2, ..geo_v5() };
     let ctx = Ctx::new(&geo, Location::of("log item"));
     let mut block = vec![7u8; 16384];
     block[..4].copy_from_slice(b"XDD3");
     let pieces = [(Daddr(800), Sectors(8)), (Daddr(1600), Sectors(16)), (Daddr(400), Sectors(8))];
     let mut out = Out::new();
-    // Over the end of the second piece, and nothing in the first.
+    // Beyond the end of the second piece, and nothing in the first.
     buf(&mut out, &geo, &block, &pieces, &run(12160..12544), LSN);
     let regions: Vec<&[u8]> = out.iter().map(Vec::as_slice).collect();
     let mut disk = block.clone();
@@ -195,7 +197,7 @@ fn a_block_in_pieces_is_written_such_that_nobody_takes_a_piece_for_a_block() {
 }
 
 #[test]
-fn unlinked_pointers_travel_alone() {
+fn unlinked_pointers_are_logged_by_themselves() {
     let mut out = Out::new();
     unlinked(&mut out, (Daddr(128), Sectors(32)), &[(512, Some(AgIno(131))), (15_872, None)]);
     decoded(&out, |item| {

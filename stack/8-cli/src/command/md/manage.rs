@@ -1,5 +1,4 @@
-//! `xfskit md fail`, `remove`, `add`, `replace`, `rebuild`: who is in an array, and that all hold what they
-//! should.
+//! `xfskit md fail`, `remove`, `add`, `replace` and `rebuild`: managing the members of an array.
 
 use std::sync::Arc;
 use std::thread;
@@ -19,19 +18,19 @@ use super::create::{create_failure, new_file, open_empty};
 use super::detail;
 use crate::command::open::{device_hint, target_failure};
 use crate::exit::{Answer, Failure, Outcome};
-use crate::grammar::md::tend::{Add, Fail, Pace, Rebuild, Remove, Replace};
+use crate::grammar::md::manage::{Add, Fail, Pace, Rebuild, Remove, Replace};
 use crate::out::{Out, chain};
 use crate::progress::Progress;
 use crate::stop::Stop;
 
-/// An array that is tended: its target, and what its members make.
-pub(super) struct Tended {
+/// An array whose members are managed: its target and its assembly.
+pub(super) struct ManagedArray {
     pub(super) name: ArrayName,
     pub(super) assembly: Assembly,
 }
 
-impl Tended {
-    /// Assembles the array; nothing is written yet.
+impl ManagedArray {
+    /// Assembles the array without writing.
     pub(super) fn open(name: &str, mode: OpenMode) -> Result<Self, Failure> {
         let target = Target::parse(name).map_err(|e| target_failure(name, &e))?;
         match target.base {
@@ -46,19 +45,19 @@ impl Tended {
             target::assemble(&name, mode).map_err(|e| target_failure(&name.to_string(), &e))?;
         if matches!(assembly.geometry.level(), Level::Linear | Level::Raid0) {
             return Err(Failure::cannot(format!(
-                "{name}: {} has no redundancy: there is nothing to tend",
+                "{name}: {} has no redundancy: there is nothing to manage",
                 assembly.geometry.level()
             )));
         }
         Ok(Self { name, assembly })
     }
 
-    /// The array, to be read.
+    /// Opens the array for reading.
     pub(super) fn to_read(&self) -> Result<Array, Failure> {
         self.assembly.open_array().map_err(|e| self.cannot("", &e))
     }
 
-    /// The array, to be changed.
+    /// Opens the array for writing.
     pub(super) fn array(&self) -> Result<Array, Failure> {
         if let Some(why) = self.assembly.write_refusal() {
             return Err(Failure::cannot(format!("{} cannot be written: {why}", self.name)));
@@ -67,7 +66,7 @@ impl Tended {
         self.assembly.open_writable(now).map_err(|e| self.cannot(" cannot be written", &e))
     }
 
-    /// Its members make no array that runs.
+    /// Returns the failure of an array that cannot run.
     fn cannot(&self, what: &str, error: &assemble::Error) -> Failure {
         let failure = Failure::cannot(format!("{}{what}: {}", self.name, chain(error)));
         match error.hint() {
@@ -76,7 +75,7 @@ impl Tended {
         }
     }
 
-    /// The member that a word of the command line names.
+    /// Returns the member that an argument names.
     fn member(&self, word: &str) -> Result<&AssembledMember, Failure> {
         let name = Target::parse(word).map_err(|e| target_failure(word, &e))?.to_string();
         self.assembly.members.iter().find(|member| member.name == name).ok_or_else(|| {
@@ -85,7 +84,7 @@ impl Tended {
         })
     }
 
-    /// The role of a member that serves one.
+    /// Returns the role that a member serves.
     fn role(&self, word: &str) -> Result<usize, Failure> {
         match self.member(word)?.freshness {
             Freshness::InSync { role } | Freshness::Rebuilding { role, .. } => {
@@ -96,18 +95,18 @@ impl Tended {
     }
 }
 
-/// A change of the array that failed.
+/// Returns the failure of a change of the array.
 fn failed(name: &ArrayName, error: &block::Error) -> Failure {
     device_hint(Failure::cannot(format!("{name}: {}", chain(error))), error)
 }
 
 /// `xfskit md fail`
 pub(crate) fn fail(args: &Fail, out: &Out) -> Outcome {
-    let tended = Tended::open(&args.array.target, OpenMode::ReadWrite)?;
-    let role = tended.role(&args.member)?;
-    let array = tended.array()?;
+    let managed = ManagedArray::open(&args.array.target, OpenMode::ReadWrite)?;
+    let role = managed.role(&args.member)?;
+    let array = managed.array()?;
     array.fail(role).map_err(|_| {
-        let (geometry, member) = (&tended.assembly.geometry, &args.member);
+        let (geometry, member) = (&managed.assembly.geometry, &args.member);
         Failure::no(format!(
             "{member}: {} of {} members cannot go on without it",
             geometry.level(),
@@ -116,25 +115,25 @@ pub(crate) fn fail(args: &Fail, out: &Out) -> Outcome {
         .hint("Rebuild or add what is missing first.")
     })?;
     out.note(&format!("{} is out of use", args.member));
-    bring_up(&tended.name, &array, args.later, &args.pace, out)?;
+    complete_array(&managed.name, &array, args.later, &args.pace, out)?;
     Ok(Answer::Yes)
 }
 
 /// `xfskit md remove`
 pub(crate) fn remove(args: &Remove, out: &Out) -> Outcome {
-    let tended = Tended::open(&args.array.target, OpenMode::ReadWrite)?;
-    let member = tended.member(&args.member)?;
+    let managed = ManagedArray::open(&args.array.target, OpenMode::ReadWrite)?;
+    let member = managed.member(&args.member)?;
     match member.freshness {
         Freshness::Spare => {
-            create::erase(&member.device, None).map_err(|e| failed(&tended.name, &e))?;
+            create::erase(&member.device, None).map_err(|e| failed(&managed.name, &e))?;
         }
         Freshness::Stale { .. } | Freshness::Faulty => {
-            let array = tended.array()?;
+            let array = managed.array()?;
             let number = member.superblock.dev_number();
             array
                 .remove(number)
                 .and_then(|()| array.close())
-                .map_err(|e| failed(&tended.name, &e))?;
+                .map_err(|e| failed(&managed.name, &e))?;
         }
         freshness => {
             let what = detail::words(freshness);
@@ -142,7 +141,7 @@ pub(crate) fn remove(args: &Remove, out: &Out) -> Outcome {
                 .hint("`xfskit md fail` takes it out of use first."));
         }
     }
-    out.note(&format!("{} is no part of the array any more", args.member));
+    out.note(&format!("{} was removed from the array", args.member));
     Ok(Answer::Yes)
 }
 
@@ -154,37 +153,37 @@ pub(crate) fn add(args: &Add, out: &Out) -> Outcome {
         )
         .hint("Add the device without --overlay, or try it on copies."));
     }
-    let mut name = Tended::open(&args.array.target, OpenMode::ReadWrite)?.name;
-    let mut returned = Vec::new();
+    let mut name = ManagedArray::open(&args.array.target, OpenMode::ReadWrite)?.name;
+    let mut re_added = Vec::new();
     for word in &args.devices {
-        // Members are locked while they are open: each device begins with a look of its own.
-        let (with, returns) =
-            add_one(Tended::assemble(name, OpenMode::ReadWrite)?, word, args, out)?;
-        returned.extend(returns);
+        // Members are locked while they are open, so each device is assembled separately.
+        let (with, re_added_name) =
+            add_one(ManagedArray::assemble(name, OpenMode::ReadWrite)?, word, args, out)?;
+        re_added.extend(re_added_name);
         name = with;
     }
-    let tended = Tended::assemble(name, OpenMode::ReadWrite)?;
-    let array = tended.array()?;
-    for name in &returned {
-        let Some(candidate) = tended.assembly.re_add_candidate(name) else { continue };
-        array.re_add(&candidate).map_err(|e| failed(&tended.name, &e))?;
-        out.note(&format!("{name} is back, and lacks what the write-intent bitmap names"));
+    let managed = ManagedArray::assemble(name, OpenMode::ReadWrite)?;
+    let array = managed.array()?;
+    for name in &re_added {
+        let Some(candidate) = managed.assembly.re_add_candidate(name) else { continue };
+        array.re_add(&candidate).map_err(|e| failed(&managed.name, &e))?;
+        out.note(&format!("{name} was re-added, and lacks what the write-intent bitmap names"));
     }
-    bring_up(&tended.name, &array, args.later, &args.pace, out)?;
+    complete_array(&managed.name, &array, args.later, &args.pace, out)?;
     Ok(Answer::Yes)
 }
 
-/// Makes a device a spare, unless it is a member that was away and returns: then its name is the second
-/// answer. The first is the array with the device.
+/// Makes a device a spare. Returns the array with the device, and the device's name if it is a member that
+/// can be re-added instead.
 fn add_one(
-    tended: Tended,
+    managed: ManagedArray,
     word: &str,
     args: &Add,
     out: &Out,
 ) -> Result<(ArrayName, Option<String>), Failure> {
     let target = Target::parse(word).map_err(|e| target_failure(word, &e))?;
     let name = target.to_string();
-    let Tended { name: mut array, assembly } = tended;
+    let ManagedArray { name: mut array, assembly } = managed;
     let member = assembly.members.iter().find(|member| member.name == name);
     let device = match member.map(|member| (member.freshness, &member.device)) {
         Some(_) if assembly.re_add_candidate(&name).is_some() => return Ok((array, Some(name))),
@@ -197,7 +196,7 @@ fn add_one(
             array.members.push(Some(target.clone()));
             if new_file(&target).is_none() && is_ours(&target, &assembly) {
                 drop(assembly);
-                return add_one(Tended::assemble(array, OpenMode::ReadWrite)?, word, args, out);
+                return add_one(ManagedArray::assemble(array, OpenMode::ReadWrite)?, word, args, out);
             }
             device(&target, args)?
         }
@@ -208,7 +207,7 @@ fn add_one(
     Ok((array, None))
 }
 
-/// True where a device has a superblock of this array.
+/// Returns true if a device has a superblock of this array.
 fn is_ours(target: &Target, assembly: &Assembly) -> bool {
     let Ok(device) = target::open_unchecked(target, OpenMode::ReadOnly) else { return false };
     let found = superblock::read(&device).ok().flatten();
@@ -216,7 +215,7 @@ fn is_ours(target: &Target, assembly: &Assembly) -> bool {
     found.is_some_and(|found| found.corruption.is_none() && found.superblock.set_uuid() == uuid)
 }
 
-/// A device that is to be added.
+/// Opens a device to be added.
 fn device(target: &Target, args: &Add) -> Result<Arc<dyn BlockDevice>, Failure> {
     match (new_file(target), args.member_size) {
         (None, _) => open_empty(target, args.force),
@@ -229,61 +228,61 @@ fn device(target: &Target, args: &Add) -> Result<Arc<dyn BlockDevice>, Failure> 
 
 /// `xfskit md replace`
 pub(crate) fn replace(args: &Replace, out: &Out) -> Outcome {
-    let tended = Tended::open(&args.array.target, OpenMode::ReadWrite)?;
-    let role = tended.role(&args.member)?;
-    let with = args.with.as_deref().map(|word| tended.member(word)).transpose()?;
+    let managed = ManagedArray::open(&args.array.target, OpenMode::ReadWrite)?;
+    let role = managed.role(&args.member)?;
+    let with = args.with.as_deref().map(|word| managed.member(word)).transpose()?;
     let with = with.map(|member| member.name.as_str());
-    let array = tended.array()?;
-    let Some(spare) = array.replace(role, with).map_err(|e| failed(&tended.name, &e))? else {
+    let array = managed.array()?;
+    let Some(spare) = array.replace(role, with).map_err(|e| failed(&managed.name, &e))? else {
         return Err(Failure::no(format!("there is no spare that could replace {}", args.member))
             .hint("`xfskit md add` makes a device a spare."));
     };
     out.note(&format!("{spare} replaces {}", args.member));
-    bring_up(&tended.name, &array, args.later, &args.pace, out)?;
+    complete_array(&managed.name, &array, args.later, &args.pace, out)?;
     Ok(Answer::Yes)
 }
 
-/// `xfskit md rebuild`. The answer is no where a role is left that nobody serves.
+/// `xfskit md rebuild`. Fails if a role is left without a member.
 pub(crate) fn rebuild(args: &Rebuild, out: &Out) -> Outcome {
-    let tended = Tended::open(&args.array.target, OpenMode::ReadWrite)?;
-    let array = tended.array()?;
-    let missing = bring_up(&tended.name, &array, false, &args.pace, out)?;
+    let managed = ManagedArray::open(&args.array.target, OpenMode::ReadWrite)?;
+    let array = managed.array()?;
+    let missing = complete_array(&managed.name, &array, false, &args.pace, out)?;
     Ok(Answer::of(missing.is_empty()))
 }
 
-/// Spares take the roles that nobody serves; then, unless that is to come later, everything is made to
-/// agree and to be there. Answers the roles that nobody serves even then.
-fn bring_up(
+/// Gives roles without a member to spares. Then, unless `later`, resyncs and rebuilds the array. Returns the
+/// roles that remain without a member.
+fn complete_array(
     name: &ArrayName,
     array: &Array,
     later: bool,
     pace: &Pace,
     out: &Out,
 ) -> Result<Vec<usize>, Failure> {
-    let said = |e: block::Error| failed(name, &e);
-    for (role, spare) in array.activate_spares().map_err(said)? {
+    let failure = |e: block::Error| failed(name, &e);
+    for (role, spare) in array.activate_spares().map_err(failure)? {
         out.note(&format!("{spare} takes role {role}"));
     }
     if later && array.needs_rebuild() {
-        out.note("`xfskit md rebuild` goes on from here");
+        out.note("`xfskit md rebuild` continues from here");
     }
     let mut bad_sectors = 0;
     if !later {
         let stop = Stop::on_signals()?;
         let done =
             resync(array, pace, &stop, out).and_then(|()| rebuild_all(array, pace, &stop, out));
-        bad_sectors = done.and_then(|bad| array.close().map(|()| bad)).map_err(said)?;
+        bad_sectors = done.and_then(|bad| array.close().map(|()| bad)).map_err(failure)?;
         if bad_sectors > 0 {
             out.note(&format!(
-                "{bad_sectors} sectors could not be had from any member: bad blocks of what was rebuilt"
+                "{bad_sectors} sectors could not be read from any member: they are bad blocks of the rebuilt members"
             ));
         }
         stop.check()?;
     }
-    array.close().map_err(said)?;
-    let nobody = |state: &MemberState| matches!(state, MemberState::Missing | MemberState::Faulty);
+    array.close().map_err(failure)?;
+    let absent = |state: &MemberState| matches!(state, MemberState::Missing | MemberState::Faulty);
     let states = array.states();
-    let missing: Vec<usize> = (0..states.len()).filter(|role| nobody(&states[*role])).collect();
+    let missing: Vec<usize> = (0..states.len()).filter(|role| absent(&states[*role])).collect();
     let answer = json!({
         "target": name.to_string(),
         "needs_rebuild": array.needs_rebuild(),
@@ -292,12 +291,12 @@ fn bring_up(
     });
     out.answer(&answer, |_| String::new())?;
     if !missing.is_empty() {
-        out.note(&format!("nobody serves roles {missing:?}: `xfskit md add` adds members"));
+        out.note(&format!("roles {missing:?} have no member: `xfskit md add` adds members"));
     }
     Ok(missing)
 }
 
-/// Makes members agree after a crash.
+/// Resyncs the array after a crash.
 fn resync(array: &Array, pace: &Pace, stop: &Stop, out: &Out) -> Result<(), block::Error> {
     let progress = Progress::new(out, "resync", "bytes");
     let mut throttle = Throttle::new(pace);
@@ -309,7 +308,7 @@ fn resync(array: &Array, pace: &Pace, stop: &Stop, out: &Out) -> Result<(), bloc
     Ok(())
 }
 
-/// Rebuilds what needs it. Answers how many sectors nobody could give.
+/// Rebuilds members and replacements. Returns how many sectors no member could deliver.
 fn rebuild_all(array: &Array, pace: &Pace, stop: &Stop, out: &Out) -> Result<u64, block::Error> {
     if stop.flow().is_break() {
         return Ok(0);
@@ -326,7 +325,7 @@ fn rebuild_all(array: &Array, pace: &Pace, stop: &Stop, out: &Out) -> Result<u64
     Ok(bad_sectors)
 }
 
-/// Keeps a job to a rate.
+/// Limits the rate of a sync action.
 pub(super) struct Throttle {
     rate: Option<u64>,
     begun: Option<(Instant, u64)>,
@@ -337,7 +336,7 @@ impl Throttle {
         Self { rate: pace.rate.filter(|rate| *rate > 0), begun: None }
     }
 
-    /// So many bytes are done: waits until they may be.
+    /// Waits until `done` bytes are allowed by the rate.
     pub(super) fn keep(&mut self, done: u64) {
         let Some(rate) = self.rate else { return };
         let (begun, from) = *self.begun.get_or_insert_with(|| (Instant::now(), done));

@@ -119,8 +119,8 @@ pub(crate) struct Rebuild {
 /// Compare what members hold, and with --repair mend what can be named
 ///
 /// Mismatches are counted as md counts them. On RAID6 P and Q tell which single member is wrong; that one
-/// is mended. What cannot be named is only reported. Exit code 1 where something does not agree and was not
-/// mended.
+/// is repaired. What cannot be named is only reported. Exit code 1 where something does not agree and was not
+/// repaired.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

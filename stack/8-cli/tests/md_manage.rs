@@ -185,7 +185,7 @@ fn members_are_added_replaced_and_come_back() {
     let motd = shown(&bench.file("motd", b"while one was away"));
     expect(0, &["md", "load", "--write", "--offset", "9M", &target(&without), &motd]);
     let run = expect(0, &["md", "add", &target(&without), &names[1]]);
-    assert!(run.stderr.contains("is back"), "{}", run.stderr);
+    assert!(run.stderr.contains("was re-added"), "{}", run.stderr);
     holds(&target(&names[1..]), &content);
     let tail = expect(0, &["md", "dump", "--offset", "9M", "--length", "18", &target(&names[1..])]);
     assert_eq!(tail.bytes, b"while one was away");
@@ -233,7 +233,7 @@ fn a_new_array_is_brought_into_agreement() {
 #[test]
 fn a_scrub_counts_as_md_does_names_who_is_wrong_and_mends_it() {
     // What Linux 6.12 counts for these errors.
-    for (level, chunk, members, count, mended) in [
+    for (level, chunk, members, count, repaired) in [
         ("1", "512K", 3, 384, 1), // of three copies one differs; where two do, none can be named
         ("5", "512K", 4, 16, 0),
         ("6", "512K", 4, 16, 2),
@@ -257,8 +257,8 @@ fn a_scrub_counts_as_md_does_names_who_is_wrong_and_mends_it() {
         let all = level == "6";
         let code = i32::from(!all);
         let lines = common::objects(&expect(code, &["md", "scrub", "--json", "--repair", &target]));
-        assert_eq!(lines.last().unwrap()["mended"], mended, "{level}");
-        if mended > 0 {
+        assert_eq!(lines.last().unwrap()["repaired"], repaired, "{level}");
+        if repaired > 0 {
             assert_eq!(lines[0]["member"], names[1]);
         }
         if all {
