@@ -13,6 +13,7 @@ use xfskit_units::{Daddr, FileOff, Ino, Sectors};
 
 use crate::change::Clock;
 use crate::change::hold::Holds;
+use crate::names::Names;
 use crate::{Error, Result};
 
 /// Blocks of one directory announced to the device ahead of reading it, at most.
@@ -284,9 +285,12 @@ impl Fs {
     }
 
     /// All entries of a directory, in the order of the directory, without `.` and `..`. Where they take more memory
-    /// than one call returns, the last error says so ([`Fs::with_whole_max`]).
+    /// than one call returns, the last error says so ([`Fs::with_whole_max`]). A name that comes twice is an error.
     pub fn read_dir(&self, dir: &Inode) -> Portion {
-        self.read_dir_from(dir, 0, usize::MAX)
+        let mut portion = self.read_dir_from(dir, 0, usize::MAX);
+        let repeated = Names::default().add(&self.volume, dir.ino(), &portion.entries);
+        portion.errors.splice(0..0, repeated);
+        portion
     }
 
     /// At most `max` entries of a directory from `cookie` (0 is the beginning).

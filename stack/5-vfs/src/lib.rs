@@ -21,6 +21,7 @@ pub mod change;
 pub mod content;
 pub mod error;
 pub mod fs;
+mod names;
 pub mod path;
 pub mod reader;
 pub mod stat;

@@ -17,6 +17,7 @@ use xfskit_core::Inode;
 use xfskit_format::inode::FileType;
 use xfskit_units::Ino;
 
+use crate::names::Names;
 use crate::{Entry, Error, Fs, Result, Visited};
 
 /// Directories taken in one step.
@@ -62,6 +63,8 @@ struct Task<D> {
     dir: D,
     /// Where to go on reading.
     cookie: u64,
+    /// What was read before.
+    names: Names,
 }
 
 /// One sweep.
@@ -82,7 +85,7 @@ impl Fs {
         visitor: &V,
     ) {
         let sweep = Sweep { fs: self, visitor, seen: Mutex::new(Visited::new(inode.ino(), path)) };
-        let first = vec![Task { inode, dir, cookie: 0 }];
+        let first = vec![Task { inode, dir, cookie: 0, names: Names::default() }];
         match ThreadPoolBuilder::new().num_threads(threads).build() {
             Ok(pool) => pool.scope(|scope| sweep.step(scope, first)),
             // No thread to be had: the global pool's, or this one.
@@ -92,7 +95,7 @@ impl Fs {
 }
 
 impl<'a, V: Visitor> Sweep<'a, V> {
-    fn step<'s>(&'s self, scope: &Scope<'s>, group: Vec<Task<V::Dir>>)
+    fn step<'s>(&'s self, scope: &Scope<'s>, mut group: Vec<Task<V::Dir>>)
     where
         'a: 's,
     {
@@ -102,10 +105,11 @@ impl<'a, V: Visitor> Sweep<'a, V> {
         self.fs.read_ahead_dirs(group.iter().map(|task| &task.inode));
         let mut portions = Vec::with_capacity(group.len());
         let mut continued = Vec::new();
-        for (index, task) in group.iter().enumerate() {
-            let mut portion =
-                self.fs.read_dir_from(&task.inode, task.cookie, PORTION / group.len().max(1));
-            for error in portion.errors {
+        let max = PORTION / group.len().max(1);
+        for (index, task) in group.iter_mut().enumerate() {
+            let mut portion = self.fs.read_dir_from(&task.inode, task.cookie, max);
+            let repeated = task.names.add(&self.fs.volume, task.inode.ino(), &portion.entries);
+            for error in portion.errors.into_iter().chain(repeated) {
                 self.visitor.fault(&task.dir, None, error);
             }
             portion.entries.sort_unstable_by_key(|entry| entry.ino);
@@ -173,7 +177,7 @@ impl<'a, V: Visitor> Sweep<'a, V> {
             self.visitor.fault(&dir, None, error);
             return None;
         }
-        Some(Task { inode, dir, cookie: 0 })
+        Some(Task { inode, dir, cookie: 0, names: Names::default() })
     }
 
     /// Hands directories to the pool in groups: large enough to read in batches, small enough that

@@ -30,6 +30,11 @@ impl Skipped {
         self.add(what, false, 1);
     }
 
+    /// So many more were left out, which makes the copy incomplete.
+    pub fn count_more(&self, what: &str, count: u64) {
+        self.add(what, false, count);
+    }
+
     /// So many more were left out, as every such copy does.
     pub fn count_usual(&self, what: &str, count: u64) {
         self.add(what, true, count);

@@ -4,11 +4,12 @@
 
 mod common;
 
+use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, symlink};
 use std::path::{Path, PathBuf};
 
-use common::{Bench, Run, damage, expect, shown, xfskit};
+use common::{Bench, Run, begin, damage, ended, expect, shown, signal, xfskit};
 
 /// Byte of the leaf of `/frag`'s extent tree, and of records 168 and 169 in it.
 const LEAF: u64 = 2523 << 12;
@@ -201,4 +202,139 @@ fn a_disordered_tree_of_a_group_ends_changes_in_an_error_that_names_it() {
         assert!(said.contains(&format!("[{tree}.order]")), "{tree}: {said}");
         assert!(runs.iter().any(|run| run.code != 0), "{tree}: {said}");
     }
+}
+
+/// A kept patch of `hostile/base`: byte offsets, and what stands there, in hexadecimal.
+fn patched(bench: &Bench, name: &str) -> PathBuf {
+    let image = bench.kept("hostile/base");
+    let packed = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join(format!("../../tests/images/hostile/{name}.patch.zst"));
+    let patch = zstd::decode_all(fs::File::open(packed).unwrap()).unwrap();
+    let patch: BTreeMap<String, String> = serde_json::from_slice(&patch).unwrap();
+    for (offset, hex) in patch {
+        let byte = |at: usize| u8::from_str_radix(&hex[at..at + 2], 16).unwrap();
+        let change: Vec<u8> = (0..hex.len()).step_by(2).map(byte).collect();
+        damage(&image, offset.parse().unwrap(), &change);
+    }
+    image
+}
+
+/// Gives the block of 4 KiB (or the inode) at `offset` the volume's own UUID, and makes its checksum right: a patch of
+/// another volume of the same shape.
+fn adopt(image: &Path, offset: u64, len: usize, uuid_at: usize, crc_at: usize) {
+    let uuid = bytes(image, 32, 16);
+    let mut block = bytes(image, offset, len);
+    block[uuid_at..uuid_at + 16].copy_from_slice(&uuid);
+    xfskit_crc::update(&mut block, crc_at);
+    damage(image, offset, &block);
+}
+
+#[test]
+fn kept_extent_trees_out_of_order_end_every_change_of_the_file() {
+    let bench = Bench::new();
+    let loops = [("bmbt-loop", 10_334_208, "/frag"), ("bmbt-loop2", 10_391_552, "/ref2")];
+    for (name, leaf, file) in loops {
+        let image = patched(&bench, name);
+        adopt(&image, leaf, 4096, 40, 64);
+        let image = shown(&image);
+        for args in [
+            &["cat", &image, file][..],
+            &["cp", &image, file, "/copy"],
+            &["cp", "--reflink", &image, file, "/copy"],
+            &["truncate", &image, file, "-s", "4096"],
+            &["rm", &image, file],
+        ] {
+            names_the_order(&expect(1, args));
+        }
+        assert!(!expect(0, &["ls", &image, "/"]).stdout.contains("copy"), "{name}");
+    }
+}
+
+#[test]
+fn a_kept_orphan_in_a_dirty_journal_is_named_and_the_volume_opens_for_writing() {
+    let bench = Bench::new();
+    let image = shown(&patched(&bench, "damaged-orphan"));
+    for args in [&["recover", "-n", &image][..], &["recover", &image]] {
+        names_the_order(&expect(1, args));
+    }
+    expect(0, &["mkdir", &image, "/new"]);
+    names_the_order(&expect(1, &["check", &image]));
+}
+
+#[test]
+fn a_kept_cycle_below_the_root_ends_every_walk() {
+    let bench = Bench::new();
+    let image = patched(&bench, "cycle");
+    adopt(&image, 79_301_120, 512, 160, 100);
+    let image = shown(&image);
+    let out = shown(&bench.path("out"));
+    for args in [
+        &["find", &image, "/"][..],
+        &["get", &image, "/", &out],
+        &["cp", "-r", &image, "/a", "/copy"],
+        &["chmod", "-R", &image, "700", "/"],
+        &["rm", "-r", &image, "/a"],
+    ] {
+        let run = expect(1, args);
+        assert!(run.stderr.contains("[dir.twice]"), "{args:?}: {}", run.stderr);
+    }
+}
+
+#[test]
+fn free_realtime_extents_of_a_secondary_superblock_are_compared() {
+    let bench = Bench::new();
+    let image = patched(&bench, "sb");
+    assert!(expect(1, &["check", &shown(&image)]).stdout.contains("[sb.frextents]"));
+}
+
+/// Two names of the root are the same: one of a symbolic link that leads away, one of a directory.
+#[test]
+fn a_name_that_comes_twice_is_a_fault_in_every_reader_and_nothing_is_written_outside() {
+    let bench = Bench::new();
+    let (tree, away) = (bench.path("tree"), bench.path("away"));
+    fs::create_dir_all(tree.join("n2/sub")).unwrap();
+    fs::create_dir(&away).unwrap();
+    fs::write(tree.join("n2/file"), "content").unwrap();
+    symlink(&away, tree.join("n1")).unwrap();
+    let (image, out) = (bench.path("twice.img"), shown(&bench.path("out")));
+    expect(0, &["mkfs", "--from", &shown(&tree), &shown(&image)]);
+    let mut root = bytes(&image, 128 * 512, 512);
+    let name = root.windows(2).rposition(|name| name == b"n2").unwrap();
+    root[name + 1] = b'1';
+    xfskit_crc::update(&mut root, 100);
+    damage(&image, 128 * 512, &root);
+    let image = shown(&image);
+    for args in [
+        &["ls", &image, "/"][..],
+        &["ls", "-R", &image, "/"],
+        &["tree", &image, "/"],
+        &["find", &image, "/"],
+        &["du", &image, "/"],
+        &["get", &image, "/", "-"],
+        &["get", &image, "/", &out],
+        &["chmod", "-R", &image, "700", "/"],
+    ] {
+        let run = xfskit(args);
+        assert_eq!(run.code, 1, "{args:?}: {}", run.stderr);
+        assert!(
+            run.stderr.contains("name is n1") || run.stderr.contains("dup is n1"),
+            "{args:?}: {}",
+            run.stderr
+        );
+    }
+    assert_eq!(fs::read_dir(away).unwrap().count(), 0);
+}
+
+#[test]
+fn a_named_pipe_without_a_writer_is_not_waited_for_against_a_signal() {
+    let bench = Bench::new();
+    let (pipe, image) = (bench.path("pipe"), bench.path("piped.img"));
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let (pipe, image) = (shown(&pipe), shown(&image));
+    let args = ["mkfs", "--from", &pipe, &image];
+    let child = begin(&args);
+    std::thread::sleep(std::time::Duration::from_millis(700));
+    signal(&child, "TERM");
+    ended(130, child, &args);
+    assert!(!Path::new(&image).exists());
 }

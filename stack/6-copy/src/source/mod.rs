@@ -100,7 +100,7 @@ pub struct SourceOptions {
     pub memory_limit: Option<u64>,
     /// Bytes of content that archives may bring; `None` for any number.
     pub content_limit: Option<u64>,
-    /// What [`Source::Stdin`] reads, and who may end the wait for it.
+    /// What [`Source::Stdin`] reads, and who may end the wait for it, and for archives that are named pipes.
     pub stdin: Stdin,
 }
 
@@ -251,7 +251,7 @@ pub fn read_tree(
                 draft.stores.dirs.push(root);
             }
             Source::Tar(path) => {
-                let input = tar::Input::open(path, &spool_dir, &mut budget)?;
+                let input = tar::Input::open(path, &spool_dir, &options.stdin, &mut budget)?;
                 tar::read(&mut draft, input, options)?;
             }
             Source::Stdin => {

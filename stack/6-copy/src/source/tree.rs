@@ -164,6 +164,8 @@ pub struct Notes {
     pub left_out: Vec<SourceError>,
     /// Attributes that XFS has no namespace for, which are not part of the tree.
     pub foreign_xattrs: u64,
+    /// Files of proc and its kind: empty in the tree, for their size is told by reading them only.
+    pub sizeless: u64,
     /// Names of archives that begin with `.wh.` and were taken for files.
     pub whiteouts: u64,
 }
@@ -173,6 +175,7 @@ impl Notes {
     pub fn skipped(&self) -> Vec<SkippedCount> {
         let skipped = Skipped::default();
         self.left_out.iter().for_each(|_| skipped.count("attributes (more than Linux lists)"));
+        skipped.count_more("content (of files whose size is not told, as in /proc)", self.sizeless);
         skipped.count_usual("attributes (XFS has no namespace for them)", self.foreign_xattrs);
         skipped.counts()
     }

@@ -27,6 +27,10 @@ const XATTR_ROOM: usize = 64 << 10;
 /// Attributes that are asked for by name where Linux does not list them: what decides of access.
 const OF_ACCESS: &[u8] =
     b"system.posix_acl_access\0system.posix_acl_default\0security.capability\0security.selinux";
+/// Filesystems whose files all seem empty, though reading them gives something: proc, cgroup, cgroup2, debugfs, tracefs
+/// and securityfs, by the magic numbers of statfs(2).
+const SIZELESS: [u32; 6] =
+    [0x9fa0, 0x0027_e0eb, 0x6367_7270, 0x6462_6720, 0x7472_6163, 0x7363_6673];
 /// Threads: more than a few wait for each other's directories in the kernel.
 const THREADS: usize = 4;
 const DIRECTORY: OFlags =
@@ -82,6 +86,8 @@ struct Shared<'d> {
     busy: usize,
     /// Files with several names: device and inode number.
     links: HashMap<(u64, u64), InodeId>,
+    /// True of devices whose files have content and no size: [`SIZELESS`].
+    sizeless: HashMap<u64, bool>,
     progress: &'d mut Progress,
     failed: Option<SourceError>,
 }
@@ -106,6 +112,18 @@ impl Start<'_> {
             Some(error) => Err(error),
             None => Ok(attributes),
         }
+    }
+}
+
+impl Shared<'_> {
+    /// True where `stat`'s file in `dir` lies on a filesystem that does not tell sizes.
+    fn is_sizeless(&mut self, dir: &Dir, stat: &Statx) -> bool {
+        let known = self.sizeless.entry(identity(stat).0);
+        *known.or_insert_with(|| {
+            fs::fstatfs(&dir.fd).is_ok_and(|found| {
+                u32::try_from(found.f_type).is_ok_and(|magic| SIZELESS.contains(&magic))
+            })
+        })
     }
 }
 
@@ -146,6 +164,7 @@ pub(super) fn walk(
         tasks: vec![first],
         busy: 0,
         links: HashMap::new(),
+        sizeless: HashMap::new(),
         progress,
         failed: None,
     };
@@ -269,6 +288,14 @@ impl<'w> Walk<'w> {
                 continue;
             }
             let path = below(&dir.path, &name);
+            if kind == FileType::RegularFile && stat.stx_size == 0 && shared.is_sizeless(dir, &stat)
+            {
+                if self.start.strict {
+                    let what = "its filesystem does not tell its size".into();
+                    return Err(SourceError::Unfit { path: self.start.root.shown(&path), what });
+                }
+                shared.draft.notes.sizeless += 1;
+            }
             let shown = |error: SourceError| match error {
                 SourceError::Unfit { what, .. } => {
                     SourceError::Unfit { path: self.start.root.shown(&path), what }

@@ -21,6 +21,7 @@ use super::super::budget::{Budget, Limit};
 use super::super::content::Stores;
 use super::BLOCK;
 use super::header::Block;
+use crate::stdin::Stdin;
 
 /// Longest of the [`Packing`]s' first bytes.
 const MAGIC_MAX: u64 = 6;
@@ -95,15 +96,16 @@ impl<R: Read> Read for Counted<R> {
 }
 
 impl<'b, 'p> Input<'b, 'p> {
-    /// Opens the archive `path`.
+    /// Opens the archive `path`. Where that is a pipe, `stdin` tells who may end the wait for it.
     pub(in super::super) fn open(
         path: &Path,
         spool_dir: &Path,
+        stdin: &Stdin,
         budget: &'b mut Budget<'p>,
     ) -> Result<Self, SourceError> {
         let name = path.display().to_string();
         let failed = |error| SourceError::io(name.as_bytes(), error);
-        let mut file = File::open(path).map_err(failed)?;
+        let mut file = Stdin::open(path).map_err(failed)?;
         let meta = file.metadata().map_err(failed)?;
         let mut magic = Vec::new();
         if meta.is_file() {
@@ -114,7 +116,7 @@ impl<'b, 'p> Input<'b, 'p> {
                 return Ok(Self::new(name, From::File { file, len: meta.len() }, budget));
             }
         }
-        Self::stream(name, file, spool_dir, budget)
+        Self::stream(name, stdin.of(file), spool_dir, budget)
     }
 
     /// Reads the archive from `input`, to its end.

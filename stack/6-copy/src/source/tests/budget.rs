@@ -62,7 +62,9 @@ fn archives_that_unpack_to_more_than_they_are_worth_are_refused() {
     let options = SourceOptions::default();
     let path = refused(kept("path"), &options).to_string();
     assert!(path.contains("a path of 10000"), "{path}");
-    assert!(matches!(limit(&refused(kept("glob"), &options)), Limit::Memory(_)));
+    for name in ["glob", "xattr"] {
+        assert!(matches!(limit(&refused(kept(name), &options)), Limit::Memory(_)), "{name}");
+    }
     // 59 MB of attributes of one member, which come as a few kilobytes.
     let dir = tempfile::tempdir().unwrap();
     let attributes: Vec<u8> = (0..900)
@@ -195,6 +197,37 @@ fn reading_stops_within_a_member_and_behind_the_end() {
         let stopped = read_tree(std::slice::from_ref(&source), &SourceOptions::default(), &stop);
         assert!(matches!(stopped, Err(SourceError::Stopped)), "{after}");
     }
+}
+
+#[test]
+fn a_named_pipe_is_read_to_its_end_and_waiting_for_its_writer_can_be_stopped() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = packed(&dir.path().join("packed"), [(EntryType::Regular, "a", "", &b"12345"[..])]);
+    let Source::Tar(archive) = &source else { unreachable!() };
+    let bytes = fs::read(archive).unwrap();
+    let pipe = dir.path().join("pipe");
+    sys::mknodat(CWD, &pipe, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+    let source = [Source::Tar(pipe.clone())];
+    let flag = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let options = SourceOptions {
+        stdin: crate::stdin::Stdin::until(flag.clone()),
+        ..SourceOptions::default()
+    };
+    let tree = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(std::time::Duration::from_millis(200));
+            fs::write(&pipe, &bytes).unwrap();
+        });
+        read_tree(&source, &options, PROGRESS).unwrap()
+    });
+    assert_eq!(content(&tree, b"a"), b"12345");
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(std::time::Duration::from_millis(200));
+            flag.store(true, std::sync::atomic::Ordering::Relaxed);
+        });
+        assert!(read_tree(&source, &options, PROGRESS).is_err());
+    });
 }
 
 #[test]

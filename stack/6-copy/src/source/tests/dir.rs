@@ -75,6 +75,16 @@ fn a_file_that_changes_its_size_is_an_error_that_names_it() {
 }
 
 #[test]
+fn content_of_files_that_tell_no_size_is_counted_as_left_out() {
+    let source = [Source::Dir("/proc/sys/kernel/random".into())];
+    let skipped = read(&source).notes().skipped();
+    assert!(skipped.iter().any(|s| s.what.starts_with("content") && s.count > 1 && !s.usual));
+    let strict = SourceOptions { strict: true, ..SourceOptions::default() };
+    let error = read_tree(&source, &strict, PROGRESS).unwrap_err().to_string();
+    assert!(error.contains("does not tell its size"), "{error}");
+}
+
+#[test]
 fn the_image_itself_is_left_out() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("image"), b"").unwrap();
