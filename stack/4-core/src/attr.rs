@@ -17,7 +17,7 @@ mod tree_tests;
 use std::borrow::Cow;
 use std::ops::ControlFlow;
 
-use xfskit_format::attr::leaf::{self, AttrValue, Leaf};
+use xfskit_format::attr::leaf::{self, Leaf};
 use xfskit_format::attr::{Namespace, acl, remote, sf::Sf};
 use xfskit_format::inode::{Dinode, Format};
 use xfskit_format::{Ctx, Fork, hash, inode};
@@ -67,7 +67,7 @@ pub struct Xattr<'a> {
 pub type EachXattr<'e> = dyn FnMut(Result<Xattr<'_>>) -> ControlFlow<()> + 'e;
 
 /// What a listing of names calls for each attribute: namespace, name, and the value's place.
-type EachPlace<'e> = dyn FnMut(Result<(Namespace, &[u8], AttrValue<'_>)>) -> ControlFlow<()> + 'e;
+type EachPlace<'e> = dyn FnMut(Result<(Namespace, &[u8], leaf::AttrValue<'_>)>) -> ControlFlow<()> + 'e;
 
 /// The attributes of one inode.
 #[derive(Debug)]
@@ -285,10 +285,10 @@ impl<'a, M: Mapping> Attrs<'a, M> {
     }
 
     /// The value at `place`.
-    fn value<'v>(&self, place: AttrValue<'v>) -> Result<Cow<'v, [u8]>> {
+    fn value<'v>(&self, place: leaf::AttrValue<'v>) -> Result<Cow<'v, [u8]>> {
         match place {
-            AttrValue::Local(value) => Ok(Cow::Borrowed(value)),
-            AttrValue::Remote { valueblk, valuelen } => {
+            leaf::AttrValue::Local(value) => Ok(Cow::Borrowed(value)),
+            leaf::AttrValue::Remote { valueblk, valuelen } => {
                 self.remote_value(valueblk, valuelen).map(Cow::Owned)
             }
         }
@@ -321,7 +321,7 @@ fn each_short(fork: &[u8], ctx: &Ctx<'_>, each: &mut EachPlace<'_>) -> ControlFl
     let entries = Sf::parse(fork).into_iter().flat_map(|sf| sf.entries());
     for entry in entries {
         if let Some(namespace) = entry.namespace() {
-            each(Ok((namespace, entry.name, AttrValue::Local(entry.value))))?;
+            each(Ok((namespace, entry.name, leaf::AttrValue::Local(entry.value))))?;
         }
     }
     ControlFlow::Continue(())
