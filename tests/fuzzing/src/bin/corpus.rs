@@ -1,6 +1,6 @@
-//! The kept corpus: `corpus seeds DIR` writes what each target starts from, kept inputs included, to
-//! `DIR/TARGET/`; `corpus pack DIR` keeps what is there, an archive for each target; `corpus targets` names
-//! them with their weights and the length of their longest inputs.
+//! The kept corpus. `corpus seeds DIR` writes the seeds of each target, kept inputs included, to
+//! `DIR/TARGET/`. `corpus pack DIR` packs these inputs into one archive for each target. `corpus
+//! targets` lists the targets with their weights and the length of their longest inputs.
 
 use std::path::Path;
 
