@@ -65,8 +65,8 @@ pub fn growth(geo: &Geometry, agno: AgNumber, have: &TreeBlocks) -> u64 {
     refcount.saturating_add(fino).saturating_add(rmap)
 }
 
-/// Returns the blocks that the superblock counts as free and that Linux gives to nothing but the trees
-/// of group `agno`.
+/// Returns the blocks that the superblock counts as free and that Linux reserves for the trees of
+/// group `agno`.
 pub fn of_group(geo: &Geometry, agno: AgNumber, agf: &Agf, agi: &Agi) -> u64 {
     let trees = growth(geo, agno, &TreeBlocks::of(geo, agf, agi));
     trees.saturating_add(agf.btreeblks.get().into()).saturating_add(SET_ASIDE)
