@@ -152,7 +152,7 @@ impl AsRef<Path> for Name {
     }
 }
 
-// ---- names ---------------------------------------------------------------------------------------
+// ---- names --------------------------------------------------------------------------------------
 
 /// Seconds of the three steps, of all turns.
 #[derive(Default)]
@@ -300,7 +300,7 @@ fn create_all(volume: &Volume, dirs: &[Ino], threads: usize, each: usize) -> Res
     done.map(|()| took)
 }
 
-// ---- threads -------------------------------------------------------------------------------------
+// ---- threads ------------------------------------------------------------------------------------
 
 /// Number of creating threads, and of processors that they and the engine's own threads may use.
 struct Crew {
@@ -362,7 +362,7 @@ fn threads(image: &Path, files: usize, turns: usize) -> Result<()> {
     Ok(())
 }
 
-// ---- fsync ---------------------------------------------------------------------------------------
+// ---- fsync --------------------------------------------------------------------------------------
 
 /// Times and counters of appends with fsync.
 #[derive(Default)]
@@ -435,7 +435,7 @@ fn fsyncs_by_us(image: &Path, each: usize, sum: &mut Appends) -> Result<()> {
     Ok(volume.close()?)
 }
 
-// ---- checksums -----------------------------------------------------------------------------------
+// ---- checksums ----------------------------------------------------------------------------------
 
 /// The cost of checksums in one run of creates.
 struct Sums {
@@ -526,7 +526,7 @@ fn sums_of_creates(image: &Path, files: usize) -> Result<Sums> {
     })
 }
 
-// ---- memory --------------------------------------------------------------------------------------
+// ---- memory -------------------------------------------------------------------------------------
 
 fn memory(image: &Path, files: usize) -> Result<()> {
     const CACHE: usize = 256 << 20;

@@ -1,9 +1,9 @@
 //! Study C: sequential readers of a degraded array.
 //!
 //! Many readers each read a file from start to end and then another one. The array is healthy,
-//! lacks one or two members, or is being rebuilt. The study varies the size of the stripe cache, the
-//! chunk size, the number of readers, and whether they are pinned to processors. It also arranges
-//! the same members as a RAID50.
+//! lacks one or two members, or is being rebuilt. The study varies the size of the stripe cache,
+//! the chunk size, the number of readers, and whether they are pinned to processors. It also
+//! arranges the same members as a RAID50.
 //!
 //! | module | what |
 //! | --- | --- |
