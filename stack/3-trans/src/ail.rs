@@ -1,8 +1,9 @@
-//! The active-item list: what is durable in the journal and not yet in place.
+//! The AIL (active item list): items that are durable in the journal and not yet in place.
 //!
-//! Items stand in batches, one for each checkpoint, under its start LSN; a log item that is logged again
-//! moves to the newer batch. The oldest batch that still holds one is the journal's tail: a log item leaves
-//! the list when it is in place and flushed ([`crate::writeback`]), or logged again.
+//! Items are kept in batches, one for each checkpoint, under its start LSN. A log item that is
+//! logged again moves to the newer batch. The oldest batch that still holds an item is the
+//! journal's tail. A log item leaves the list when it is in place and flushed
+//! ([`crate::writeback`]).
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -14,15 +15,15 @@ use crate::lock::{LockRank, LockStats, RankedMutex};
 use crate::log_item::LogItem;
 use crate::sync::atomic::Ordering;
 
-/// What one checkpoint left to be written.
+/// The items of one checkpoint.
 #[derive(Debug, Default)]
 struct Batch {
     items: Vec<Arc<LogItem>>,
-    /// How many of `items` still belong here: not written, not logged again.
+    /// Number of `items` that still belong here: not written, not logged again.
     live: usize,
 }
 
-/// The list.
+/// The active item list.
 #[derive(Debug)]
 pub(crate) struct Ail {
     /// Rank [`LockRank::Ail`].
@@ -34,17 +35,18 @@ impl Ail {
         Self { batches: RankedMutex::new(LockRank::Ail, BTreeMap::new()) }
     }
 
-    /// Its lock.
+    /// Returns the statistics of its lock.
     pub(crate) fn lock_stats(&self) -> LockStats {
         self.batches.stats()
     }
 
-    /// The oldest LSN with something left to write.
+    /// Returns the oldest LSN with an item that is not in place.
     pub(crate) fn tail(&self) -> Option<Lsn> {
         self.batches.lock().first_key_value().map(|(lsn, _)| *lsn)
     }
 
-    /// Where there are more than `most` items: the LSN up to which to write back, so that half as many are left.
+    /// Returns the LSN up to which to push if there are more than `most` items. Half of `most` are
+    /// left then.
     pub(crate) fn too_many(&self, most: usize) -> Option<Lsn> {
         let batches = self.batches.lock();
         let mut left: usize = batches.values().map(|batch| batch.live).sum();
@@ -58,7 +60,7 @@ impl Ail {
         enough.map(|(lsn, _)| *lsn)
     }
 
-    /// Takes in items whose change is durable under `lsn`, and unpins them.
+    /// Inserts items whose change is durable under `lsn`, and unpins them.
     pub(crate) fn insert(&self, items: Vec<Arc<LogItem>>, lsn: Lsn) {
         if items.is_empty() {
             return;
@@ -74,7 +76,7 @@ impl Ail {
         batch.items.extend(items);
     }
 
-    /// These items are in place as of their LSNs, or will never be written.
+    /// Removes items that are in place as of their LSNs, or will never be written.
     pub(crate) fn remove<'o>(&self, items: impl Iterator<Item = (&'o LogItem, Lsn)>) {
         let mut batches = self.batches.lock();
         for (item, lsn) in items {
@@ -85,7 +87,8 @@ impl Ail {
         }
     }
 
-    /// The LSN up to which about `enough` items stand behind `after`, at most `upto`; `None` where there are none.
+    /// Returns the LSN at which about `enough` items lie between `after` and it; at most `upto`.
+    /// Returns `None` if there are no items.
     pub(crate) fn portion(&self, after: Lsn, upto: Lsn, enough: usize) -> Option<Lsn> {
         let batches = self.batches.lock();
         let (mut last, mut count) = (None, 0);
@@ -99,7 +102,7 @@ impl Ail {
         last
     }
 
-    /// Every item that stands under an LSN up to `upto`, and may be written now.
+    /// Returns the unpinned items under LSNs up to `upto`.
     pub(crate) fn due(&self, upto: Lsn) -> Vec<Arc<LogItem>> {
         let batches = self.batches.lock();
         let due = |lsn: Lsn, item: &Arc<LogItem>| {
@@ -113,7 +116,7 @@ impl Ail {
     }
 }
 
-/// One item fewer stands under `lsn`.
+/// Removes one item from the count under `lsn`, and the batch with its last item.
 fn leave(batches: &mut BTreeMap<Lsn, Batch>, lsn: Lsn) {
     if let Some(batch) = batches.get_mut(&lsn) {
         batch.live -= 1;

@@ -1,9 +1,10 @@
 //! Group commit: many threads in fsync share one checkpoint, with its flushes.
 //!
-//! One of those who ask leads and writes a checkpoint; the others wait for it. Who comes while it is being
-//! written mostly finds that it was begun too early for him, and waits for the next one. So two groups would
-//! take turns, each at half its size, were it not for the leader's patience: he first waits for as
-//! many as there were the last time, a part of what a checkpoint takes at most.
+//! One of the callers leads and writes a checkpoint; the others wait for it. A caller that arrives
+//! while the checkpoint is being written has mostly committed too late for it, and waits for the
+//! next one. So two groups would take turns, each at half the size. To prevent that, the leader
+//! first waits until the group is as large as the last one, for a fraction of the time that a
+//! checkpoint takes at most.
 
 use std::time::{Duration, Instant};
 
@@ -11,17 +12,17 @@ use crate::sync::{Condvar, Mutex};
 
 use crate::lock::LockStats;
 
-/// Part of the last checkpoint's time that a leader waits for others.
+/// The leader waits for others for the time of the last checkpoint divided by this.
 const PATIENCE: u32 = 3;
 
-/// Those who want a checkpoint to be durable.
+/// Threads that wait for a checkpoint to be durable.
 #[derive(Debug, Default)]
 pub(crate) struct Forcing {
-    /// Held for moments, and nothing is taken under it.
+    /// Held briefly; no lock is taken under it.
     state: Mutex<State>,
-    /// The leader is done.
+    /// Signalled when the leader is done.
     done: Condvar,
-    /// All whom the leader waits for are there.
+    /// Signalled when the group is complete.
     complete: Condvar,
 }
 
@@ -29,15 +30,15 @@ pub(crate) struct Forcing {
 struct State {
     led: bool,
     waiting: usize,
-    /// How many there were at the end of the last checkpoint, its leader included.
+    /// Size of the last group, its leader included.
     crowd: usize,
-    /// What that took.
+    /// Duration of the last checkpoint.
     took: Duration,
     stats: LockStats,
 }
 
 impl State {
-    /// Somebody is served, or leads, after waiting since then.
+    /// Counts a caller that returns or leads; it has waited since then, if it waited.
     fn came(&mut self, waiting_since: Option<Instant>) {
         match waiting_since {
             Some(start) => self.stats.waited(start),
@@ -47,8 +48,8 @@ impl State {
 }
 
 impl Forcing {
-    /// Returns when `is_done` says so, which it does not before a checkpoint: writes one with `write`, or waits for
-    /// another thread's.
+    /// Returns the result of `is_done` once it has one, which requires a checkpoint: writes one
+    /// with `write`, or waits for another thread's.
     pub(crate) fn run<T>(&self, is_done: impl Fn() -> Option<T>, write: impl FnOnce() -> T) -> T {
         let mut state = self.state.lock();
         let start = Instant::now();
@@ -89,7 +90,7 @@ impl Forcing {
     }
 }
 
-/// Leads until dropped, by a panic too.
+/// The lead of a group, given up on drop, by a panic too.
 struct Leader<'f>(&'f Forcing);
 
 impl Leader<'_> {
@@ -115,8 +116,8 @@ mod tests {
 
     use super::*;
 
-    /// Each thread commits, which is a number, and forces it; a checkpoint makes all numbers durable that
-    /// were given out before it.
+    /// Each thread commits a number and forces it; a checkpoint makes all numbers durable that were
+    /// committed before it.
     #[test]
     fn everybody_returns_with_his_own_number_durable_and_checkpoints_are_shared() {
         let forcing = Forcing::default();

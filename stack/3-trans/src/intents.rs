@@ -1,13 +1,14 @@
-//! OpenIntents: what the journal says of work in several transactions.
+//! Intents and done items: work that takes several transactions.
 //!
-//! Who does such work promises in each of its transactions what is still to be done, and says that what the one before
-//! promised is done. Recovery finishes what it finds promised and not done, so the journal's tail must not
-//! pass a promise before it is kept, and a promise must not hold up the tail.
+//! Each transaction of such work logs an intent for what is left, and a done item for the intent of
+//! the transaction before. Recovery finishes the intents that it finds without a done item. So the
+//! journal's tail must not pass an open intent, and an old intent must not hold up the tail.
 //!
-//! 1. The tail stays at or before the oldest checkpoint with a promise that no durable checkpoint answers.
-//! 2. A promise that was made and kept between two checkpoints leaves no trace in the journal.
-//! 3. A promise that grows old without being kept is made again: the next checkpoint answers it and
-//!    writes it anew, under another id. Whoever made it need not know.
+//! 1. The tail stays at or before the oldest checkpoint with an intent for which no durable
+//!    checkpoint holds a done item.
+//! 2. An intent that is logged and done between two checkpoints leaves no trace in the journal.
+//! 3. An intent that grows old is relogged: the next checkpoint holds a done item for it and the
+//!    same intent under another id. The code that logged it need not know.
 
 use crate::sync::atomic::{AtomicU64, Ordering};
 use std::collections::{BTreeMap, HashSet};
@@ -16,19 +17,19 @@ use xfskit_format::log::item::{Done, Family, Intent, encode};
 use xfskit_log::Payload;
 use xfskit_units::Lsn;
 
-/// What a transaction says of work in several steps.
+/// A log item about work in several transactions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IntentItem {
-    /// This shall be done.
+    /// The work is to be done.
     Intent(Intent),
-    /// That was done.
+    /// The work of the intent is done.
     Done(Done),
 }
 
-/// Promises are known by family and number.
+/// Intents are identified by family and id.
 type Key = (Family, u64);
 
-/// Numbers for intents: none that a promise has which is not kept yet.
+/// Source of intent ids. An id is never that of an open intent.
 #[derive(Debug, Default)]
 pub(crate) struct Ids(AtomicU64);
 
@@ -37,33 +38,33 @@ impl Ids {
         self.0.fetch_add(1, Ordering::Relaxed).wrapping_add(1)
     }
 
-    /// Numbers up to `newest` are taken.
+    /// Reserves the ids up to `newest`.
     pub(crate) fn follow(&self, newest: u64) {
         self.0.fetch_max(newest, Ordering::Relaxed);
     }
 }
 
-/// A promise in the journal.
+/// An intent in the journal without a done item.
 #[derive(Debug)]
 struct Open {
-    /// As the journal has it.
+    /// The intent as the journal holds it.
     intent: Intent,
-    /// Start of the checkpoint that it is in.
+    /// Start of the checkpoint that holds it.
     lsn: Lsn,
 }
 
-/// The promises in the journal that are not kept, under the numbers that those who made them know.
+/// The open intents in the journal, by the ids under which they were logged first.
 #[derive(Debug, Default)]
 pub(crate) struct OpenIntents(BTreeMap<Key, Open>);
 
 impl OpenIntents {
-    /// Start of the oldest checkpoint that is needed for them.
+    /// Returns the start of the oldest checkpoint that holds one.
     pub(crate) fn tail(&self) -> Option<Lsn> {
         self.0.values().map(|open| open.lsn).min()
     }
 
-    /// Writes into the checkpoint that begins at `lsn` what transactions `said`, and makes those anew that stand
-    /// before `old`.
+    /// Writes the intents and done items of `said` into the checkpoint that begins at `lsn`, and
+    /// relogs the open intents of checkpoints before `old`.
     pub(crate) fn format(
         &mut self,
         said: &[IntentItem],
@@ -81,7 +82,7 @@ impl OpenIntents {
                 }
                 IntentItem::Done(done) if !made.contains(&(done.family, done.id)) => {
                     let open = self.0.remove(&(done.family, done.id));
-                    // One that is not known here, an earlier life of the volume has made.
+                    // An unknown intent was logged before the volume was opened.
                     let done = open.map_or_else(|| done.clone(), |open| open.intent.done());
                     encode::done(payload, &done);
                 }
@@ -97,7 +98,7 @@ impl OpenIntents {
     }
 }
 
-/// What was made, and what was kept.
+/// Returns the keys of the intents and of the done items.
 fn keys(said: &[IntentItem]) -> (HashSet<Key>, HashSet<Key>) {
     let (mut made, mut kept) = (HashSet::new(), HashSet::new());
     for promise in said {
@@ -123,7 +124,7 @@ mod tests {
     use crate::testing::{engine_and_log, geo};
     use crate::{BufMap, Engine};
 
-    /// Work by which one knows a promise.
+    /// Returns work that identifies an intent.
     fn work(number: u64) -> Work {
         Work::Free(vec![FreeExtent { start: number.into(), len: 1.into(), pad: 0.into() }])
     }
@@ -133,7 +134,7 @@ mod tests {
         extents[0].start.get()
     }
 
-    /// In one transaction: keeps `kept`, and promises `made`.
+    /// Logs the done item of `kept` and an intent for `made` in one transaction.
     fn roll(engine: &Engine, kept: Option<&Intent>, made: Option<u64>) -> Option<Intent> {
         let mut tx = engine.begin().unwrap();
         if let Some(intent) = kept {
@@ -144,7 +145,7 @@ mod tests {
         promised
     }
 
-    /// What recovery would find: how many items of promises there are, and which are not kept.
+    /// Returns what recovery would find: the number of intent and done items, and the open intents.
     fn found(log_dev: &dyn BlockDevice) -> (usize, Vec<u64>, Lsn) {
         let geo = geo();
         let log = Log::open(log_dev, Daddr(0), &geo).unwrap();
@@ -164,7 +165,7 @@ mod tests {
         (items, open.values().map(number).collect(), log.tail())
     }
 
-    /// A checkpoint of 64 KiB.
+    /// Writes a checkpoint of 64 KiB.
     fn fill(engine: &Engine) {
         let mut tx = engine.begin().unwrap();
         for block in 3000..3016 {
@@ -207,7 +208,7 @@ mod tests {
         assert!(found(&*log_dev).1.is_empty() && found(&*log_dev).2 > before);
     }
 
-    /// 64 MiB of journal, written three times over.
+    /// Writes the 64 MiB of the journal three times over.
     #[test]
     fn a_promise_that_nobody_keeps_is_never_lost_and_never_in_the_way() {
         let (engine, log_dev) = engine_and_log();
