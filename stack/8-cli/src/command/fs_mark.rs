@@ -9,7 +9,7 @@ use serde_json::json;
 use xfskit_workload::driver::mounted::Mounted;
 use xfskit_workload::program::fs_mark::{self, Iteration, Options, Run, Sync};
 use xfskit_workload::testbed::Job;
-use xfskit_workload::{Environment, Driver};
+use xfskit_workload::{Driver, Environment};
 
 use super::ground;
 use crate::exit::{Answer, Failure, Outcome};

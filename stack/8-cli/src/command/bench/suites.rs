@@ -8,11 +8,11 @@ use xfskit::md::Level;
 use xfskit::mkfs::options::Quantity;
 use xfskit::units::ByteLen;
 use xfskit_workload::report::Section;
-use xfskit_workload::testbed::Testbed;
 use xfskit_workload::suite::raid::members::{MemberKind, Plan};
 use xfskit_workload::suite::{
     Observer, Settings, checksum, crc_update, inodes, locks, raid, xattrs,
 };
+use xfskit_workload::testbed::Testbed;
 
 use crate::grammar::bench::{
     Against, Checksum, CrcUpdate, How, Inodes, Locks, Program, Raid, Shape, XattrPart, Xattrs,
@@ -162,9 +162,10 @@ const CHUNKS: [u64; 6] = [16 << 10, 64 << 10, 128 << 10, 256 << 10, 512 << 10, 1
 pub(super) fn raid(args: &Raid, observer: &mut dyn Observer) -> Sections {
     let settings = settings(&args.how, ByteLen(DISK))?;
     let members = match (args.speed, &args.how.dir) {
-        (Some(speed), _) => {
-            MemberKind::Simulated { speed: speed.max(1), latency: Duration::from_micros(args.latency) }
-        }
+        (Some(speed), _) => MemberKind::Simulated {
+            speed: speed.max(1),
+            latency: Duration::from_micros(args.latency),
+        },
         (None, Some(dir)) => MemberKind::Files(dir.clone()),
         (None, None) => MemberKind::Memory,
     };
