@@ -267,7 +267,7 @@ impl Point {
 }
 
 impl ModelPoint {
-    fn to_json(&self, sharded: bool) -> serde_json::Value {
+    fn to_json(self, sharded: bool) -> serde_json::Value {
         json!({ "locks_model": {
             "sharded": sharded,
             "kind": self.kind.name(),
