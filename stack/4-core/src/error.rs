@@ -3,9 +3,9 @@
 
 use std::fmt;
 
+use xfskit_format::Corruption;
 use xfskit_format::inode::Dinode;
 use xfskit_format::sb::SbError;
-use xfskit_format::Corruption;
 use xfskit_trans::{BufError, TransError};
 use xfskit_units::{AgNumber, Ino, Lsn};
 

@@ -233,7 +233,8 @@ impl<'v> Tx<'v> {
     /// Never: the bytes were verified when the inode was read.
     pub fn core(&self, inode: TxInode) -> Dinode<'_> {
         let layout = Layout::of(self.volume.geo());
-        Dinode::from_core(self.trans.bytes(inode.handle), layout).expect("a verified inode has a core")
+        Dinode::from_core(self.trans.bytes(inode.handle), layout)
+            .expect("a verified inode has a core")
     }
 
     /// A copy of an inode as it is now, for the reading side.

@@ -1,4 +1,5 @@
-//! What other rooms ask of extent maps inside a transaction: look up, allocate and map, unmap and free.
+//! Changes of extent maps in a transaction, for other modules: look up, allocate and map, unmap and
+//! free.
 
 use std::ops::Range;
 

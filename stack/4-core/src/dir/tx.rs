@@ -1,8 +1,8 @@
-//! Directories in a transaction.
+//! Changes of directories in a transaction.
 //!
-//! The caller holds the directory's inode; its ILOCK is the lock of all its blocks. Times, change
-//! count and links of the directory are the caller's to set: here names change, and with them size and
-//! form of the fork.
+//! The caller holds the directory's inode. Its ILOCK protects all its blocks. This module changes
+//! names, and with them the size and form of the fork. The caller sets the directory's times,
+//! change count and links.
 
 use std::sync::Arc;
 

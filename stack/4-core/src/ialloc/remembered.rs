@@ -1,10 +1,11 @@
-//! Where the record stands from which a group's last inode was taken, or to which it was given back: mostly the next one
-//! is of the same chunk, and neither tree need be searched.
+//! A cache of the tree position of the record that a group's last inode was allocated from or freed
+//! to. The next inode is mostly of the same chunk, and neither tree need be searched.
 //!
-//! 1. It is a guess. Who holds the AGI looks whether both blocks are still leaves of their trees with that record at that
-//!    place, and searches where they are not.
-//! 2. Only what changes neither tree's shape is done here: the record has free inodes before and after, and inodes in use.
-//! 3. Remembered blocks stay in memory, so few groups are remembered, those of late.
+//! 1. A cached position is a hint. A caller that holds the AGI verifies that both blocks are still
+//!    leaves of their trees with that record at that index, and searches if they are not.
+//! 2. Only changes that do not restructure either tree are made here: the record has free inodes
+//!    before and after, and inodes in use.
+//! 3. Cached blocks stay in memory, so only the few most recent groups are cached.
 
 use std::sync::Arc;
 

@@ -1,9 +1,9 @@
-//! Changed sectors on their way to the disk.
+//! The queue of changed sectors that recovery writes to the disk.
 //!
-//! Changes are kept by 512-byte sector, so that a block that changes its use within one group of
-//! transactions (an inode cluster freed, a btree block made in its place) has one content and not
-//! two; memory stays within a few times what the journal holds. Which *buffers* changed is kept
-//! beside, for their stamps: CRC and LSN are made when the group is written.
+//! Changes are kept by 512-byte sector. A block may change its use within one group of transactions
+//! (an inode cluster freed, a btree block made in its place), and still has one content then.
+//! Memory stays within a few times the size of the journal's contents. The queue also records which
+//! *buffers* changed, because CRC and LSN are stamped when the group is written.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
