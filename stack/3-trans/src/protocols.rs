@@ -1,8 +1,9 @@
-//! The engine's protocols, its steps taken in thousands of orders: `make protocols`.
+//! The engine's protocols, with their steps taken in thousands of orders: `make protocols`.
 //!
-//! Each test is a few threads, all of whose locks, waits and atomics belong to a scheduler; it runs them again and again,
-//! choosing who goes on after each step: at random, and with few changes of mind, which finds other things. Where nobody
-//! can go on, that is a deadlock, and fails. The seeds are fixed; a failure prints the order that led to it.
+//! Each test runs a few threads whose locks, waits and atomics belong to a scheduler. The scheduler
+//! runs them again and again, and chooses the next thread after each step: at random, and with few
+//! preemptions, which reaches other orders. A deadlock fails the test. The seeds are fixed; a
+//! failure prints the order that led to it.
 
 use std::sync::Arc;
 
@@ -19,11 +20,11 @@ use crate::{Engine, Freed, Running};
 
 /// Orders of each kind.
 const ORDERS: usize = 1000;
-/// Where a thread is interrupted against the scheduler's preference, at most.
+/// Most preemptions of a thread that the scheduler prefers.
 const CHANGES: usize = 4;
-/// Inodes that there is memory for: so many that transactions rest.
+/// Inodes that there is memory for: enough for transactions to be parked.
 const INODES: usize = 1 << 16;
-/// A block that is nobody's.
+/// A block that belongs to no structure.
 const BLOCK: u64 = 3000;
 
 /// Runs `protocol` in many orders.
@@ -39,7 +40,7 @@ fn explore(protocol: impl Fn() + Send + Sync + 'static) {
     Runner::new(PctScheduler::new_from_seed(7, CHANGES, ORDERS), config()).run(move || protocol());
 }
 
-/// A device with a cache that a crash empties: what was not flushed is not there afterwards.
+/// A device with a cache that a crash empties: what was not flushed is lost.
 #[derive(Debug)]
 struct Caching {
     now: MemDevice,
@@ -55,7 +56,7 @@ impl BlockDevice for Caching {
         self.now.read_at(offset, buf)
     }
     fn write_at(&self, offset: ByteOffset, buf: &[u8]) -> xfskit_block::Result<()> {
-        // Devices take their time, and others go on.
+        // A device takes time, and other threads run meanwhile.
         thread::yield_now();
         self.unflushed.lock().push((offset, buf.into()));
         self.now.write_at(offset, buf)
@@ -66,7 +67,7 @@ impl BlockDevice for Caching {
     }
 }
 
-/// An engine, its device and that of its journal.
+/// An engine, its device, and the device of its journal.
 #[derive(Clone)]
 struct Volume {
     engine: Arc<Engine>,
@@ -82,19 +83,20 @@ impl Volume {
         Self { engine: Arc::new(engine), dev, log_dev }
     }
 
-    /// Puts `value` into each of `blocks`, all at once; answers the checkpoint that has it.
+    /// Puts `value` into each of `blocks`, in one transaction. Returns the checkpoint that contains
+    /// it.
     fn change(&self, blocks: &[u64], value: u8) -> u64 {
         let mut tx = self.engine.begin().unwrap();
         for &block in blocks {
             let handle = read(&mut tx, block, None).unwrap();
-            // Somewhere else each time: a block's items add up.
+            // At another offset each time: the changes of a block add up.
             tx.image(handle).put(usize::from(value) * 256, &[value]);
             tx.image(handle).put(0, &[value]);
         }
         tx.commit()
     }
 
-    /// The same in a transaction that rests then.
+    /// Adds `value` to each of `blocks` in a transaction, and parks it.
     fn change_and_rest(&self, blocks: &[u64], value: u8) {
         let mut tx = self.engine.resume().unwrap();
         for &block in blocks {
@@ -105,12 +107,12 @@ impl Volume {
         tx.park();
     }
 
-    /// What a crash now would leave of a block.
+    /// Returns what a crash now would leave of a block.
     fn after_crash(&self, block: u64) -> Vec<u8> {
         recovered_on(&self.dev.durable, &*self.log_dev, block)
     }
 
-    /// What stands in its place.
+    /// Returns the first byte of a block on the device.
     fn in_place(&self, block: u64) -> u8 {
         let mut byte = [0];
         self.engine.device().read_at(ByteOffset(block * 4096), &mut byte).unwrap();
@@ -250,7 +252,7 @@ fn what_was_freed_is_not_written_over_who_has_its_place_next() {
             tx.invalidate(handle);
             let freed = tx.commit();
             volume.engine.force(freed).unwrap();
-            // ItemState of a file.
+            // The content of a file.
             volume.dev.now.write_at(ByteOffset(BLOCK * 4096), &[9; 4096]).unwrap();
         });
         let write_back = volume.spawn(|volume| {
@@ -375,13 +377,13 @@ fn the_journals_thread_hears_every_call_and_the_last() {
         engine.checkpoint().unwrap();
         assert_eq!(recovered(&engine, &*log_dev, BLOCK + 3)[0], 1);
         thread.join().unwrap();
-        // Whoever is last stops the thread, which must hear it wherever it is.
+        // The last owner stops the thread, which must receive that wherever it is.
         drop(engine);
     });
 }
 
-/// Changes all of twelve blocks from `from` on, one after another: two threads that do so find the list full. Stops where
-/// the volume is shut down.
+/// Changes all bytes of twelve blocks from `from` on, one after another: two threads that do so
+/// find the CIL full. Stops if the volume is shut down.
 fn fill_the_list(engine: &Running, from: u64) {
     for block in from..from + 12 {
         let Ok(mut tx) = engine.begin() else { return };

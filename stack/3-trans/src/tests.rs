@@ -1,4 +1,4 @@
-//! Transactions on a device in memory: undo, visibility, locks, cil.
+//! Transactions on a device in memory: undo, visibility, locks, the CIL.
 
 use crate::sync::atomic::Ordering;
 use std::sync::Arc;
@@ -112,7 +112,7 @@ fn a_remembered_block_is_had_while_it_is_what_it_was() {
     assert_eq!(tx.known(&remembered, None, is_mine).unwrap(), Some(block), "held already");
     assert_eq!(tx.known(&remembered, None, |_| false).unwrap(), None);
     tx.image(block).put(4, b"still held");
-    // Somebody else holds it: it is not waited for.
+    // Another transaction holds it: it is not waited for.
     std::thread::scope(|scope| {
         let other = || engine.begin().unwrap().known(&remembered, None, is_mine).unwrap().is_some();
         assert!(!scope.spawn(other).join().unwrap());
@@ -194,12 +194,12 @@ fn locks_out_of_order_are_tried_and_answer_busy() {
     });
 }
 
-/// An engine whose transactions rest.
+/// Returns an engine whose transactions may be parked.
 fn restful() -> (Engine, Arc<dyn BlockDevice>) {
     engine_of(Arc::new(MemDevice::new(SIZE)), 1 << 16)
 }
 
-/// Puts `text` into a block, in a transaction that rests then.
+/// Puts `text` into a block, in a transaction that is parked then.
 fn put_and_rest(engine: &Engine, block: u64, text: &str) -> u64 {
     let mut tx = engine.resume().unwrap();
     let handle = read(&mut tx, block, None).unwrap();
@@ -358,7 +358,7 @@ fn damage_in_memory_does_not_reach_the_device() {
     let engine = engine();
     let mut tx = engine.begin().unwrap();
     let a = tx.fresh(&map(3000)).unwrap();
-    // A block of a directory, says its magic; nothing else in it does.
+    // The magic says a directory block; nothing else in it does.
     tx.image(a).put(0, b"XDD3");
     tx.commit();
     engine.checkpoint().unwrap();
@@ -381,7 +381,7 @@ fn a_thread_writes_the_checkpoint_when_the_list_is_half_full() {
         tx.image(a).put(0, b"text");
         tx.commit();
     }
-    // Nobody asked for a checkpoint, and there was room in the list for more.
+    // No test code asked for a checkpoint, and the CIL had space for more.
     let end = Instant::now() + Duration::from_secs(60);
     while engine.busy().any(AgNumber(0)) {
         assert!(Instant::now() < end, "no checkpoint was written");
@@ -391,7 +391,7 @@ fn a_thread_writes_the_checkpoint_when_the_list_is_half_full() {
 
 // ---- new clusters of inodes ----------------------------------------------------------------------
 
-/// The cluster in the tests below, 4 blocks of which nobody knows anything.
+/// The cluster in the tests below: 4 blocks that belong to no structure.
 fn cluster() -> BufMap {
     BufMap::single(Daddr(3000 * 8), Sectors(32))
 }
@@ -403,7 +403,7 @@ fn location(number: usize) -> InodeLocation {
     InodeLocation { cluster, offset: number * geo().inodesize() }
 }
 
-/// Takes inode `number` of the cluster, and lets it say `text` behind its core.
+/// Allocates inode `number` of the cluster, and puts `text` behind its core.
 fn take_inode(engine: &Engine, number: usize, text: [u8; 4]) {
     let (mut tx, geo) = (engine.begin().unwrap(), geo());
     let ino = Ino(NEW.first.0 + number as u64);
@@ -416,7 +416,7 @@ fn take_inode(engine: &Engine, number: usize, text: [u8; 4]) {
     tx.commit();
 }
 
-/// The cluster as it stands on the device, each inode judged; what each says behind its core.
+/// Returns the text behind the core of each inode of the cluster on the device; verifies each.
 fn in_place(engine: &Engine) -> Vec<[u8; 4]> {
     let geo = geo();
     let mut bytes = vec![0; cluster().byte_len()];
@@ -471,7 +471,7 @@ fn a_cluster_whose_inodes_are_all_written_is_neither_read_nor_kept() {
     engine.write_back().unwrap();
     assert_eq!(in_place(&engine), (0..count).map(text).collect::<Vec<_>>());
     assert!(!is_in_memory(&engine));
-    // One changes once more: the others are read from where they were written.
+    // One inode changes again: the others are read from where they were written.
     let mut tx = engine.begin().unwrap();
     let load = || -> Result<_, TransError> { panic!("it is in memory") };
     let inode = tx.inode(Ino(NEW.first.0 + 5), &location(5), load).unwrap();
@@ -483,7 +483,8 @@ fn a_cluster_whose_inodes_are_all_written_is_neither_read_nor_kept() {
     assert_eq!(in_place(&engine), (0..count).map(more).collect::<Vec<_>>());
 }
 
-/// Blocks from 3000 on that say who they are, so many that two threads put them in place.
+/// Writes their own number into blocks from 3000 on, enough for two push threads. Returns the
+/// blocks.
 fn change_many(engine: &Engine) -> std::ops::Range<u64> {
     let many = 3000..3000 + 2 * SPLIT_PUSH_ITEMS as u64;
     for block in many.clone() {
