@@ -131,7 +131,7 @@ fn stress_case(what: SilentFault) {
         for close in [false, true] {
             let plan = FaultPlan { seed: k, silent_nth: Some((k, what)), ..FaultPlan::default() };
             let run = std::panic::AssertUnwindSafe(|| {
-                run(&base, plan, close, &seen, wrong_content, &mut outcomes)
+                run(&base, plan, close, &seen, wrong_content, &mut outcomes);
             });
             let result = std::panic::catch_unwind(run);
             result.unwrap_or_else(|_| panic!("write {k} of {count}, close {close}: {what:?}"));

@@ -130,7 +130,7 @@ impl Ours {
         match operation {
             Operation::Make { .. } | Operation::Unnamed { .. } => {}
             Operation::Link { node, dir, name } => {
-                fs.link(self.ino(*node), self.ino(*dir), name)?
+                fs.link(self.ino(*node), self.ino(*dir), name)?;
             }
             Operation::Unlink { dir, name } => fs.unlink(self.ino(*dir), name)?,
             Operation::Rmdir { dir, name } => fs.rmdir(self.ino(*dir), name)?,
@@ -160,7 +160,7 @@ impl Ours {
             }
             Operation::RemoveXattr { node, name } => fs.remove_xattr(self.ino(*node), name)?,
             Operation::Write { node, offset, bytes } => {
-                fs.write(self.ino(*node), *offset, bytes)?
+                fs.write(self.ino(*node), *offset, bytes)?;
             }
             Operation::Truncate { node, size } => fs.truncate(self.ino(*node), *size)?,
             Operation::Fallocate { node, how, range } => {
