@@ -47,7 +47,7 @@ impl Ail {
 
     /// Returns the LSN up to which to push if there are more than `most` items. Half of `most` are
     /// left then.
-    pub(crate) fn too_many(&self, most: usize) -> Option<Lsn> {
+    pub(crate) fn excess_lsn(&self, most: usize) -> Option<Lsn> {
         let batches = self.batches.lock();
         let mut left: usize = batches.values().map(|batch| batch.live).sum();
         if left <= most {
@@ -68,7 +68,7 @@ impl Ail {
         let mut batches = self.batches.lock();
         for item in &items {
             let old = item.ail_lsn.swap(lsn.0, Ordering::AcqRel);
-            leave(&mut batches, Lsn(old));
+            remove_one(&mut batches, Lsn(old));
             item.unpin();
         }
         let batch = batches.entry(lsn).or_default();
@@ -82,14 +82,14 @@ impl Ail {
         for (item, lsn) in items {
             let gone = (Ordering::AcqRel, Ordering::Relaxed);
             if item.ail_lsn.compare_exchange(lsn.0, 0, gone.0, gone.1).is_ok() {
-                leave(&mut batches, lsn);
+                remove_one(&mut batches, lsn);
             }
         }
     }
 
     /// Returns the LSN at which about `enough` items lie between `after` and it; at most `upto`.
     /// Returns `None` if there are no items.
-    pub(crate) fn portion(&self, after: Lsn, upto: Lsn, enough: usize) -> Option<Lsn> {
+    pub(crate) fn portion_end(&self, after: Lsn, upto: Lsn, enough: usize) -> Option<Lsn> {
         let batches = self.batches.lock();
         let (mut last, mut count) = (None, 0);
         for (lsn, batch) in batches.range((Bound::Excluded(after), Bound::Included(upto))) {
@@ -117,7 +117,7 @@ impl Ail {
 }
 
 /// Removes one item from the count under `lsn`, and the batch with its last item.
-fn leave(batches: &mut BTreeMap<Lsn, Batch>, lsn: Lsn) {
+fn remove_one(batches: &mut BTreeMap<Lsn, Batch>, lsn: Lsn) {
     if let Some(batch) = batches.get_mut(&lsn) {
         batch.live -= 1;
         if batch.live == 0 {
@@ -134,7 +134,7 @@ mod tests {
     use crate::testing::map;
 
     #[test]
-    fn a_portion_is_of_whole_checkpoints() {
+    fn a_portion_consists_of_whole_checkpoints() {
         let ail = Ail::new();
         let item =
             |n| LogItem::new(DiskLocation::Block(map(n)), ItemState::new(Bytes::default(), true));
@@ -146,7 +146,7 @@ mod tests {
             );
         }
         let portion =
-            |after, upto, enough| ail.portion(Lsn(after), Lsn(upto), enough).map(|lsn| lsn.0);
+            |after, upto, enough| ail.portion_end(Lsn(after), Lsn(upto), enough).map(|lsn| lsn.0);
         assert_eq!(
             [1, 3, 4, 7, 8, 99].map(|enough| portion(0, 99, enough)),
             [10, 10, 20, 20, 30, 30].map(Some)

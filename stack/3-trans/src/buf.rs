@@ -20,7 +20,7 @@ use std::sync::{Arc, OnceLock};
 
 use rustc_hash::FxHashMap;
 use xfskit_block::{BlockDevice, IoRead};
-use xfskit_format::{Ctx, Corruption, VerifyResult};
+use xfskit_format::{Corruption, Ctx, VerifyResult};
 use xfskit_units::{ByteLen, ByteOffset, Daddr, Sectors, index};
 
 use crate::bytes::Bytes;
@@ -160,11 +160,11 @@ impl Shard {
             return first;
         }
         while self.bytes.saturating_add(key.1) > limit && self.evict_one() {}
-        self.keep(key, &item);
+        self.add(key, &item);
         item
     }
 
-    fn keep(&mut self, key: Key, item: &Arc<LogItem>) {
+    fn add(&mut self, key: Key, item: &Arc<LogItem>) {
         self.bytes += key.1;
         self.table.insert(key, Arc::clone(item));
         self.ring.push(Slot { key, item: Arc::clone(item) });
@@ -176,12 +176,12 @@ impl Shard {
         (0..self.ring.len().saturating_mul(2)).any(|_| {
             self.hand %= self.ring.len();
             let item = &self.ring[self.hand].item;
-            let free = !item.used.take() && Arc::strong_count(item) == OWN_REFS;
-            let gone = free && self.drop_at_hand();
+            let free = !item.used.clear() && Arc::strong_count(item) == OWN_REFS;
+            let dropped = free && self.drop_at_hand();
             // The last buffer of the ring has taken the slot of a dropped one, and the hand passes
             // it.
             self.hand += 1;
-            gone
+            dropped
         })
     }
 
@@ -193,7 +193,7 @@ impl Shard {
         self.table.remove(&key);
         // From here on no `Weak` can be upgraded, unless that has happened already.
         let left = Arc::try_unwrap(item);
-        left.map_err(|item| self.keep(key, &item)).is_ok()
+        left.map_err(|item| self.add(key, &item)).is_ok()
     }
 }
 
@@ -301,7 +301,7 @@ impl BufCache {
         ctx: &Ctx<'_>,
         verify: &dyn Fn(&[u8], &Ctx<'_>) -> VerifyResult,
     ) -> Result<Arc<Buf>, BufError> {
-        state.made(ctx.geo, map.byte_len());
+        state.materialize(ctx.geo, map.byte_len());
         if let Some(bytes) = state.bytes.share()
             && (state.verified || verify(&bytes, ctx).is_ok())
         {
@@ -318,14 +318,14 @@ impl BufCache {
 
     /// Returns the template of the inode cluster at `location` if the cluster is new and no thread
     /// has needed all of it yet.
-    pub fn untaken(&self, location: &InodeLocation) -> Option<NewCluster> {
+    pub fn unmaterialized_cluster(&self, location: &InodeLocation) -> Option<NewCluster> {
         let (daddr, len) = location.cluster;
-        self.item(&BufMap::single(daddr, len)).read(self.cil()).untaken()
+        self.item(&BufMap::single(daddr, len)).read(self.cil()).unmaterialized_cluster()
     }
 
     /// Records that transactions of `cil` change blocks from now on. Read-ahead then fills the
     /// system's page cache only.
-    pub(crate) fn becomes_writable(&self, cil: Arc<Cil>) {
+    pub(crate) fn attach_cil(&self, cil: Arc<Cil>) {
         // A cache has one engine, so this happens once.
         let _first = self.cil.set(cil);
     }
@@ -384,11 +384,11 @@ impl BufCache {
     fn rewrite(&self, map: &BufMap, bytes: &[u8], way: usize) -> bool {
         let (mut rest, mut any) = (bytes, false);
         for (daddr, len) in map.iter() {
-            let (piece, behind) = rest.split_at(index(len.byte_len().0));
+            let (piece, after) = rest.split_at(index(len.byte_len().0));
             let ways = self.dev.alternatives(daddr.byte_offset(), len.byte_len());
             let healed = self.dev.heal(daddr.byte_offset(), piece, way.min(ways - 1));
             any |= healed.unwrap_or(false);
-            rest = behind;
+            rest = after;
         }
         any
     }
@@ -404,7 +404,7 @@ impl BufCache {
         self.counters.bytes_read.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         let mut rest = bytes;
         for (daddr, len) in map.iter() {
-            let (piece, behind) = rest.split_at_mut(index(len.byte_len().0));
+            let (piece, after) = rest.split_at_mut(index(len.byte_len().0));
             match way {
                 None => self.dev.read_at(daddr.byte_offset(), piece)?,
                 Some(k) => {
@@ -412,7 +412,7 @@ impl BufCache {
                     self.dev.read_alternative(daddr.byte_offset(), piece, k.min(ways - 1))?;
                 }
             }
-            rest = behind;
+            rest = after;
         }
         Ok(())
     }
@@ -443,9 +443,9 @@ impl BufCache {
             .zip(&mut bufs)
             .map(|(run, buf)| IoRead { offset: ByteOffset(run.start), buf })
             .collect();
-        let answers = self.dev.read_batch(&mut batch);
-        for ((run, buf), answer) in runs.iter().zip(&bufs).zip(answers) {
-            if answer.is_err() {
+        let results = self.dev.read_batch(&mut batch);
+        for ((run, buf), result) in runs.iter().zip(&bufs).zip(results) {
+            if result.is_err() {
                 continue;
             }
             self.counters.bytes_read.fetch_add(run.len, Ordering::Relaxed);
@@ -570,7 +570,7 @@ mod tests {
 
     /// Returns a cache that holds one block of 4 KiB in each shard, and a function that evicts all
     /// other blocks.
-    fn one_each() -> (BufCache, impl Fn(&BufCache)) {
+    fn one_block_per_shard() -> (BufCache, impl Fn(&BufCache)) {
         let others = |cache: &BufCache| {
             for n in 100..100 + 8 * SHARDS as u64 {
                 cache.item(&BufMap::single(Daddr(8 * n), Sectors(8)));
@@ -581,15 +581,15 @@ mod tests {
 
     #[test]
     fn what_somebody_took_up_again_stays_and_what_is_gone_does_not_come_back() {
-        let (cache, drive_out) = one_each();
+        let (cache, evict_others) = one_block_per_shard();
         let map = BufMap::single(Daddr(8 * 7), Sectors(8));
         let remembered = Arc::downgrade(&cache.item(&map));
         let taken_up = remembered.upgrade().unwrap();
-        drive_out(&cache);
+        evict_others(&cache);
         assert!(Arc::ptr_eq(&cache.item(&map), &taken_up));
         drop(taken_up);
-        drive_out(&cache);
-        drive_out(&cache);
+        evict_others(&cache);
+        evict_others(&cache);
         assert!(remembered.upgrade().is_none());
         assert_eq!(Arc::strong_count(&cache.item(&map)), OWN_REFS + 1);
         for shard in &cache.shards {
@@ -603,7 +603,7 @@ mod tests {
 
     #[test]
     fn there_is_one_buffer_for_a_block_whoever_finds_it() {
-        let (cache, drive_out) = one_each();
+        let (cache, evict_others) = one_block_per_shard();
         let map = BufMap::single(Daddr(8 * 7), Sectors(8));
         let gone = AtomicU64::new(0);
         let look = || {
@@ -615,7 +615,7 @@ mod tests {
                     remembered = Arc::downgrade(&cache.item(&map));
                     gone.fetch_add(1, Ordering::Relaxed);
                 }
-                drive_out(&cache);
+                evict_others(&cache);
             }
         };
         std::thread::scope(|scope| {

@@ -38,7 +38,7 @@ impl BusyExtents {
     }
 
     /// Removes the extents of checkpoints up to `done`, which are durable.
-    pub(crate) fn commit_parked(&self, done: u64) {
+    pub(crate) fn mark_durable(&self, done: u64) {
         for group in &self.groups {
             let mut extents = group.lock();
             if !extents.is_empty() {
@@ -92,9 +92,9 @@ mod tests {
         );
         assert_eq!(over(15, 86), Some(100));
         assert!(!busy.any(AgNumber(0)));
-        busy.commit_parked(6);
+        busy.mark_durable(6);
         assert!(busy.any(AgNumber(1)));
-        busy.commit_parked(7);
+        busy.mark_durable(7);
         assert!(!busy.any(AgNumber(1)));
     }
 }

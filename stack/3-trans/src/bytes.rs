@@ -4,7 +4,7 @@
 //! are shared, which costs two atomic operations. Later edits know the answer, because only one
 //! function shares them. That is the reason for the `unsafe` in this file.
 //!
-//! A new inode has a core, and zeroes behind it. It is kept as a [`CompactInode`], a third of its
+//! A new inode has a core, and zeroes behind it. It is image as a [`CompactInode`], a third of its
 //! bytes, until a thread reads or edits it. The journal and the AIL push, mostly the only readers,
 //! need no more.
 
@@ -42,7 +42,7 @@ impl CompactInode {
 
     fn expanded(&self) -> Arc<Buf> {
         let mut whole = zeroed(self.len);
-        self.put(Arc::get_mut(&mut whole).expect("nobody else has it yet"));
+        self.put(Arc::get_mut(&mut whole).expect("no other reference exists yet"));
         whole
     }
 
@@ -103,20 +103,20 @@ pub(crate) struct Scratch(Vec<u8>);
 /// The bytes of a log item, if they are in memory.
 #[derive(Debug, Default)]
 pub(crate) struct Bytes {
-    kept: Option<Frozen>,
-    /// True only if `kept` is whole, and no other `Arc` and no `Weak` refers to it.
+    image: Option<Frozen>,
+    /// True only if `image` is whole, and no other `Arc` and no `Weak` refers to it.
     unshared: AtomicBool,
 }
 
 impl From<Arc<Buf>> for Bytes {
     fn from(buf: Arc<Buf>) -> Self {
-        Self { kept: Some(Frozen::Whole(buf)), unshared: AtomicBool::new(false) }
+        Self { image: Some(Frozen::Whole(buf)), unshared: AtomicBool::new(false) }
     }
 }
 
 impl From<CompactInode> for Bytes {
     fn from(compact: CompactInode) -> Self {
-        Self { kept: Some(Frozen::Compact(Arc::new(compact))), unshared: AtomicBool::new(false) }
+        Self { image: Some(Frozen::Compact(Arc::new(compact))), unshared: AtomicBool::new(false) }
     }
 }
 
@@ -124,19 +124,19 @@ impl Bytes {
     /// Returns true if the bytes are in memory.
     #[inline]
     pub(crate) fn is_some(&self) -> bool {
-        self.kept.is_some()
+        self.image.is_some()
     }
 
     /// Returns the number of bytes in memory.
     #[inline]
     pub(crate) fn len(&self) -> usize {
-        self.kept.as_ref().map_or(0, Frozen::len)
+        self.image.as_ref().map_or(0, Frozen::len)
     }
 
     /// Returns the current bytes.
     #[inline]
     pub(crate) fn get(&self) -> Option<&Buf> {
-        Some(match self.kept.as_ref()? {
+        Some(match self.image.as_ref()? {
             Frozen::Whole(buf) => buf,
             Frozen::Compact(compact) => compact.whole(),
         })
@@ -154,12 +154,12 @@ impl Bytes {
     pub(crate) fn freeze(&self) -> Option<Frozen> {
         // An editor has `&mut self`, and the lock of the item orders its access after this one.
         self.unshared.store(false, Ordering::Relaxed);
-        self.kept.clone()
+        self.image.clone()
     }
 
     /// Expands a compact inode.
     pub(crate) fn expand(&mut self) {
-        if let Some(Frozen::Compact(compact)) = &self.kept {
+        if let Some(Frozen::Compact(compact)) = &self.image {
             *self = compact.whole.get().cloned().unwrap_or_else(|| compact.expanded()).into();
         }
     }
@@ -170,7 +170,7 @@ impl Bytes {
         if !*self.unshared.get_mut() {
             self.expand();
         }
-        let Some(Frozen::Whole(buf)) = &mut self.kept else { return None };
+        let Some(Frozen::Whole(buf)) = &mut self.image else { return None };
         if !*self.unshared.get_mut() {
             Arc::make_mut(buf);
             *self.unshared.get_mut() = true;
@@ -186,14 +186,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_snapshot_stays_as_it_is() {
+    fn an_edit_does_not_change_a_snapshot() {
         let first: Arc<Buf> = Arc::from(*b"one");
         let mut bytes = Bytes::from(Arc::clone(&first));
         bytes.edit().unwrap().copy_from_slice(b"two");
         assert_eq!(&first[..], b"one");
         let at = bytes.get().unwrap().as_ptr();
         bytes.edit().unwrap()[0] = b'T';
-        assert_eq!(bytes.get().unwrap().as_ptr(), at, "nobody else has it");
+        assert_eq!(bytes.get().unwrap().as_ptr(), at, "edited in place");
         let second = bytes.share().unwrap();
         bytes.edit().unwrap().copy_from_slice(b"six");
         assert_eq!((&second[..], bytes.get().unwrap()), (&b"Two"[..], &b"six"[..]));
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bare_inode_is_like_any_other() {
+    fn a_compact_inode_has_the_bytes_of_a_whole_one() {
         let whole: Vec<u8> = [[7; CORE].as_slice(), &[0; 512 - CORE]].concat();
         let mut bytes = Bytes::from(CompactInode::new([7; CORE], 512));
         let before = bytes.freeze().unwrap();

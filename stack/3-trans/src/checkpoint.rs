@@ -21,7 +21,7 @@ use zerocopy::IntoBytes;
 
 use crate::buf::BufError;
 use crate::bytes::{Frozen, Scratch};
-use crate::engine::{Engine, TakenList};
+use crate::engine::{Engine, TakenCil};
 use crate::intents::OpenIntents;
 use crate::log_item::{DiskLocation, LogItem, Unplaced};
 
@@ -49,7 +49,7 @@ pub struct Journal {
     /// Intents that were logged since the journal was opened and are not done.
     intents: OpenIntents,
     /// Start of older intents that recovery has not finished: the tail stays at or before it.
-    held: Option<Lsn>,
+    recovery_tail: Option<Lsn>,
 }
 
 impl Journal {
@@ -57,13 +57,19 @@ impl Journal {
     /// intents may stand at the tail.
     pub fn new(writer: LogWriter) -> Self {
         let (last, tail) = (writer.next_lsn(), writer.tail());
-        let held = (tail < last).then_some(tail);
-        Self { writer, payload: Payload::new(), last, intents: OpenIntents::default(), held }
+        let recovery_tail = (tail < last).then_some(tail);
+        Self {
+            writer,
+            payload: Payload::new(),
+            last,
+            intents: OpenIntents::default(),
+            recovery_tail,
+        }
     }
 
-    /// See [`Engine::let_tail_go`].
-    pub(crate) fn let_tail_go(&mut self) {
-        self.held = None;
+    /// See [`Engine::release_tail`].
+    pub(crate) fn release_tail(&mut self) {
+        self.recovery_tail = None;
     }
 
     /// Returns what was written so far.
@@ -74,7 +80,7 @@ impl Journal {
     /// Returns the start LSN of the oldest checkpoint that is not in place yet or holds an open
     /// intent.
     fn tail(&self, engine: &Engine) -> Lsn {
-        let needed = [engine.ail.tail(), self.intents.tail(), self.held];
+        let needed = [engine.ail.tail(), self.intents.tail(), self.recovery_tail];
         needed.into_iter().flatten().min().unwrap_or(self.last)
     }
 
@@ -86,7 +92,7 @@ impl Journal {
         payload.clear();
         let lsn = writer.next_lsn();
         let old = writer.lsn_before_head(writer.size() / 4);
-        let taken = engine.take_list(|items| {
+        let taken = engine.take_cil(|items| {
             intents.format(&items.intents, payload, (lsn, old), &engine.intent_ids);
             items.items.iter().map(Snapshot::take).collect()
         });
@@ -97,37 +103,41 @@ impl Journal {
             self.append(engine, taken, tail, before)?;
         }
         engine.mark_durable(number);
-        self.make_room(engine)
+        self.free_log_space(engine)
     }
 
     fn append(
         &mut self,
         engine: &Engine,
-        taken: TakenList<Vec<Snapshot>>,
+        taken: TakenCil<Vec<Snapshot>>,
         tail: Lsn,
         before: FlushBefore,
     ) -> Result<(), JournalError> {
         let written = self.writer.append(&self.payload, tail, before)?;
         self.last = written.start;
-        let (mut gone, mut kept) = (Vec::new(), Vec::with_capacity(taken.items.len()));
+        let (mut cancelled, mut logged) = (Vec::new(), Vec::with_capacity(taken.items.len()));
         for (item, snapshot) in taken.items.into_iter().zip(taken.snapshots) {
-            if let Snapshot::Gone = snapshot { gone.push(item) } else { kept.push(item) }
+            if let Snapshot::Cancelled = snapshot {
+                cancelled.push(item)
+            } else {
+                logged.push(item)
+            }
         }
-        engine.ail.remove(gone.iter().filter_map(|item| Some((&**item, item.lsn()?))));
-        for item in &gone {
+        engine.ail.remove(cancelled.iter().filter_map(|item| Some((&**item, item.lsn()?))));
+        for item in &cancelled {
             item.unpin();
         }
-        if !gone.is_empty() {
-            engine.write_back.commit_parked();
+        if !cancelled.is_empty() {
+            engine.write_back.wait_in_flight();
         }
-        engine.ail.insert(kept, written.start);
+        engine.ail.insert(logged, written.start);
         Ok(())
     }
 
     /// Pushes the oldest items of the AIL, so that the next checkpoint finds space, and the items
     /// that are not in place take no more memory than allowed. The push thread is asked early;
     /// where it is late, the caller pushes.
-    fn make_room(&self, engine: &Engine) -> Result<(), JournalError> {
+    fn free_log_space(&self, engine: &Engine) -> Result<(), JournalError> {
         let (writer, write_back) = (&self.writer, &engine.write_back);
         let (size, free) = (writer.size(), writer.free(self.tail(engine)));
         let (early, late) = (size / 8 * 5, size / 8 * 3);
@@ -137,14 +147,14 @@ impl Journal {
                 let is_enough = || writer.free(self.tail(engine)) >= late;
                 write_back.push_until(engine, upto, is_enough)?;
             }
-            _ if free < early => write_back.ask(engine, upto)?,
+            _ if free < early => write_back.request(engine, upto)?,
             _ => {}
         }
-        let most = engine.objects_max();
-        if let Some(upto) = engine.ail.too_many(most) {
+        let max_items = engine.items_max();
+        if let Some(upto) = engine.ail.excess_lsn(max_items) {
             write_back.push(engine, upto)?;
-        } else if let Some(upto) = engine.ail.too_many(most / 2) {
-            write_back.ask(engine, upto)?;
+        } else if let Some(upto) = engine.ail.excess_lsn(max_items / 2) {
+            write_back.request(engine, upto)?;
         }
         Ok(())
     }
@@ -159,7 +169,7 @@ impl Journal {
 #[derive(Debug)]
 enum Snapshot {
     /// The item was freed, and is cancelled.
-    Gone,
+    Cancelled,
     /// The bytes as of the snapshot, and the part to log.
     Changed(Frozen, Unplaced),
     /// Not logged: the item is only written in place.
@@ -180,28 +190,28 @@ impl Snapshot {
             // A later user of these blocks reads them anew.
             (state.bytes, state.verified, state.new) = Default::default();
             (state.logged, state.writing) = Default::default();
-            return Self::Gone;
+            return Self::Cancelled;
         }
         if state.new.is_some() {
             return Self::Ordered;
         }
         match state.bytes.freeze() {
-            None => Self::Gone,
+            None => Self::Cancelled,
             Some(bytes) => Self::Changed(bytes, state.unplaced()),
         }
     }
 }
 
 /// Copies the snapshots into the payload.
-fn format(geo: &Geometry, taken: &TakenList<Vec<Snapshot>>, payload: &mut Payload, lsn: Lsn) {
+fn format(geo: &Geometry, taken: &TakenCil<Vec<Snapshot>>, payload: &mut Payload, lsn: Lsn) {
     for icreate in &taken.icreates {
         payload.region(&[icreate.as_bytes()]);
     }
     let (mut runs, mut scratch) = (Vec::new(), Scratch::default());
     for (item, snapshot) in taken.items.iter().zip(&taken.snapshots) {
         match (snapshot, item.location()) {
-            (Snapshot::Gone, DiskLocation::Block(map)) => {
-                map.iter().for_each(|place| encode::cancel(payload, place));
+            (Snapshot::Cancelled, DiskLocation::Block(map)) => {
+                map.iter().for_each(|piece| encode::cancel(payload, piece));
             }
             (Snapshot::Changed(bytes, unplaced), location) => {
                 runs.clear();
@@ -209,7 +219,7 @@ fn format(geo: &Geometry, taken: &TakenList<Vec<Snapshot>>, payload: &mut Payloa
                 let image = bytes.whole(&mut scratch);
                 format_changed(geo, payload, lsn, location, (image, &runs, unplaced.unlinked));
             }
-            (Snapshot::Gone, DiskLocation::Inode { .. }) | (Snapshot::Ordered, _) => {}
+            (Snapshot::Cancelled, DiskLocation::Inode { .. }) | (Snapshot::Ordered, _) => {}
         }
     }
 }

@@ -88,15 +88,15 @@ impl<'l> CtxGuard<'l> {
         self.exclusive.is_some()
     }
 
-    /// Leaves the context lock held on behalf of a parked transaction.
-    pub(crate) fn leave(self) {
-        guard::leave(self.shard);
+    /// Keeps the context lock held on behalf of a parked transaction.
+    pub(crate) fn forget(self) {
+        guard::forget(self.shard);
     }
 
     /// Takes the context lock over from the transaction parked in `shard`.
-    pub(crate) fn again(shard: &'l Shard) -> Self {
+    pub(crate) fn reclaim(shard: &'l Shard) -> Self {
         let rank = Ranked::take(LockRank::CilContext);
-        Self { _rank: rank, shard: guard::again(&shard.ctx_lock), exclusive: None }
+        Self { _rank: rank, shard: guard::reclaim(&shard.ctx_lock), exclusive: None }
     }
 }
 
@@ -243,21 +243,21 @@ impl Cil {
             all.append(&mut shard.list.lock());
         }
         self.bytes.store(0, Ordering::Relaxed);
-        let answer = take(&mut all);
+        let taken = take(&mut all);
         let number = self.number.fetch_add(1, Ordering::AcqRel);
         drop(ctx_locks);
         self.closing.store(false, Ordering::SeqCst);
         drop(ctx_entry);
         self.notify_space();
-        (all, number, answer)
+        (all, number, taken)
     }
 
     /// Returns the sum of all shards' tallies, and the statistics of the shards' locks.
     pub(crate) fn tally(&self) -> (Tally, LockStats) {
         let mut sum = Tally::default();
         for shard in &self.shards {
-            let mut of_shard = shard.list.lock().tally;
-            sum.take(&mut of_shard);
+            let mut shard_tally = shard.list.lock().tally;
+            sum.take(&mut shard_tally);
         }
         (sum, self.shards.iter().map(|shard| shard.list.stats()).sum())
     }

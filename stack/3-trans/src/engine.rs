@@ -41,7 +41,7 @@ use crate::writeback::WriteBack;
 /// Largest limit of the CIL, in bytes.
 const CIL_MAX: usize = 32 << 20;
 /// Items that may wait to be written in place, however little memory there is.
-const OBJECTS_MIN: usize = 512;
+const ITEMS_MIN: usize = 512;
 /// In journals smaller than this, in bytes, one transaction runs at a time: a few more could
 /// overfill them.
 const SMALL_LOG: u64 = 32 << 20;
@@ -94,7 +94,7 @@ pub struct Engine {
     remapped: RemappedExtents,
     pub(crate) cil: Arc<Cil>,
     /// Items that may wait to be written in place: they stay in memory.
-    objects_max: usize,
+    items_max: usize,
     data: RwLock<Arc<DataInFlight>>,
     pub(crate) intent_ids: Ids,
     /// Rank [`LockRank::Journal`].
@@ -122,12 +122,12 @@ impl Engine {
         inodes: usize,
     ) -> Self {
         let log_bytes = u64::from(geo.logblocks) << geo.blocklog;
-        let objects_max = inodes.max(OBJECTS_MIN);
-        let list_max = CIL_MAX.min(objects_max.saturating_mul(CHUNK));
-        let limit = usize::try_from(log_bytes / 8).unwrap_or(CIL_MAX).min(list_max);
+        let items_max = inodes.max(ITEMS_MIN);
+        let cil_max = CIL_MAX.min(items_max.saturating_mul(CHUNK));
+        let limit = usize::try_from(log_bytes / 8).unwrap_or(CIL_MAX).min(cil_max);
         let cil = Arc::new(Cil::new(limit, log_bytes < SMALL_LOG));
         cil.counters.add(counters);
-        cache.becomes_writable(Arc::clone(&cil));
+        cache.attach_cil(Arc::clone(&cil));
         Self {
             busy: BusyExtents::new(geo.agcount),
             remapped: RemappedExtents::new(geo.agcount),
@@ -135,7 +135,7 @@ impl Engine {
             cache,
             inodes: InodeCache::new(inodes, Arc::clone(&cil)),
             cil,
-            objects_max,
+            items_max,
             data: RwLock::default(),
             intent_ids: Ids::default(),
             ail: Ail::new(),
@@ -170,7 +170,7 @@ impl Engine {
 
     /// Records that the extent at `block` is remapped in the current checkpoint. The caller holds
     /// the context lock.
-    pub(crate) fn note_moved(&self, block: FsBlock) {
+    pub(crate) fn note_remapped(&self, block: FsBlock) {
         if let Some((agno, _)) = self.geo.fsb_split(block) {
             self.remapped.note(agno, self.checkpoint_number());
         }
@@ -178,7 +178,7 @@ impl Engine {
 
     /// Returns the number of the checkpoint that must be durable before the extent at `block` is
     /// written in place, or `None` if it is durable. Remapped extents are recorded by group only.
-    pub fn moved_in(&self, block: FsBlock) -> Option<u64> {
+    pub fn remapped_in(&self, block: FsBlock) -> Option<u64> {
         let (agno, _) = self.geo.fsb_split(block)?;
         let last = self.remapped.last(agno);
         (last > self.durable.load(Ordering::Acquire)).then_some(last)
@@ -221,7 +221,7 @@ impl Engine {
     pub fn resume(&self) -> Result<Trans<'_>, TransError> {
         match self.cil.resume() {
             Some((work, ctx_lock)) => {
-                let trans = Trans::again(self, work, ctx_lock);
+                let trans = Trans::resume(self, work, ctx_lock);
                 self.check_not_shut_down()?;
                 Ok(trans)
             }
@@ -229,8 +229,8 @@ impl Engine {
         }
     }
 
-    pub(crate) fn objects_max(&self) -> usize {
-        self.objects_max
+    pub(crate) fn items_max(&self) -> usize {
+        self.items_max
     }
 
     /// Returns the statistics of the journal's writer and of the journal's lock.
@@ -260,7 +260,7 @@ impl Engine {
 
     /// Records that the caller wrote to the device without logging. The caller holds the context
     /// lock.
-    pub(crate) fn wrote_unlogged(&self) {
+    pub(crate) fn note_unlogged_write(&self) {
         self.data.read().unflushed.store(true, Ordering::Release);
     }
 
@@ -308,7 +308,7 @@ impl Engine {
     ///
     /// # Errors
     /// As [`checkpoint`](Self::checkpoint).
-    pub fn force_object(&self, item: &LogItem) -> Result<(), TransError> {
+    pub fn force_item(&self, item: &LogItem) -> Result<(), TransError> {
         self.commit_parked();
         self.force(item.listed_in())
     }
@@ -320,35 +320,35 @@ impl Engine {
         if !due(self) {
             return Ok(());
         }
-        let answer = journal.checkpoint(self);
-        answer.map_err(|error| TransError::ShutDown(self.shut_down(&error.to_string())))
+        let done = journal.checkpoint(self);
+        done.map_err(|error| TransError::ShutDown(self.shut_down(&error.to_string())))
     }
 
     /// Takes the CIL over for a checkpoint, and calls `take` on its items under the exclusive
     /// context lock ([`Cil::take_over`]).
-    pub(crate) fn take_list<T>(&self, take: impl FnOnce(&CilItems) -> T) -> TakenList<T> {
+    pub(crate) fn take_cil<T>(&self, take: impl FnOnce(&CilItems) -> T) -> TakenCil<T> {
         let (all, number, (snapshots, data)) = self.cil.take_over(|all| {
             self.tally.lock().take(&mut all.tally);
             (take(all), std::mem::take(&mut *self.data.write()))
         });
         let CilItems { items, icreates, .. } = all;
-        TakenList { number, items, icreates, snapshots, data }
+        TakenCil { number, items, icreates, snapshots, data }
     }
 
     /// Reserves the intent ids up to `newest`: the journal holds intents with them from an earlier
     /// mount.
-    pub fn promises_follow(&self, newest: u64) {
-        self.intent_ids.follow(newest);
+    pub fn reserve_intent_ids(&self, newest: u64) {
+        self.intent_ids.reserve(newest);
     }
 
     /// Releases the journal's tail: all intents that recovery found are done.
-    pub fn let_tail_go(&self) {
-        self.journal.lock().let_tail_go();
+    pub fn release_tail(&self) {
+        self.journal.lock().release_tail();
     }
 
     pub(crate) fn mark_durable(&self, number: u64) {
         self.durable.store(number, Ordering::Release);
-        self.busy.commit_parked(number);
+        self.busy.mark_durable(number);
     }
 
     /// Makes all committed changes durable, writes them in place, and marks the journal clean. The
@@ -372,8 +372,8 @@ impl Engine {
     }
 
     /// Writes in place what the AIL push thread was asked for.
-    pub(crate) fn write_back_wanted(&self) -> Result<(), TransError> {
-        self.write_back_with(|| self.write_back.push_wanted(self))
+    pub(crate) fn write_back_requested(&self) -> Result<(), TransError> {
+        self.write_back_with(|| self.write_back.push_requested(self))
     }
 
     fn write_back_with(
@@ -409,7 +409,7 @@ impl Engine {
 
 /// The CIL as a checkpoint took it over.
 #[derive(Debug)]
-pub(crate) struct TakenList<T> {
+pub(crate) struct TakenCil<T> {
     pub number: u64,
     pub items: Vec<Arc<LogItem>>,
     pub icreates: Vec<Icreate>,

@@ -13,7 +13,7 @@ use crate::sync::{Condvar, Mutex};
 use crate::lock::LockStats;
 
 /// The leader waits for others for the time of the last checkpoint divided by this.
-const PATIENCE: u32 = 3;
+const WAIT_DIVISOR: u32 = 3;
 
 /// Threads that wait for a checkpoint to be durable.
 #[derive(Debug, Default)]
@@ -28,10 +28,10 @@ pub(crate) struct Forcing {
 
 #[derive(Debug, Default)]
 struct State {
-    led: bool,
+    has_leader: bool,
     waiting: usize,
     /// Size of the last group, its leader included.
-    crowd: usize,
+    last_group: usize,
     /// Duration of the last checkpoint.
     took: Duration,
     stats: LockStats,
@@ -39,7 +39,7 @@ struct State {
 
 impl State {
     /// Counts a caller that returns or leads; it has waited since then, if it waited.
-    fn came(&mut self, waiting_since: Option<Instant>) {
+    fn count(&mut self, waiting_since: Option<Instant>) {
         match waiting_since {
             Some(start) => self.stats.waited(start),
             None => self.stats.taken += 1,
@@ -55,34 +55,34 @@ impl Forcing {
         let start = Instant::now();
         let mut waited = false;
         loop {
-            if let Some(answer) = is_done() {
-                state.came(waited.then_some(start));
-                return answer;
+            if let Some(result) = is_done() {
+                state.count(waited.then_some(start));
+                return result;
             }
-            if !state.led {
+            if !state.has_leader {
                 break;
             }
             state.waiting += 1;
-            if state.waiting + 1 >= state.crowd {
+            if state.waiting + 1 >= state.last_group {
                 self.complete.notify_one();
             }
             waited = true;
             self.done.wait(&mut state);
         }
-        state.came(waited.then_some(start));
-        state.led = true;
+        state.count(waited.then_some(start));
+        state.has_leader = true;
         let leader = Leader(self);
-        let until = Instant::now() + state.took / PATIENCE;
-        while state.waiting + 1 < state.crowd {
+        let until = Instant::now() + state.took / WAIT_DIVISOR;
+        while state.waiting + 1 < state.last_group {
             if self.complete.wait_until(&mut state, until).timed_out() {
                 break;
             }
         }
         drop(state);
         let start = Instant::now();
-        let answer = write();
-        leader.wrote(start.elapsed());
-        answer
+        let result = write();
+        leader.set_duration(start.elapsed());
+        result
     }
 
     pub(crate) fn stats(&self) -> LockStats {
@@ -94,7 +94,7 @@ impl Forcing {
 struct Leader<'f>(&'f Forcing);
 
 impl Leader<'_> {
-    fn wrote(&self, took: Duration) {
+    fn set_duration(&self, took: Duration) {
         self.0.state.lock().took = took;
     }
 }
@@ -102,8 +102,8 @@ impl Leader<'_> {
 impl Drop for Leader<'_> {
     fn drop(&mut self) {
         let mut state = self.0.state.lock();
-        state.led = false;
-        state.crowd = state.waiting + 1;
+        state.has_leader = false;
+        state.last_group = state.waiting + 1;
         state.waiting = 0;
         self.0.done.notify_all();
     }
@@ -119,7 +119,7 @@ mod tests {
     /// Each thread commits a number and forces it; a checkpoint makes all numbers durable that were
     /// committed before it.
     #[test]
-    fn everybody_returns_with_his_own_number_durable_and_checkpoints_are_shared() {
+    fn each_thread_returns_with_its_number_durable_and_checkpoints_are_shared() {
         let forcing = Forcing::default();
         let [committed, durable, written] = [0, 0, 0].map(AtomicU64::new);
         let one = || {
@@ -143,10 +143,10 @@ mod tests {
     }
 
     #[test]
-    fn a_leader_that_panics_leaves_the_lead_to_others() {
+    fn a_leader_that_panics_gives_up_the_lead() {
         let forcing = Forcing::default();
         thread::scope(|scope| {
-            let died = scope.spawn(|| forcing.run(|| None, || panic!("as the test wants")));
+            let died = scope.spawn(|| forcing.run(|| None, || panic!("panic of the test")));
             assert!(died.join().is_err());
         });
         assert_eq!(forcing.run(|| None, || 7), 7);

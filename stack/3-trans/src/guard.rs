@@ -16,14 +16,14 @@ use crate::cil::Cil;
 use crate::log_item::{ItemState, LogItem};
 use crate::sync::{RwLock, RwLockReadGuard};
 
-/// Leaves a context lock held. [`again`] takes it over, maybe in another thread.
-pub(crate) fn leave(ctx_lock: RwLockReadGuard<'_, ()>) {
+/// Leaves a context lock held. [`reclaim`] takes it over, maybe in another thread.
+pub(crate) fn forget(ctx_lock: RwLockReadGuard<'_, ()>) {
     mem::forget(ctx_lock);
 }
 
 /// Takes over a context lock that was left held, once for each time.
-pub(crate) fn again(ctx_lock: &RwLock<()>) -> RwLockReadGuard<'_, ()> {
-    // SAFETY: the lock is held: [`leave`] forgot its guard, and only the caller (`park`) takes it
+pub(crate) fn reclaim(ctx_lock: &RwLock<()>) -> RwLockReadGuard<'_, ()> {
+    // SAFETY: the lock is held: [`forget`] forgot its guard, and only the caller (`park`) takes it
     // over.
     unsafe { ctx_lock.make_read_guard_unchecked() }
 }

@@ -14,7 +14,7 @@ use xfskit_format::{Corruption, Ctx, VerifyResult};
 use xfskit_units::{ByteLen, ByteOffset, Lsn};
 
 /// Healed blocks that are listed; more are only counted.
-const KEPT_MAX: usize = 1000;
+const LIST_MAX: usize = 1000;
 
 /// A block that was bad in the way it was read first.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub struct Healed {
 impl fmt::Display for Healed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let what = if self.rewritten { "rewritten" } else { "not rewritten" };
-        write!(f, "healed: {}; had from the other members, {what}", self.fault)
+        write!(f, "healed: {}; read from the other members, {what}", self.fault)
     }
 }
 
@@ -42,7 +42,7 @@ impl Heals {
         tracing::warn!(%fault, rewritten, "bad copy; another one is used");
         let (kept, count) = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
         *count += 1;
-        if kept.len() < KEPT_MAX {
+        if kept.len() < LIST_MAX {
             kept.push(Healed { fault: *fault, rewritten });
         }
     }
@@ -82,13 +82,13 @@ pub(crate) fn newest(
     best.map(|(_, k)| k)
 }
 
-/// Fills `buf` from `offset` in the first way that `judge` accepts. Returns false if there is none.
-pub fn read_other_way(
+/// Fills `buf` from `offset` in the first way that `accepts` accepts. Returns false if there is none.
+pub fn read_alternative(
     dev: &dyn BlockDevice,
     offset: ByteOffset,
     buf: &mut [u8],
-    judge: impl Fn(&[u8]) -> bool,
+    accepts: impl Fn(&[u8]) -> bool,
 ) -> bool {
     let ways = dev.alternatives(offset, ByteLen(buf.len() as u64));
-    ways > 1 && (0..ways).any(|k| dev.read_alternative(offset, buf, k).is_ok() && judge(buf))
+    ways > 1 && (0..ways).any(|k| dev.read_alternative(offset, buf, k).is_ok() && accepts(buf))
 }

@@ -27,10 +27,10 @@ pub struct InodeLocation {
 
 /// Sixteen inodes whose numbers differ in the last four bits only. They are found together, because
 /// inodes of a chunk are created one after another.
-type Row = [Option<Arc<LogItem>>; 16];
+type IcacheNode = [Option<Arc<LogItem>>; 16];
 
 /// Returns the number of an inode's node, and the inode's index in the node.
-fn place(ino: Ino) -> (u64, usize) {
+fn split(ino: Ino) -> (u64, usize) {
     (ino.0 >> 4, index(ino.0 & 15))
 }
 
@@ -38,7 +38,7 @@ fn place(ino: Ino) -> (u64, usize) {
 #[derive(Debug)]
 #[repr(align(128))]
 struct Shard {
-    rows: FxHashMap<u64, Box<Row>>,
+    nodes: FxHashMap<u64, Box<IcacheNode>>,
     /// Inodes in all nodes.
     count: usize,
     /// Number of inodes from which on unused ones are dropped. If most are in use, the next sweep
@@ -48,25 +48,25 @@ struct Shard {
 
 impl Shard {
     fn get(&self, ino: Ino) -> Option<&Arc<LogItem>> {
-        let (row, at) = place(ino);
-        self.rows.get(&row)?[at].as_ref()
+        let (node, at) = split(ino);
+        self.nodes.get(&node)?[at].as_ref()
     }
 
     fn insert(&mut self, ino: Ino, item: &Arc<LogItem>) {
-        let (row, at) = place(ino);
-        self.rows.entry(row).or_default()[at] = Some(Arc::clone(item));
+        let (node, at) = split(ino);
+        self.nodes.entry(node).or_default()[at] = Some(Arc::clone(item));
         self.count += 1;
     }
 
     fn sweep(&mut self, limit: usize) {
         let mut left = 0;
-        self.rows.retain(|_, row| {
-            for place in row.iter_mut() {
-                place.take_if(|item| Arc::strong_count(item) == 1);
+        self.nodes.retain(|_, node| {
+            for slot in node.iter_mut() {
+                slot.take_if(|item| Arc::strong_count(item) == 1);
             }
-            let kept = row.iter().flatten().count();
-            left += kept;
-            kept > 0
+            let left_in_node = node.iter().flatten().count();
+            left += left_in_node;
+            left_in_node > 0
         });
         self.count = left;
         self.sweep_at = limit.max(left.saturating_add(limit / 2));
@@ -88,14 +88,14 @@ impl InodeCache {
     /// transactions of `cil` use.
     pub(crate) fn new(limit: usize, cil: Arc<Cil>) -> Self {
         let shard_limit = limit.div_ceil(SHARDS).max(16);
-        let empty = || Shard { rows: FxHashMap::default(), count: 0, sweep_at: shard_limit };
+        let empty = || Shard { nodes: FxHashMap::default(), count: 0, sweep_at: shard_limit };
         let shard = || RankedMutex::new(LockRank::Leaf, empty());
         Self { shards: (0..SHARDS).map(|_| shard()).collect(), shard_limit, cil }
     }
 
     fn shard(&self, ino: Ino) -> &RankedMutex<Shard> {
-        let (row, _) = place(ino);
-        &self.shards[index(row.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58)]
+        let (node, _) = split(ino);
+        &self.shards[index(node.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58)]
     }
 
     pub(crate) fn lock_stats(&self) -> LockStats {
@@ -186,7 +186,7 @@ mod tests {
     use crate::log_item::zeroed;
 
     #[test]
-    fn an_inode_that_is_shared_has_been_read() {
+    fn a_shared_inode_has_been_read() {
         let cache = InodeCache::new(1, Arc::new(Cil::new(1 << 20, false)));
         let location = InodeLocation { cluster: (Daddr(64), Sectors(32)), offset: 512 };
         let load = || Ok::<_, ()>(zeroed(512));
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_needs_is_dropped_row_by_row() {
+    fn a_sweep_drops_the_inodes_that_are_not_referenced() {
         let cache = InodeCache::new(1, Arc::new(Cil::new(1 << 20, false)));
         let location = InodeLocation { cluster: (Daddr(64), Sectors(32)), offset: 0 };
         let held: Vec<_> = (0..4096).step_by(17).map(|n| cache.item(Ino(n), &location)).collect();

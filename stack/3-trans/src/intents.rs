@@ -39,7 +39,7 @@ impl Ids {
     }
 
     /// Reserves the ids up to `newest`.
-    pub(crate) fn follow(&self, newest: u64) {
+    pub(crate) fn reserve(&self, newest: u64) {
         self.0.fetch_max(newest, Ordering::Relaxed);
     }
 }
@@ -63,24 +63,24 @@ impl OpenIntents {
         self.0.values().map(|open| open.lsn).min()
     }
 
-    /// Writes the intents and done items of `said` into the checkpoint that begins at `lsn`, and
+    /// Writes the intents and done items of `items` into the checkpoint that begins at `lsn`, and
     /// relogs the open intents of checkpoints before `old`.
     pub(crate) fn format(
         &mut self,
-        said: &[IntentItem],
+        items: &[IntentItem],
         payload: &mut Payload,
         (lsn, old): (Lsn, Lsn),
         ids: &Ids,
     ) {
-        let (made, kept) = keys(said);
-        for promise in said {
-            match promise {
-                IntentItem::Intent(intent) if !kept.contains(&(intent.family, intent.id)) => {
+        let (intents, dones) = keys(items);
+        for item in items {
+            match item {
+                IntentItem::Intent(intent) if !dones.contains(&(intent.family, intent.id)) => {
                     encode::intent(payload, intent);
                     let open = Open { intent: intent.clone(), lsn };
                     self.0.insert((intent.family, intent.id), open);
                 }
-                IntentItem::Done(done) if !made.contains(&(done.family, done.id)) => {
+                IntentItem::Done(done) if !intents.contains(&(done.family, done.id)) => {
                     let open = self.0.remove(&(done.family, done.id));
                     // An unknown intent was logged before the volume was opened.
                     let done = open.map_or_else(|| done.clone(), |open| open.intent.done());
@@ -99,15 +99,15 @@ impl OpenIntents {
 }
 
 /// Returns the keys of the intents and of the done items.
-fn keys(said: &[IntentItem]) -> (HashSet<Key>, HashSet<Key>) {
-    let (mut made, mut kept) = (HashSet::new(), HashSet::new());
-    for promise in said {
-        match promise {
-            IntentItem::Intent(intent) => made.insert((intent.family, intent.id)),
-            IntentItem::Done(done) => kept.insert((done.family, done.id)),
+fn keys(items: &[IntentItem]) -> (HashSet<Key>, HashSet<Key>) {
+    let (mut intents, mut dones) = (HashSet::new(), HashSet::new());
+    for item in items {
+        match item {
+            IntentItem::Intent(intent) => intents.insert((intent.family, intent.id)),
+            IntentItem::Done(done) => dones.insert((done.family, done.id)),
         };
     }
-    (made, kept)
+    (intents, dones)
 }
 
 #[cfg(test)]
@@ -134,15 +134,15 @@ mod tests {
         extents[0].start.get()
     }
 
-    /// Logs the done item of `kept` and an intent for `made` in one transaction.
-    fn roll(engine: &Engine, kept: Option<&Intent>, made: Option<u64>) -> Option<Intent> {
+    /// Logs the done item of `done` and an intent for `new` in one transaction.
+    fn roll(engine: &Engine, done: Option<&Intent>, new: Option<u64>) -> Option<Intent> {
         let mut tx = engine.begin().unwrap();
-        if let Some(intent) = kept {
+        if let Some(intent) = done {
             tx.log_done(intent.done());
         }
-        let promised = made.map(|number| tx.log_intent(Family::ExtentFree, work(number)));
+        let intent = new.map(|number| tx.log_intent(Family::ExtentFree, work(number)));
         tx.commit();
-        promised
+        intent
     }
 
     /// Returns what recovery would find: the number of intent and done items, and the open intents.
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_in_the_same_checkpoint_leaves_no_trace() {
+    fn an_intent_done_in_the_same_checkpoint_leaves_no_trace() {
         let (engine, log_dev) = engine_and_log();
         let first = roll(&engine, None, Some(1));
         let second = roll(&engine, first.as_ref(), Some(2));
@@ -190,18 +190,18 @@ mod tests {
     }
 
     #[test]
-    fn the_tail_waits_for_the_newest_promise_only() {
+    fn the_tail_stays_at_the_newest_intent_only() {
         let (engine, log_dev) = engine_and_log();
-        let mut promise = roll(&engine, None, Some(0));
+        let mut intent = roll(&engine, None, Some(0));
         fill(&engine);
         for n in 1..300 {
-            promise = roll(&engine, promise.as_ref(), Some(n));
+            intent = roll(&engine, intent.as_ref(), Some(n));
             fill(&engine);
             engine.write_back().unwrap();
             assert_eq!(found(&*log_dev).1, [n], "at {n}");
         }
         let before = found(&*log_dev).2;
-        roll(&engine, promise.as_ref(), None);
+        roll(&engine, intent.as_ref(), None);
         fill(&engine);
         engine.write_back().unwrap();
         fill(&engine);
@@ -210,9 +210,9 @@ mod tests {
 
     /// Writes the 64 MiB of the journal three times over.
     #[test]
-    fn a_promise_that_nobody_keeps_is_never_lost_and_never_in_the_way() {
+    fn an_old_intent_is_relogged_and_does_not_hold_the_tail() {
         let (engine, log_dev) = engine_and_log();
-        let promises = [1, 2].map(|n| roll(&engine, None, Some(n)));
+        let intents = [1, 2].map(|n| roll(&engine, None, Some(n)));
         for n in 0..3000 {
             fill(&engine);
             engine.write_back().unwrap();
@@ -222,8 +222,8 @@ mod tests {
                 assert_eq!(open, [1, 2], "at {n}");
             }
         }
-        for promise in &promises {
-            roll(&engine, promise.as_ref(), None);
+        for intent in &intents {
+            roll(&engine, intent.as_ref(), None);
         }
         fill(&engine);
         assert_eq!(found(&*log_dev).1, []);

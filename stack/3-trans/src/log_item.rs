@@ -110,9 +110,9 @@ impl Chunks {
         }
         for (number, word) in self.words_mut(end.div_ceil(64)).iter_mut().enumerate() {
             let start = number * 64;
-            let of_word =
+            let bits_of_word =
                 first.clamp(start, start + 64) - start..end.clamp(start, start + 64) - start;
-            *word |= bits(of_word);
+            *word |= bits(bits_of_word);
         }
     }
 
@@ -183,7 +183,7 @@ impl NewCluster {
     /// inode size; the inodes carry no CRC.
     pub fn image(&self, geo: &Geometry, offset: usize, len: usize) -> Arc<Buf> {
         let mut image = zeroed(len);
-        self.fill(geo, offset, Arc::get_mut(&mut image).expect("nobody else has it yet"));
+        self.fill(geo, offset, Arc::get_mut(&mut image).expect("no other reference exists yet"));
         image
     }
 
@@ -260,9 +260,9 @@ impl ItemState {
             Chunks::Word(dirty),
         ) = (&self.dirty, logged, writing, dirty)
         {
-            let again = logged | writing;
-            let before = if self.in_cil { listed | again } else { 0 };
-            match (dirty | again) & !before {
+            let unplaced = logged | writing;
+            let before = if self.in_cil { listed | unplaced } else { 0 };
+            match (dirty | unplaced) & !before {
                 // In the common case the item is in the CIL with all of that.
                 0 => 0,
                 more => more.count_ones() as usize,
@@ -280,7 +280,7 @@ impl ItemState {
     }
 
     /// Returns the template of a new cluster of which only single inodes were needed so far.
-    pub(crate) fn untaken(&self) -> Option<NewCluster> {
+    pub(crate) fn unmaterialized_cluster(&self) -> Option<NewCluster> {
         self.new.as_deref().filter(|_| !self.bytes.is_some()).copied()
     }
 
@@ -292,7 +292,7 @@ impl ItemState {
     }
 
     /// Returns the bytes for change. Creates them for a new cluster.
-    pub(crate) fn made(&mut self, geo: &Geometry, len: usize) -> Option<&mut Buf> {
+    pub(crate) fn materialize(&mut self, geo: &Geometry, len: usize) -> Option<&mut Buf> {
         if let (false, Some(new)) = (self.bytes.is_some(), &self.new) {
             self.bytes = new.image(geo, 0, len).into();
             self.verified = true;
@@ -335,7 +335,7 @@ impl Used {
     }
 
     /// Clears the bit. Returns whether it was set.
-    pub(crate) fn take(&self) -> bool {
+    pub(crate) fn clear(&self) -> bool {
         let was = self.0.load(Ordering::Relaxed);
         self.0.store(false, Ordering::Relaxed);
         was
@@ -435,7 +435,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn marked_chunks_come_back_as_runs() {
+    fn marked_chunks_are_returned_as_runs() {
         let mut chunks = Chunks::default();
         for range in [5..6, 127..129, 7..7, 1000..1001, 65535..65536] {
             chunks.mark(&range);

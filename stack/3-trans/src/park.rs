@@ -51,22 +51,22 @@ impl fmt::Debug for Slot {
 
 impl Slot {
     fn put(&self, parked: Parked) -> Result<(), Parked> {
-        let mut place = self.parked.lock();
-        if place.is_some() {
+        let mut slot = self.parked.lock();
+        if slot.is_some() {
             return Err(parked);
         }
-        *place = Some(parked);
+        *slot = Some(parked);
         self.taken.store(true, Ordering::SeqCst);
         Ok(())
     }
 
-    fn take(&self, which: impl FnOnce(&Parked) -> bool) -> Option<Parked> {
+    fn take(&self, matches: impl FnOnce(&Parked) -> bool) -> Option<Parked> {
         if !self.taken.load(Ordering::SeqCst) {
             return None;
         }
-        let mut place = self.parked.lock();
-        let parked = place.take_if(|parked| which(parked));
-        self.taken.store(place.is_some(), Ordering::SeqCst);
+        let mut slot = self.parked.lock();
+        let parked = slot.take_if(|parked| matches(parked));
+        self.taken.store(slot.is_some(), Ordering::SeqCst);
         parked
     }
 }
@@ -91,7 +91,7 @@ impl Cil {
         {
             return Err((work, ctx_lock));
         }
-        ctx_lock.leave();
+        ctx_lock.forget();
         if self.has_waiters() {
             self.commit_parked_in(shard);
         }
@@ -101,8 +101,8 @@ impl Cil {
     /// Takes the thread's parked transaction, to be continued.
     pub(crate) fn resume(&self) -> Option<(ReusedWork, CtxGuard<'_>)> {
         let shard = self.shard();
-        let Parked { work, .. } = shard.parked.take(|it| it.thread == thread_number())?;
-        Some((work, CtxGuard::again(shard)))
+        let Parked { work, .. } = shard.parked.take(|parked| parked.thread == thread_number())?;
+        Some((work, CtxGuard::reclaim(shard)))
     }
 
     /// Commits all parked transactions.
@@ -114,7 +114,7 @@ impl Cil {
         if let Some(Parked { mut work, .. }) = shard.parked.take(|_| true) {
             work.commit(self);
             drop(work);
-            drop(guard::again(&shard.ctx_lock));
+            drop(guard::reclaim(&shard.ctx_lock));
         }
     }
 

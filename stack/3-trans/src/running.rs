@@ -81,7 +81,12 @@ impl Running {
             let signals: [fn(&Engine) -> &WorkerSignal; 2] =
                 [Engine::signal, |engine| engine.write_back.signal()];
             threads.extend(start("xfskit-journal", &engine, signals[0], Engine::checkpoint_if_due));
-            threads.extend(start("xfskit-writes", &engine, signals[1], Engine::write_back_wanted));
+            threads.extend(start(
+                "xfskit-writes",
+                &engine,
+                signals[1],
+                Engine::write_back_requested,
+            ));
         }
         Self { engine, threads }
     }
@@ -96,10 +101,10 @@ fn start(
 ) -> Option<JoinHandle<()>> {
     let with = Arc::clone(engine);
     let run = move || {
-        let _leaves = Leaves(&with, signal);
+        let _exit = WorkerExit(&with, signal);
         while signal(&with).wait() {
             // A failure shuts the engine down, and later calls return its cause.
-            let _told = work(&with);
+            let _result = work(&with);
         }
     };
     let thread = thread::Builder::new().name(name.into()).spawn(run).ok()?;
@@ -108,9 +113,9 @@ fn start(
 }
 
 /// Records that a thread ends, be it by a panic: its signal has no receiver any more.
-struct Leaves<'e>(&'e Engine, fn(&Engine) -> &WorkerSignal);
+struct WorkerExit<'e>(&'e Engine, fn(&Engine) -> &WorkerSignal);
 
-impl Drop for Leaves<'_> {
+impl Drop for WorkerExit<'_> {
     fn drop(&mut self) {
         let Self(engine, signal) = *self;
         signal(engine).has_worker.store(false, Ordering::Release);
@@ -131,7 +136,7 @@ impl Drop for Running {
         self.engine.write_back.signal().set(Call::Stop);
         for thread in self.threads.drain(..) {
             // The panic was reported by the thread.
-            let _said = thread.join();
+            let _result = thread.join();
         }
     }
 }

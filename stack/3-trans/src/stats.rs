@@ -44,9 +44,9 @@ pub struct Transactions {
 pub struct AilStats {
     /// Number of pushes.
     pub pushes: u64,
-    /// Items written in place.
+    /// Items written in position.
     pub items: u64,
-    /// Bytes written in place.
+    /// Bytes written in position.
     pub bytes: u64,
     /// Flushes of the device after pushes.
     pub flushes: u64,
@@ -65,8 +65,8 @@ pub(crate) struct Tally {
 
 impl Tally {
     /// Returns the statistics for locks with this position in the lock order.
-    pub(crate) fn of_place(&mut self, place: Option<LockPosition>) -> &mut LockStats {
-        match place {
+    pub(crate) fn locks_at(&mut self, position: Option<LockPosition>) -> &mut LockStats {
+        match position {
             Some(LockPosition::Inode(_)) => &mut self.inodes,
             Some(LockPosition::Agi(_)) => &mut self.agi,
             Some(LockPosition::Agf(_)) => &mut self.agf,
@@ -115,7 +115,7 @@ impl Engine {
     /// Returns the counters. Changes by other threads since their last commit are not included.
     pub fn stats(&self) -> Stats {
         let (log, journal) = self.journal_stats();
-        let (tally, list) = self.tally();
+        let (tally, cil) = self.tally();
         let (ail, write_back) = self.write_back.stats();
         let locks = vec![
             ("cil context", tally.ctx_lock),
@@ -123,7 +123,7 @@ impl Engine {
             ("agi", tally.agi),
             ("agf", tally.agf),
             ("block", tally.blocks),
-            ("list", list),
+            ("cil", cil),
             ("journal", journal),
             ("fsync", self.forcing.stats()),
             ("write-back", write_back),

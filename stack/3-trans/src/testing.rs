@@ -68,14 +68,14 @@ pub(crate) fn map(block: u64) -> BufMap {
 pub(crate) fn read(
     tx: &mut Trans<'_>,
     block: u64,
-    place: Option<LockPosition>,
+    position: Option<LockPosition>,
 ) -> Result<Handle, TransError> {
     let geo = geo();
-    tx.read(&map(block), place, &Ctx::new(&geo, Location::of("test")), &|_, _| Ok(()))
+    tx.read(&map(block), position, &Ctx::new(&geo, Location::of("test")), &|_, _| Ok(()))
 }
 
 /// Returns block `block` as recovery would leave it: the journal's changes from its tail on,
-/// applied to what is in place.
+/// applied to what is in position.
 pub(crate) fn recovered(engine: &Engine, log_dev: &dyn BlockDevice, block: u64) -> Vec<u8> {
     recovered_on(&**engine.device(), log_dev, block)
 }

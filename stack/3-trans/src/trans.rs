@@ -42,7 +42,7 @@ pub enum TransError {
     Buf(#[from] BufError),
     /// Another transaction holds a lock that this one may not wait for. The caller drops this
     /// transaction, calls [`wait`](Busy::wait), and runs it again.
-    #[error("another transaction holds what this one needs")]
+    #[error("another transaction holds a lock that this one needs")]
     Busy(Busy),
     /// The volume was shut down earlier.
     #[error(transparent)]
@@ -90,7 +90,7 @@ pub struct Delta {
 
 impl Delta {
     /// Returns true if the change at most took or released existing inodes.
-    fn is_of_edits(self) -> bool {
+    fn only_takes_inodes(self) -> bool {
         (self.icount, self.fdblocks) == (0, 0)
     }
 }
@@ -127,11 +127,11 @@ impl<'e> Trans<'e> {
     pub(crate) fn new(engine: &'e Engine, ctx_lock: CtxGuard<'e>, ctx_waits: LockStats) -> Self {
         let mut work = ReusedWork::new();
         work.cil_items.tally.ctx_lock += ctx_waits;
-        Self::again(engine, work, ctx_lock)
+        Self::resume(engine, work, ctx_lock)
     }
 
     /// Continues the transaction of `work`.
-    pub(crate) fn again(engine: &'e Engine, work: ReusedWork, ctx_lock: CtxGuard<'e>) -> Self {
+    pub(crate) fn resume(engine: &'e Engine, work: ReusedWork, ctx_lock: CtxGuard<'e>) -> Self {
         let delta = work.delta();
         Self { engine, work, ctx_lock: Some(ctx_lock), delta, waits_for_data: false }
     }
@@ -142,14 +142,14 @@ impl<'e> Trans<'e> {
     }
 
     /// Locks the block at `map` for change, and runs `verify` on it when it is read from the
-    /// device. A block with a `place` in the lock order is waited for only in that order.
+    /// device. A block with a `position` in the lock order is waited for only in that order.
     ///
     /// # Errors
     /// [`TransError::Buf`], [`TransError::Busy`].
     pub fn read(
         &mut self,
         map: &BufMap,
-        place: Option<LockPosition>,
+        position: Option<LockPosition>,
         ctx: &Ctx<'_>,
         verify: &dyn Fn(&[u8], &Ctx<'_>) -> VerifyResult,
     ) -> Result<Handle, TransError> {
@@ -157,7 +157,7 @@ impl<'e> Trans<'e> {
         if let Some(handle) = self.work.find(key) {
             return Ok(handle);
         }
-        let handle = self.join(self.engine.cache().item(map), key, place)?;
+        let handle = self.join(self.engine.cache().item(map), key, position)?;
         let state = &mut self.work.held_mut(handle).state;
         if !(state.verified && state.bytes.is_some()) {
             let loaded =
@@ -221,10 +221,10 @@ impl<'e> Trans<'e> {
     fn replace(&mut self, handle: Handle, bytes: Arc<Buf>) {
         let all = 0..bytes.len();
         self.work.is_structural = true;
-        self.work.becomes(handle, bytes.into(), None).dirty.mark(&all);
+        self.work.replace(handle, bytes.into(), None).dirty.mark(&all);
     }
 
-    /// Takes the newly allocated inode cluster at `map`: written in place, but never logged.
+    /// Takes the newly allocated inode cluster at `map`: written in position, but never logged.
     /// [`icreate`](Self::icreate) logs it instead.
     ///
     /// # Errors
@@ -232,13 +232,13 @@ impl<'e> Trans<'e> {
     pub fn new_cluster(&mut self, map: &BufMap, new: NewCluster) -> Result<(), TransError> {
         let handle = self.take_unread(map)?;
         self.work.is_structural = true;
-        self.work.becomes(handle, Bytes::default(), Some(Box::new(new))).dirty = Chunks::default();
+        self.work.replace(handle, Bytes::default(), Some(Box::new(new))).dirty = Chunks::default();
         Ok(())
     }
 
     /// Returns the template of the inode cluster at `location` if the cluster is new and no thread
     /// has needed all of it yet.
-    pub fn untaken(&mut self, location: &InodeLocation) -> Option<NewCluster> {
+    pub fn unmaterialized_cluster(&mut self, location: &InodeLocation) -> Option<NewCluster> {
         let (daddr, len) = location.cluster;
         let cluster = BufMap::single(daddr, len);
         let last = self.work.cluster.take().filter(|(at, _)| *at == daddr);
@@ -246,11 +246,11 @@ impl<'e> Trans<'e> {
         let (_, item) = self.work.cluster.insert(last.unwrap_or_else(find));
         // In the common case no transaction holds it, and then neither does this one.
         if let Some(state) = item.lock.try_read() {
-            return state.untaken();
+            return state.unmaterialized_cluster();
         }
         match self.held_at(&cluster) {
             Some(handle) => self.work.held(handle).state.new.as_deref().copied(),
-            None => self.engine.cache().untaken(location),
+            None => self.engine.cache().unmaterialized_cluster(location),
         }
     }
 
@@ -263,7 +263,7 @@ impl<'e> Trans<'e> {
         let handle = self.fresh(map)?;
         self.replace(handle, bytes);
         self.work.held_mut(handle).dirty = Chunks::default();
-        self.engine.wrote_unlogged();
+        self.engine.note_unlogged_write();
         Ok(())
     }
 
@@ -325,7 +325,7 @@ impl<'e> Trans<'e> {
         // In the common case no transaction holds it, and then neither does this one.
         let handle = match Locked::try_take(self.engine.inodes().item(ino, location)) {
             Ok(state) => {
-                self.work.cil_items.tally.of_place(None).taken += 1;
+                self.work.cil_items.tally.locks_at(None).taken += 1;
                 self.work.join(key, JoinedItem::new(state, None))
             }
             Err(item) => match self.work.find(key) {
@@ -340,8 +340,8 @@ impl<'e> Trans<'e> {
     pub fn init_inode(&mut self, handle: Handle, core: CoreV3, len: usize) {
         let compact = CompactInode::new(zerocopy::transmute!(core), len);
         // The journal receives all of a core if any of it changed; empty forks need not be logged.
-        let told = 0..offset_of!(CoreV3, crc);
-        self.work.becomes(handle, compact.into(), None).dirty.mark(&told);
+        let logged = 0..offset_of!(CoreV3, crc);
+        self.work.replace(handle, compact.into(), None).dirty.mark(&logged);
     }
 
     /// Discards inode `ino` from memory, because its chunk was freed. The inode is never written.
@@ -359,47 +359,47 @@ impl<'e> Trans<'e> {
         Ok(())
     }
 
-    /// Returns the cached block, locked, if it is still in memory and in use, and `is_it` accepts
+    /// Returns the cached block, locked, if it is still in memory and in use, and `matches` accepts
     /// it. A block without a position in the lock order may have been reused for anything, so it is
     /// not waited for.
     ///
     /// # Errors
     /// [`TransError::Busy`], for a block with a position.
-    pub fn known(
+    pub fn join_if(
         &mut self,
         item: &Arc<LogItem>,
-        place: Option<LockPosition>,
-        is_it: impl FnOnce(&[u8]) -> bool,
+        position: Option<LockPosition>,
+        matches: impl FnOnce(&[u8]) -> bool,
     ) -> Result<Option<Handle>, TransError> {
-        let sound = |held: &JoinedItem| {
+        let usable = |held: &JoinedItem| {
             let ItemState { bytes, verified, stale, .. } = &*held.state;
             let bytes = bytes.get().filter(|_| *verified && !*stale && !held.stale);
-            bytes.is_some_and(is_it)
+            bytes.is_some_and(matches)
         };
         let key = Key::of(item.location());
         if let Some(handle) = self.work.find(key) {
-            return Ok(sound(self.work.held(handle)).then_some(handle));
+            return Ok(usable(self.work.held(handle)).then_some(handle));
         }
         let item = Arc::clone(item);
-        let handle = match place {
-            Some(_) => self.join(item, key, place)?,
+        let handle = match position {
+            Some(_) => self.join(item, key, position)?,
             None => match Locked::try_take(item) {
                 Ok(state) => self.work.join(key, JoinedItem::new(state, None)),
                 Err(_) => return Ok(None),
             },
         };
-        let sound = sound(self.work.held(handle));
-        if !sound {
+        let usable = usable(self.work.held(handle));
+        if !usable {
             self.release(handle);
         }
-        Ok(sound.then_some(handle))
+        Ok(usable.then_some(handle))
     }
 
     /// Returns the block at `at` (address, and length in bytes) if this transaction holds it, or
     /// locks it through `item`, a weak reference into the buffer cache. Returns `None` if the block
     /// is not in memory, not in use, or locked; the caller then asks the cache.
     #[inline]
-    pub fn recall(&mut self, at: (Daddr, usize), item: Option<&Weak<LogItem>>) -> Option<Handle> {
+    pub fn try_join(&mut self, at: (Daddr, usize), item: Option<&Weak<LogItem>>) -> Option<Handle> {
         let key = Key::Block(at.0, at.1);
         if let Some(handle) = self.work.find(key) {
             return Some(handle);
@@ -409,7 +409,7 @@ impl<'e> Trans<'e> {
             return None;
         }
         state.item().used.mark();
-        self.work.cil_items.tally.of_place(None).taken += 1;
+        self.work.cil_items.tally.locks_at(None).taken += 1;
         Some(self.work.join(key, JoinedItem::new(state, None)))
     }
 
@@ -418,17 +418,17 @@ impl<'e> Trans<'e> {
         &mut self,
         item: Arc<LogItem>,
         key: Key,
-        place: Option<LockPosition>,
+        position: Option<LockPosition>,
     ) -> Result<Handle, TransError> {
-        let in_order = place.is_none_or(|place| {
-            self.work.all().all(|held| held.place.is_none_or(|other| other < place))
+        let in_order = position.is_none_or(|position| {
+            self.work.all().all(|held| held.position.is_none_or(|other| other < position))
         });
-        let stats = self.work.cil_items.tally.of_place(place);
+        let stats = self.work.cil_items.tally.locks_at(position);
         let state = match Locked::try_take(item) {
             Err(item) if !in_order => return Err(TransError::Busy(Busy(item))),
             attempt => counted(stats, attempt, |item| Locked::take(item, &self.engine.cil)),
         };
-        Ok(self.work.join(key, JoinedItem::new(state, place)))
+        Ok(self.work.join(key, JoinedItem::new(state, position)))
     }
 
     /// Returns true if this transaction holds the block at `map`.
@@ -504,10 +504,10 @@ impl<'e> Trans<'e> {
     }
 
     /// Records that the extent at `block` was remapped to another offset or file, or is no longer
-    /// shared. It is not written in place before this transaction's checkpoint is durable
-    /// ([`Engine::moved_in`]).
-    pub fn moved(&self, block: FsBlock) {
-        self.engine.note_moved(block);
+    /// shared. It is not written in position before this transaction's checkpoint is durable
+    /// ([`Engine::remapped_in`]).
+    pub fn note_remapped(&self, block: FsBlock) {
+        self.engine.note_remapped(block);
     }
 
     /// Returns the extents that this transaction has freed so far.
@@ -532,7 +532,7 @@ impl<'e> Trans<'e> {
 
     /// Registers file data that this transaction's metadata refers to, and that is written after
     /// the commit. The checkpoint waits until the ticket is dropped.
-    pub fn data_to_come(&mut self) -> DataTicket {
+    pub fn data_ticket(&mut self) -> DataTicket {
         self.waits_for_data = true;
         self.engine.data_ticket()
     }
@@ -555,13 +555,13 @@ impl<'e> Trans<'e> {
     /// continues in it ([`Engine::resume`]). Commits it instead if it may not be parked. Returns
     /// the number of its checkpoint, as [`commit`](Self::commit) does.
     pub fn park(mut self) -> u64 {
-        let only_edits = !self.work.is_structural && self.delta.is_of_edits();
+        let only_edits = !self.work.is_structural && self.delta.only_takes_inodes();
         if !only_edits || self.waits_for_data {
             return self.commit();
         }
         self.work.complete_change(self.delta);
         let seq = self.engine.checkpoint_number();
-        if let (Some(work), Some(ctx_lock)) = (self.work.leave(), self.ctx_lock.take())
+        if let (Some(work), Some(ctx_lock)) = (self.work.detach(), self.ctx_lock.take())
             && let Err((work, ctx_lock)) = self.engine.cil.park(work, ctx_lock)
         {
             (self.work, self.ctx_lock) = (work, Some(ctx_lock));

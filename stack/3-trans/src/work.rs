@@ -43,7 +43,7 @@ impl Key {
 /// A log item that the transaction holds locked.
 pub(crate) struct JoinedItem {
     pub state: Locked,
-    pub place: Option<LockPosition>,
+    pub position: Option<LockPosition>,
     /// The chunks that this transaction changed.
     pub dirty: Chunks,
     pub unlinked: bool,
@@ -55,13 +55,13 @@ pub(crate) struct JoinedItem {
 }
 
 impl JoinedItem {
-    pub(crate) fn new(state: Locked, place: Option<LockPosition>) -> Self {
+    pub(crate) fn new(state: Locked, position: Option<LockPosition>) -> Self {
         let dirty = Chunks::default();
-        Self { state, place, dirty, unlinked: false, new: false, stale: false, before: None }
+        Self { state, position, dirty, unlinked: false, new: false, stale: false, before: None }
     }
 
     /// Replaces all bytes of the item.
-    pub(crate) fn becomes(&mut self, bytes: Bytes, new: Option<Box<NewCluster>>) {
+    pub(crate) fn replace(&mut self, bytes: Bytes, new: Option<Box<NewCluster>>) {
         self.new = new.is_some();
         let state = &mut *self.state;
         let before = Before {
@@ -93,8 +93,8 @@ impl JoinedItem {
     /// other. Returns the length of its bytes.
     fn complete_change(&mut self, key: Key) -> usize {
         self.before = None;
-        if let (Key::Inode(ino), None) = (key, self.place) {
-            self.place = Some(LockPosition::Inode(ino));
+        if let (Key::Inode(ino), None) = (key, self.position) {
+            self.position = Some(LockPosition::Inode(ino));
         }
         self.state.bytes.len()
     }
@@ -139,13 +139,13 @@ struct Undo {
     short: [u8; SHORT],
 }
 
-/// Longest edit whose old bytes are kept in place, in bytes: most edits are of one field.
+/// Longest edit whose old bytes are kept in position, in bytes: most edits are of one field.
 const SHORT: usize = 16;
 
 impl Undo {
     /// Returns the undo for `range` of `bytes`.
     #[inline]
-    fn of(handle: Handle, bytes: &[u8], range: &Range<usize>, long: &mut Vec<u8>) -> Self {
+    fn new(handle: Handle, bytes: &[u8], range: &Range<usize>, long: &mut Vec<u8>) -> Self {
         let Range { start, end } = *range;
         let (len, mut short) = (end - start, [0; SHORT]);
         if len > SHORT {
@@ -160,7 +160,7 @@ impl Undo {
     }
 
     /// Restores the old bytes in `bytes`; long ones are taken from the end of `long`.
-    fn put_back(&self, bytes: Option<&mut [u8]>, long: &mut Vec<u8>) {
+    fn restore(&self, bytes: Option<&mut [u8]>, long: &mut Vec<u8>) {
         let from = if self.len > SHORT { long.len() - self.len } else { long.len() };
         let old = if self.len > SHORT { &long[from..] } else { &self.short[..self.len] };
         if let Some(bytes) = bytes {
@@ -227,11 +227,11 @@ impl Work {
     }
 
     pub(crate) fn held(&self, handle: Handle) -> &JoinedItem {
-        self.joined[handle.0 as usize].as_ref().expect("a handle of a log item that is held")
+        self.joined[handle.0 as usize].as_ref().expect("the handle of a joined item")
     }
 
     pub(crate) fn held_mut(&mut self, handle: Handle) -> &mut JoinedItem {
-        self.joined[handle.0 as usize].as_mut().expect("a handle of a log item that is held")
+        self.joined[handle.0 as usize].as_mut().expect("the handle of a joined item")
     }
 
     /// Releases an unchanged log item.
@@ -243,19 +243,19 @@ impl Work {
     /// Returns the bytes in `range` for change. Saves them for undo and marks them for the journal.
     pub(crate) fn edit(&mut self, handle: Handle, range: Range<usize>) -> &mut [u8] {
         let Self { joined, undo, undo_bytes, .. } = self;
-        let held = joined[handle.0 as usize].as_mut().expect("a handle of a log item that is held");
+        let held = joined[handle.0 as usize].as_mut().expect("the handle of a joined item");
         self.changes = true;
         held.dirty.mark(&range);
         let bytes = held.state.bytes.edit().expect("a joined item has been read");
         if held.before.is_none() {
-            undo.push(Undo::of(handle, bytes, &range, undo_bytes));
+            undo.push(Undo::new(handle, bytes, &range, undo_bytes));
         }
         &mut bytes[range]
     }
 
     /// Replaces all bytes of a log item. If an earlier change joined the item, undo could not tell
     /// the two changes apart, so the change counts as structural.
-    pub(crate) fn becomes(
+    pub(crate) fn replace(
         &mut self,
         handle: Handle,
         bytes: Bytes,
@@ -264,7 +264,7 @@ impl Work {
         self.is_structural |= (handle.0 as usize) < self.complete.joined;
         self.changes = true;
         let held = self.held_mut(handle);
-        held.becomes(bytes, new);
+        held.replace(bytes, new);
         held
     }
 
@@ -301,7 +301,7 @@ impl Work {
         while let Some(undo) = self.undo.pop() {
             let held = self.joined.get_mut(undo.handle.0 as usize).and_then(Option::as_mut);
             let bytes = held.and_then(|held| held.state.bytes.edit());
-            undo.put_back(bytes.map(|bytes| &mut bytes[..]), &mut self.undo_bytes);
+            undo.restore(bytes.map(|bytes| &mut bytes[..]), &mut self.undo_bytes);
         }
         self.joined.truncate(self.complete.joined);
         self.keys.truncate(self.complete.joined);
@@ -363,10 +363,10 @@ impl Work {
 }
 
 /// An undo buffer with more bytes than this is not kept for the next transaction.
-const UNDO_KEPT: usize = 1 << 20;
+const UNDO_MAX: usize = 1 << 20;
 
 thread_local! {
-    static KEPT: Cell<Option<Box<Work>>> = const { Cell::new(None) };
+    static REUSED: Cell<Option<Box<Work>>> = const { Cell::new(None) };
 }
 
 /// A [`Work`] that a thread reuses for its next transaction, so that its vectors need not grow
@@ -375,11 +375,11 @@ pub(crate) struct ReusedWork(Option<Box<Work>>);
 
 impl ReusedWork {
     pub(crate) fn new() -> Self {
-        Self(Some(KEPT.take().unwrap_or_default()))
+        Self(Some(REUSED.take().unwrap_or_default()))
     }
 
     /// Takes the work away from a transaction. Returns `None` if that has happened before.
-    pub(crate) fn leave(&mut self) -> Option<Self> {
+    pub(crate) fn detach(&mut self) -> Option<Self> {
         self.0.take().map(|work| Self(Some(work)))
     }
 
@@ -392,13 +392,13 @@ impl ReusedWork {
 impl Deref for ReusedWork {
     type Target = Work;
     fn deref(&self) -> &Work {
-        self.0.as_ref().expect("it is there until it is dropped, or taken away at the end")
+        self.0.as_ref().expect("the work is present until it is detached or dropped")
     }
 }
 
 impl DerefMut for ReusedWork {
     fn deref_mut(&mut self) -> &mut Work {
-        self.0.as_mut().expect("it is there until it is dropped, or taken away at the end")
+        self.0.as_mut().expect("the work is present until it is detached or dropped")
     }
 }
 
@@ -407,8 +407,8 @@ impl Drop for ReusedWork {
     fn drop(&mut self) {
         let Some(mut work) = self.0.take() else { return };
         work.clear();
-        if work.undo_bytes.capacity() <= UNDO_KEPT {
-            KEPT.set(Some(work));
+        if work.undo_bytes.capacity() <= UNDO_MAX {
+            REUSED.set(Some(work));
         }
     }
 }

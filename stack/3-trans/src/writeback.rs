@@ -13,7 +13,7 @@
 //! 4. A change that is logged while a copy of the item is being written counts as not in place
 //!    ([`ItemState::logged`] beside [`ItemState::writing`]), and so does the copy until it is
 //!    flushed.
-//! 5. A freed block is not written any more once it may be reused: [`WriteBack::settle`].
+//! 5. A freed block is not written any more once it may be reused: [`WriteBack::wait_in_flight`].
 //!
 //! [`ItemState::logged`]: crate::log_item::ItemState::logged
 //! [`ItemState::writing`]: crate::log_item::ItemState::writing
@@ -57,7 +57,7 @@ pub(crate) struct WriteBack {
     /// Held shared from the copy of a block until it is written; rank [`LockRank::InFlight`].
     in_flight: RwLock<()>,
     /// LSN up to which the thread is asked to push.
-    wanted: AtomicU64,
+    requested: AtomicU64,
     /// Wakes the thread.
     signal: WorkerSignal,
 }
@@ -67,7 +67,7 @@ pub(crate) struct WriteBack {
 struct Turn {
     stats: AilStats,
     /// Empty buffers, whose memory is reused for batches.
-    hands: [AlignedBuf; 2],
+    buffers: [AlignedBuf; 2],
 }
 
 impl WriteBack {
@@ -75,7 +75,7 @@ impl WriteBack {
         Self {
             turn: RankedMutex::new(LockRank::WriteBack, Turn::default()),
             in_flight: RwLock::default(),
-            wanted: AtomicU64::new(0),
+            requested: AtomicU64::new(0),
             signal: WorkerSignal::default(),
         }
     }
@@ -95,14 +95,14 @@ impl WriteBack {
     ///
     /// # Errors
     /// As [`push`](Self::push).
-    pub(crate) fn ask(&self, engine: &Engine, upto: Lsn) -> Result<(), BufError> {
-        self.wanted.fetch_max(upto.0, Ordering::AcqRel);
-        if self.signal.notify() { Ok(()) } else { self.push_wanted(engine) }
+    pub(crate) fn request(&self, engine: &Engine, upto: Lsn) -> Result<(), BufError> {
+        self.requested.fetch_max(upto.0, Ordering::AcqRel);
+        if self.signal.notify() { Ok(()) } else { self.push_requested(engine) }
     }
 
     /// Pushes what was asked for.
-    pub(crate) fn push_wanted(&self, engine: &Engine) -> Result<(), BufError> {
-        let upto = Lsn(self.wanted.swap(0, Ordering::AcqRel));
+    pub(crate) fn push_requested(&self, engine: &Engine) -> Result<(), BufError> {
+        let upto = Lsn(self.requested.swap(0, Ordering::AcqRel));
         self.push_until(engine, upto, || false)
     }
 
@@ -119,7 +119,7 @@ impl WriteBack {
     ) -> Result<(), BufError> {
         let mut after = Lsn(0);
         while !is_enough()
-            && let Some(lsn) = engine.ail.portion(after, upto, PORTION)
+            && let Some(lsn) = engine.ail.portion_end(after, upto, PORTION)
         {
             self.push(engine, lsn)?;
             after = lsn;
@@ -128,7 +128,7 @@ impl WriteBack {
     }
 
     /// Waits until every copy made before now is written.
-    pub(crate) fn commit_parked(&self) {
+    pub(crate) fn wait_in_flight(&self) {
         let _rank = Ranked::take(LockRank::InFlight);
         drop(self.in_flight.write());
     }
@@ -140,11 +140,11 @@ impl WriteBack {
     /// If the device fails.
     pub(crate) fn push(&self, engine: &Engine, upto: Lsn) -> Result<(), BufError> {
         let mut turn = self.turn.lock();
-        let Turn { stats, hands } = &mut *turn;
+        let Turn { stats, buffers } = &mut *turn;
         let mut due: Vec<Due> = engine.ail.due(upto).into_iter().map(Due::new).collect();
         due.sort_unstable_by_key(|due| due.address.0);
         stats.pushes += 1;
-        let done = self.write_all(engine, &due, hands)?;
+        let done = self.write_all(engine, &due, buffers)?;
         stats.bytes += done.bytes;
         if done.items.is_empty() {
             return Ok(());
@@ -167,15 +167,16 @@ impl WriteBack {
         due: &[Due],
         [first, second]: &mut [AlignedBuf; 2],
     ) -> Result<Done, BufError> {
-        let rest = Mutex::new(due);
+        let remaining = Mutex::new(due);
         if !engine.is_concurrent() || due.len() < SPLIT_PUSH_ITEMS {
-            return self.write_rest(engine, &rest, first);
+            return self.write_remaining(engine, &remaining, first);
         }
         thread::scope(|scope| {
             let other = thread::Builder::new().name("xfskit-writes".into());
             // If the system gives no thread, one writes everything.
-            let other = other.spawn_scoped(scope, || self.write_rest(engine, &rest, second)).ok();
-            let mut done = self.write_rest(engine, &rest, first)?;
+            let other =
+                other.spawn_scoped(scope, || self.write_remaining(engine, &remaining, second)).ok();
+            let mut done = self.write_remaining(engine, &remaining, first)?;
             if let Some(other) = other {
                 done.join(other.join().unwrap_or_else(|panic| resume_unwind(panic))?);
             }
@@ -183,19 +184,19 @@ impl WriteBack {
         })
     }
 
-    /// Writes what remains, a batch at a time, copied to `hand` first.
-    fn write_rest(
+    /// Writes what remains, a batch at a time, copied to `buffer` first.
+    fn write_remaining(
         &self,
         engine: &Engine,
-        rest: &Mutex<&[Due]>,
-        hand: &mut AlignedBuf,
+        remaining: &Mutex<&[Due]>,
+        buffer: &mut AlignedBuf,
     ) -> Result<Done, BufError> {
-        let mut staging = Staging::into(hand);
+        let mut staging = Staging::into(buffer);
         let mut bytes = 0;
         loop {
             let _rank = Ranked::take(LockRank::InFlight);
             let _in_flight = self.in_flight.read();
-            let batch = take_batch(&mut rest.lock());
+            let batch = take_batch(&mut remaining.lock());
             if batch.is_empty() {
                 return Ok(Done { items: staging.written, bytes });
             }
@@ -221,17 +222,17 @@ impl Done {
     }
 }
 
-/// Takes a batch off the front of `rest`: units of [`BATCH`] bytes together, or a little more.
-fn take_batch<'d>(rest: &mut &'d [Due]) -> &'d [Due] {
+/// Takes a batch off the front of `remaining`: units of [`BATCH`] bytes together, or a little more.
+fn take_batch<'d>(remaining: &mut &'d [Due]) -> &'d [Due] {
     let mut bytes = 0;
-    let enough = units(rest).take_while(|unit| {
+    let enough = units(remaining).take_while(|unit| {
         let before = bytes;
         bytes += unit[0].address.1.byte_len().0;
         before < BATCH
     });
     let len = enough.map(<[Due]>::len).sum();
-    let (batch, behind) = rest.split_at(len);
-    *rest = behind;
+    let (batch, behind) = remaining.split_at(len);
+    *remaining = behind;
     batch
 }
 
@@ -330,18 +331,18 @@ impl<'t> Staging<'t> {
         // memory.
         let whole = !state.bytes.is_some() && inodes.len() << geo.inodelog == map.byte_len();
         if whole {
-            let staged = self.place(&map);
+            let staged = self.reserve(&map);
             put_inodes(geo, &mut self.bytes[staged], &inodes)?;
         } else {
             if !state.bytes.is_some() && state.new.is_none() {
                 state.bytes = engine.cache().read_raw(&map)?.into();
             }
-            let Some(bytes) = state.made(geo, map.byte_len()) else { return Ok(()) };
+            let Some(bytes) = state.materialize(geo, map.byte_len()) else { return Ok(()) };
             if new.is_some() {
                 stamp_others(bytes, geo.inodesize(), &inodes);
             }
             put_inodes(geo, bytes, &inodes)?;
-            let staged = self.place(&map);
+            let staged = self.reserve(&map);
             self.bytes[staged].copy_from_slice(bytes);
         }
         if let Some(lsn) = new {
@@ -355,7 +356,7 @@ impl<'t> Staging<'t> {
     }
 
     fn push(&mut self, map: &BufMap, buf: &Buf, stamp: Option<(Stamp, Lsn)>) {
-        let staged = self.place(map);
+        let staged = self.reserve(map);
         let bytes = &mut self.bytes[staged];
         bytes.copy_from_slice(buf);
         if let Some((stamp, lsn)) = stamp {
@@ -364,7 +365,7 @@ impl<'t> Staging<'t> {
     }
 
     /// Reserves space for the bytes of `map`.
-    fn place(&mut self, map: &BufMap) -> Range<usize> {
+    fn reserve(&mut self, map: &BufMap) -> Range<usize> {
         let len = map.byte_len();
         // Runs of whole pages go to the device without a copy.
         if len.is_multiple_of(AlignedBuf::ALIGN) {
@@ -396,8 +397,8 @@ impl<'t> Staging<'t> {
         }
         let batch: Vec<_> =
             joined.iter().map(|(at, range)| (*at, &self.bytes[range.clone()])).collect();
-        let answers = engine.device().write_batch(&batch);
-        answers.into_iter().collect::<Result<Vec<()>, DeviceError>>()?;
+        let results = engine.device().write_batch(&batch);
+        results.into_iter().collect::<Result<Vec<()>, DeviceError>>()?;
         let bytes = self.bytes.len() as u64;
         for (cluster, whole) in self.clusters.drain(..) {
             let mut state = cluster.write(Some(&engine.cil));

@@ -97,7 +97,7 @@ impl Volume {
     /// Returns the verified bytes of the inode at `home`, like [`read_dinode`](Self::read_dinode).
     pub(crate) fn read_dinode_at(&self, ino: Ino, home: &InodeLocation) -> Result<Arc<Buf>> {
         if self.engine.is_some()
-            && let Some(cluster) = self.cache().untaken(home)
+            && let Some(cluster) = self.cache().unmaterialized_cluster(home)
         {
             return Ok(cluster.image(self.geo(), home.offset, self.geo().inodesize()));
         }

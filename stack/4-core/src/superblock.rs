@@ -6,7 +6,7 @@ use xfskit_format::Corruption;
 use xfskit_format::corruption::CheckId;
 use xfskit_format::sb::{SbError, Superblock};
 use xfskit_format::sb_search::{self, Rebuilt, Source};
-use xfskit_trans::heal::read_other_way;
+use xfskit_trans::heal::read_alternative;
 use xfskit_units::{AgNumber, ByteOffset};
 
 use crate::error::{Error, Result};
@@ -122,12 +122,12 @@ fn read_healed_superblock(dev: &dyn BlockDevice) -> Result<(Superblock, Option<B
         _ => return Err(error),
     };
     let mut first = vec![0; 512];
-    if !read_other_way(dev, ByteOffset(0), &mut first, |first| judge_first(first).is_ok()) {
+    if !read_alternative(dev, ByteOffset(0), &mut first, |first| judge_first(first).is_ok()) {
         return Err(error);
     }
     let mut sector = vec![0; judge_first(&first)?];
     let sound = |sector: &[u8]| Superblock::verify(sector, AgNumber(0)).is_ok();
-    if !read_other_way(dev, ByteOffset(0), &mut sector, sound) {
+    if !read_alternative(dev, ByteOffset(0), &mut sector, sound) {
         return Err(error);
     }
     Ok((Superblock::verify(&sector, AgNumber(0))?.clone(), Some(fault)))

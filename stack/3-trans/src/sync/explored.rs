@@ -142,14 +142,14 @@ impl TimedOut {
 pub(crate) struct Condvar {
     /// Held from before a waiting thread releases its own lock until it waits, and by a thread that
     /// wakes it, so that no call is lost.
-    ctx_entry: shuttle::sync::Mutex<()>,
+    entry: shuttle::sync::Mutex<()>,
     call: shuttle::sync::Condvar,
 }
 
 impl Condvar {
     pub(crate) fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
-        let ctx_entry = self.ctx_entry.lock().expect("no panic");
-        MutexGuard::unlocked(guard, || drop(self.call.wait(ctx_entry).expect("no panic")));
+        let entry = self.entry.lock().expect("no panic");
+        MutexGuard::unlocked(guard, || drop(self.call.wait(entry).expect("no panic")));
     }
 
     /// Durations mean nothing here: the wait times out at once, or the notification was in time.
@@ -160,12 +160,12 @@ impl Condvar {
     }
 
     pub(crate) fn notify_one(&self) {
-        let _door = self.ctx_entry.lock().expect("no panic");
+        let _entry = self.entry.lock().expect("no panic");
         self.call.notify_one();
     }
 
     pub(crate) fn notify_all(&self) {
-        let _door = self.ctx_entry.lock().expect("no panic");
+        let _entry = self.entry.lock().expect("no panic");
         self.call.notify_all();
     }
 }

@@ -219,7 +219,7 @@ impl<'v> TxFork<'_, 'v> {
     fn recall(&mut self, at: FileOff) -> Option<Handle> {
         let geo = self.geo();
         let block = self.places.get(geo, at)?;
-        self.tx.recall((block.daddr, geo.dirblksize()), block.object.as_ref())
+        self.tx.try_join((block.daddr, geo.dirblksize()), block.object.as_ref())
     }
 
     /// The same, from the cache.

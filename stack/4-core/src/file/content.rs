@@ -231,7 +231,7 @@ impl Volume {
     pub(super) fn force(&self, ino: Ino) -> Result<()> {
         let engine = self.engine()?;
         match engine.inodes().get(ino) {
-            Some(object) => Ok(engine.force_object(&object)?),
+            Some(object) => Ok(engine.force_item(&object)?),
             None => Ok(()),
         }
     }

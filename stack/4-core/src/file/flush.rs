@@ -99,7 +99,7 @@ impl Content {
             let reached = size.min(at << vol.geo().blocklog).max(tx.core(inode).size().0);
             tx.set_size(inode, ByteLen(reached));
             touch_written(tx, inode, written);
-            Ok((Placed::Here(extents, tx.data_to_come()), placing.staging))
+            Ok((Placed::Here(extents, tx.data_ticket()), placing.staging))
         })?;
         state.settle_staged(vol, staging);
         if matches!(placed, Placed::Here(..)) {
@@ -181,7 +181,7 @@ impl<'v, 's> Placing<'v, 's> {
         }
         if part.unwritten {
             tx.bmap_convert(inode, &part)?;
-        } else if let Some(checkpoint) = tx.engine().moved_in(part.startblock) {
+        } else if let Some(checkpoint) = tx.engine().remapped_in(part.startblock) {
             return Ok(Err(checkpoint));
         }
         Ok(Ok(part))

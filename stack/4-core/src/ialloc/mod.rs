@@ -119,7 +119,7 @@ impl Tx<'_> {
         let volume = self.volume();
         let home = volume.inode_home(ino)?;
         let (handle, bytes) = self.new_inode(ino, &home)?;
-        let generation = match (bytes, self.untaken(&home)) {
+        let generation = match (bytes, self.unmaterialized_cluster(&home)) {
             (None, Some(cluster)) => cluster.generation,
             (bytes, _) => {
                 let bytes = bytes.map_or_else(|| volume.read_dinode_at(ino, &home), Ok)?;

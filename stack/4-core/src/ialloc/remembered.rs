@@ -101,7 +101,7 @@ impl Spot {
             let is_leaf = be32(bytes, 0) == Some(tree.magic(geo)) && shape.level(bytes) == 0;
             is_leaf && self.index < shape.count(bytes)
         };
-        let Some(leaf) = tx.known(&self.leaf, None, holds_it)? else { return Ok(None) };
+        let Some(leaf) = tx.join_if(&self.leaf, None, holds_it)? else { return Ok(None) };
         let rec = shape.entry::<Rec>(tx.bytes(leaf), self.index);
         Ok(rec.map(|rec| (leaf, rec.decode(geo))))
     }
@@ -150,7 +150,7 @@ impl CachedRecord {
         change: impl FnOnce(&Chunk) -> Option<Chunk>,
     ) -> Result<bool> {
         let place = Some(LockPosition::Agi(self.agno));
-        let Some(agi) = tx.known(&self.agi, place, |_| true)? else { return Ok(false) };
+        let Some(agi) = tx.join_if(&self.agi, place, |_| true)? else { return Ok(false) };
         let Some((inobt, chunk)) = self.inobt.look(tx, Tree::Ino)? else { return Ok(false) };
         let Some((finobt, copy)) = self.finobt.look(tx, Tree::Fino)? else { return Ok(false) };
         let is_it = chunk.startino == self.startino && chunk == copy;

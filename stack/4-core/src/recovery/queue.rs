@@ -11,7 +11,7 @@ use std::ops::Range;
 use xfskit_block::BlockDevice;
 use xfskit_format::log::Stamp;
 use xfskit_format::log::item::buf::BufType;
-use xfskit_trans::heal::read_other_way;
+use xfskit_trans::heal::read_alternative;
 use xfskit_units::{Daddr, Geometry, Lsn, Sectors};
 
 use crate::error::Result;
@@ -62,7 +62,7 @@ impl<'d> Queue<'d> {
         }
         let mut other = vec![0; bytes.len()];
         let whole = |bytes: &[u8]| is_whole(bytes) == Some(true);
-        if read_other_way(self.dev, daddr.byte_offset(), &mut other, whole) {
+        if read_alternative(self.dev, daddr.byte_offset(), &mut other, whole) {
             bytes = other;
             self.change(daddr, &bytes, 0..bytes.len());
         }

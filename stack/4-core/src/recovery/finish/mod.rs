@@ -56,9 +56,9 @@ const HEAVY: usize = 32;
 pub(crate) fn finish(volume: &Volume, unfinished: &[Intent]) -> Result<()> {
     let engine = volume.engine()?;
     unfinished.iter().try_for_each(|intent| verify::verify(volume, intent))?;
-    engine.promises_follow(unfinished.iter().map(|intent| intent.id).max().unwrap_or(0));
+    engine.reserve_intent_ids(unfinished.iter().map(|intent| intent.id).max().unwrap_or(0));
     let mut left = promise_again(volume, unfinished)?;
-    engine.let_tail_go();
+    engine.release_tail();
     while !left.is_empty() {
         let behind = left.split_off(at_once(&left));
         left = volume.transact(|tx| tx.finish_intents(&left))?;
